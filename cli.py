@@ -19,6 +19,7 @@ from .version import __version__
 from .views import argument_types as types
 from .views import tuned_arguments
 from .views.visible import echo
+from .views.words import on_command_line
 
 __all__ = ["main", "make_parser"]
 
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return _BROKEN_PIPE
     except HpoError as error:
-        echo(error, file=sys.stderr)
+        echo(on_command_line(error), file=sys.stderr)
         return error.exit_code
     except OSError as error:  # the disk is full, a folder cannot be written
         if error.strerror is None:

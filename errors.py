@@ -1,7 +1,8 @@
 """Every error that `hpo` raises on purpose.
 
-A message says what was given, what is allowed, and what to type instead; the command line
-prints it on one line and exits with `exit_code`.
+A message says what is wrong, with the value, and what is allowed, in the library's terms. What to
+type is `remedies`: `hpo.views.words` has the words of each interface for them. The command line
+exits with `exit_code`.
 
     HpoError
     ├── StudyError          the study file is wrong; carries every mistake with its line
@@ -19,6 +20,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "CallbackError",
@@ -33,6 +35,7 @@ __all__ = [
     "UnknownNameError",
     "counted",
     "listed",
+    "not_as_written",
     "suggestion",
 ]
 
@@ -40,9 +43,18 @@ _MOST_LISTED, _NEAREST = 12, 5
 
 
 class HpoError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
+    """Base of all errors raised on purpose; `exit_code` is what the command line returns.
+
+    Attributes:
+        remedies: setting or request -> its value, such as `new=True` or `stop="my-study"`; each
+            one alone helps.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, **remedies: Any):
+        self.remedies = remedies
+        super().__init__(message)
 
 
 class ConfigError(HpoError):
@@ -86,7 +98,7 @@ class Mistake:
 class StudyError(HpoError):
     """A study file is wrong; `mistakes` holds every one found, in the order of the file."""
 
-    def __init__(self, path: str, mistakes: Sequence[Mistake]):
+    def __init__(self, path: str, mistakes: Sequence[Mistake], **remedies: Any):
         self.path = path
         self.mistakes = tuple(mistakes)
         lines = (
@@ -95,7 +107,7 @@ class StudyError(HpoError):
             else f"{path}: {mistake.text}"
             for mistake in self.mistakes
         )
-        super().__init__("\n".join(lines))
+        super().__init__("\n".join(lines), **remedies)
 
 
 class UnknownNameError(ConfigError):
@@ -115,8 +127,8 @@ class UnimportedModuleError(UnknownNameError):
         ConfigError.__init__(
             self,
             f"{id_} comes from the module {module!r}, which an id alone does not import; "
-            f"write a file my_envs.py that says `import {module}`, and type imports: [my_envs.py] "
-            "(hpo eval takes --import my_envs.py)",
+            f"write a file my_envs.py that says `import {module}`, and type imports: [my_envs.py]",
+            imports="my_envs.py",
         )
 
 
@@ -128,6 +140,11 @@ class MissingExtraError(HpoError):
             f"{purpose} needs the package {package!r}, which is not installed; "
             f"type: pip install 'hpo-lanes[{extra}]'"
         )
+
+
+def not_as_written(what: str) -> StoreError:
+    """Return the error of a study's file that is missing or damaged."""
+    return StoreError(f"{what}; restore it from a copy, or start the study anew", new=True)
 
 
 def counted(count: int, noun: str) -> str:

@@ -116,12 +116,13 @@ def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, No
         yield
     except (ConfigError, KeyError) as error:
         if not imports:
-            raise ConfigError(f"{directory / NAME}: {error}") from error
-        files = " ".join(f"--import {directory / IMPORTS / name}" for name in imports)
+            remedies = error.remedies if isinstance(error, ConfigError) else {}
+            raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
+        files = [str(directory / IMPORTS / name) for name in imports]
         raise ConfigError(
-            f"{error}\nthis policy needs the code of {', '.join(imports)}, which lies beside it "
-            f"and is not run unasked; read it, then type hpo eval {directory} {files}, or in "
-            "Python hpo.load_policy(folder, imports=True)"
+            f"{error}; this policy needs the code of {', '.join(imports)} in {directory}, which "
+            "runs only if asked for; read it, then allow it",
+            policy_imports=(directory, files),
         ) from error
 
 

@@ -29,9 +29,9 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     if source.family and draft.system is COMMON:
         draft.system, why = system(source.family), ""
     if why and not source.family:
-        draft.note(f"taken for {draft.system.title}, as {why}; -- --system none for no system")
+        draft.note(f"taken for {draft.system.title}, as {why}; system=none: for none")
     one, names = draft.system, {name.replace("-", "_") for name in source.names()}
-    others = "; ".join(f"{other.version}: -- --system {other.name}" for other in versions_of(one))
+    others = "; ".join(f"{other.version}: system={other.name}" for other in versions_of(one))
     if one.name != one.family and any(mark <= names for mark in one.marks):
         draft.note(f"version: only {one.title} {one.version} has such names; others are {others}")
     elif others:
@@ -86,7 +86,8 @@ def _once_each(draft: Draft, source: Source) -> None:
         if len(names) > 1 and _clash(draft, source, names):
             raise ConfigError(
                 f"{' and '.join(names)} would both be {target} here, which has one value; leave "
-                f"one of them out, such as -- --without {names[0]}"
+                "one of them out",
+                flags={"without": names[0]},
             )
 
 
@@ -224,7 +225,7 @@ def add_space(draft: Draft, names: Iterable[str] = _SEARCHED) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise ConfigError(
-            f"{draft.source} has a search space already; --space is for a single configuration"
+            f"{draft.source} has a search space already; only a single configuration gets one"
         )
     for name in names:
         value = draft.fixed.get(name, KNOBS[name].default)

@@ -8,7 +8,6 @@ without effect, left out; a fifth list is what the system does where the source 
 from __future__ import annotations
 
 import re
-import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -239,9 +238,10 @@ class Draft:
         also = schedules.get(row.target)
         return ConfigError(
             f"{self.source}:{value.line}: {name} is {value}, which cannot be read without "
-            f"running it; give its value: -- --{name} VALUE"
-            f"{f' (a schedule: --{also} linear)' if also else ''}, or leave it out: -- --without "
-            f"{name}"
+            f"running it; give its value{f' (a schedule: {also}=linear)' if also else ''}, or "
+            "leave it out",
+            flags={name: "VALUE"},
+            without={"without": name},
         )
 
     def put(self, name: str, target: str, value: Any) -> None:
@@ -316,7 +316,8 @@ class Draft:
         if row.target not in KNOBS and not row.target.startswith("env."):
             raise ConfigError(
                 f"{name} is searched, but one study has one value of it; "
-                f"import the sweep once for each, with -- --{name} VALUE"
+                "import the sweep once for each",
+                flags={name: "VALUE"},
             )
         found = translated(self.note, name, row, distribution)
         self.taken[name] = list(found)
@@ -351,8 +352,8 @@ class Draft:
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
         return ConfigError(
-            f"{name} ({value}) cannot be taken: {because}; to import without it, add -- "
-            f"--without {name}"
+            f"{name} ({value}) cannot be taken: {because}; import without it",
+            flags={"without": name},
         )
 
     # ------------------------------------------------------------------ the file
@@ -370,7 +371,7 @@ class Draft:
             elif name == "metric":
                 self.section("metric")["name"] = str(value)
             elif self.row(name) is None:
-                raise ConfigError(f"--{name} after `--` has no counterpart in a study")
+                raise ConfigError(f"{name} is given, but has no counterpart in a study")
             else:
                 self.constant(name, value)
 
@@ -378,13 +379,14 @@ class Draft:
         """Return the study file, its lists first."""
         if "id" not in self.env:
             raise ConfigError(
-                f"{self.source}: no environment is named; add one, such as -- --env CartPole-v1"
+                f"{self.source}: no environment is named; name one", flags={"env": "CartPole-v1"}
             )
         if self.lost and not self.space and "seeds" not in self.rest:
             raise ConfigError(
                 f"{self.source}: nothing would be searched, as {', '.join(self.lost)} "
                 f"{'has' if len(self.lost) == 1 else 'have'} no counterpart here; is it a sweep "
-                "of another system? -- --system NAME"
+                "of another system?",
+                flags={"system": "NAME"},
             )
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
@@ -425,10 +427,6 @@ class Draft:
             reasons = [str(error)]
         if reasons:
             raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
-
-    def command(self, file: str) -> str:
-        """Return what to type next, once the text is in a file."""
-        return f"hpo check {shlex.quote(file)}"
 
     def _never_ends(self) -> bool:
         entry = self.entry

@@ -33,7 +33,7 @@ _ENDED += "them as ended"
 def _navix(value: Any) -> str:
     name = str(value)
     if name.lower().startswith("navix"):
-        raise NoCounterpart("environments of Navix are not known here; name another with --env")
+        raise NoCounterpart("environments of Navix are not known here; name another as env")
     return name
 
 
@@ -114,7 +114,7 @@ _CLIP_NOTE = (
 def _rejax_env(value: Any) -> str:
     kind, _, name = str(value).rpartition("/")
     if kind == "navix":
-        raise NoCounterpart("environments of Navix are not known here; name another with --env")
+        raise NoCounterpart("environments of Navix are not known here; name another as env")
     return {"": "", "gymnax": "", "brax": "brax:", "gymnasium": "gym:"}.get(kind, kind) + name
 
 
@@ -242,7 +242,7 @@ _NOT_TRAINED = "it changes what is trained and has no counterpart"
 _BODIES = "every body's step counts there, an environment's step here"
 _JAXDEM_ENVS = NoCounterpart(
     "JaxDEM's own environments are not known here; register yours (docs/environments.md), or name "
-    "another: --env navigators"
+    "another as env, such as navigators"
 )
 _COSINE = Settings(lr_schedule="cosine", schedule_on_gradient_steps=True)
 _JAXDEM: tuple[Row, ...] = (
@@ -353,7 +353,7 @@ ARLBENCH = System(
               "framework"),
         *left("see `evaluation`", "n_eval_steps", "eval_kwargs", "eval_env_kwargs"),
         *left("see `metric`", "objectives", "optimize_objectives"),
-        *left("a file of its own: hpo import configspace FILE", "search_space"),
+        *left("a separate file, of ConfigSpace", "search_space"),
         *left("it belongs to hyperparameters as actions; see docs/autorl.md", "state_features"),
         *left(OUTPUT, "checkpoint", "checkpoint_name", "checkpoint_dir", "load_checkpoint",
               "track_metrics", "track_trajectories", "hpo_method"),

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import ConfigError
+
 __all__ = ["NotPlain", "Source", "Unread", "read_source", "value_of"]
 
 _LONGEST = 200_000
@@ -31,7 +33,7 @@ _OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key"
             "optimizer", "action_space")  # fmt: skip
 
 
-class NotPlain(ValueError):
+class NotPlain(ConfigError):
     """A text that is no plain value; the message says which part."""
 
 
@@ -98,13 +100,14 @@ def read_source(
         ):
             (first, at), (second, there) = distinct[:2]
             raise NotPlain(
-                f"{name} is {first!r} (line {at}) and {second!r} (line {there}); say which one "
-                f"is meant, such as -- --{name} {first}"
+                f"{name} is {first!r} (line {at}) and {second!r} (line {there}); give one "
+                "of them",
+                flags={name: first},
             )
         found.named[name] = (plain or values)[0][0]
     envs = dict.fromkeys(reader.envs)
     if len(envs) > 1 and not {"env", "env_id", "env_name", "ENV_NAME"} & set(given or {}):
-        raise NotPlain(f"it makes {' and '.join(map(repr, envs))}; say which one with --env")
+        raise NotPlain(f"it makes {' and '.join(map(repr, envs))}; name one", env=next(iter(envs)))
     found.env = next(iter(envs), reader.env_class)
     return found
 

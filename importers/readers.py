@@ -6,9 +6,8 @@ would be typed. What it leaves out has the program's defaults.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         recognised = recognise(read.named, (str(path),), one.family)[0]
         one = one if recognised is COMMON else recognised
     except NotPlain as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}", **error.remedies) from None
     found.constants, found.calls = read.named, read.calls
     texts = read.positional
     if one.name == "sb3" and texts:
@@ -157,7 +156,8 @@ def _group(path: Path, group: str, name: str, given: Mapping[str, Any]) -> dict[
     if group == "environment" and not named:
         raise ConfigError(
             f"{path}: its environment is {name!r}, of {group}/{name}.yaml, which is not beside "
-            "it; name it with --env"
+            "it; name the environment",
+            env="ID",
         )
     return {group: name} if group == "algorithm" else {}
 
@@ -224,16 +224,15 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
     if not any(isinstance(value, dict) for value in data.values()):
         if env is None:
             raise ConfigError(
-                f"{draft.source}: one configuration; say of which environment, such as "
-                "--env CartPole-v1"
+                f"{draft.source}: one configuration; name its environment", env="CartPole-v1"
             )
         return data
     envs = [str(name) for name in data if name not in _FALLBACKS]
     if env is None:
         if len(envs) != 1:
             raise ConfigError(
-                f"{draft.source}: {len(envs)} environments; choose one with --env, such as "
-                f"--env {(envs or ['CartPole-v1'])[0]}"
+                f"{draft.source}: {len(envs)} environments; name one",
+                env=(envs or ["CartPole-v1"])[0],
             )
         env = envs[0]
         data = {**data, env: {**_mapping(draft, env, data[env]), "env": env}}
@@ -268,7 +267,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
         words = words_of(text)
         flags = flags_of(words, folder)
     except ConfigError as error:
-        raise ConfigError(f"{shown}: {error}") from None
+        raise ConfigError(f"{shown}: {error}", **error.remedies) from None
     if not flags:
         raise ConfigError(
             f"{shown}: no flags; a training command has some, such as --env_type=rmsa"
@@ -300,19 +299,16 @@ class NetworkFile(Draft):
     """The environment of an evaluation; its file is not a study.
 
     Attributes:
-        flags: of `hpo eval`, beside the file.
+        evaluation: option -> value of the evaluation, next to the file.
     """
 
-    flags: tuple[str, ...] = ()
+    evaluation: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def text(self) -> str:
         """Return the file of the environment's keys."""
         keys = {"id": self.env["id"], **{k: v for k, v in self.env.items() if k != "id"}}
-        return self.head() + f"# {self.command('FILE')}\n" + to_yaml(keys)
-
-    def command(self, file: str) -> str:
-        """Return the command that evaluates."""
-        return f"hpo eval --env {shlex.quote(file)} {' '.join(self.flags)}"
+        how = ", ".join(f"{name} {value}" for name, value in self.evaluation.items())
+        return self.head() + f"# Evaluated with {how}\n" + to_yaml(keys)
 
 
 def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> NetworkFile:
@@ -338,10 +334,10 @@ def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Net
     networks = int(read_word(flags.get("NUM_ENVS", 1)))
     total = int(read_word(flags.get("TOTAL_TIMESTEPS", 1_000_000)))
     loads = [read_word(flags.get(key)) for key in ("min_load", "max_load", "step_load")]
-    draft.flags = (
-        f"--heuristic {name}", f"--seeds {networks}", f"--steps {max(1, total // networks)}",
-        *([f"--loads {loads[0]:g}:{loads[1]:g}:{loads[2]:g}"] if None not in loads else []),
-    )  # fmt: skip
+    draft.evaluation = {
+        "heuristic": name, "seeds": str(networks), "steps": str(max(1, total // networks)),
+        **({"loads": ":".join(f"{load:g}" for load in loads)} if None not in loads else {}),
+    }  # fmt: skip
     draft.read = list(flags)
     draft.taken |= {flag: [] for flag in draft.unlisted()}
     return draft

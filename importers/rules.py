@@ -213,8 +213,12 @@ def _passes(draft: Draft, source: Source, total: int, parts: int, segments: bool
         raise ConfigError(
             f"{draft.source}: {parts} minibatches of {size} {unit} are "
             f"{size * parts / max(1, total):.3g} passes over {total}; here there are whole passes "
-            f"in equal parts: -- --without minibatch_size --num_minibatches "
-            f"{max(1, round(total / max(1, size)))} --update_epochs {passes}"
+            "in equal parts",
+            flags={
+                "without": "minibatch_size",
+                "num_minibatches": max(1, round(total / max(1, size))),
+                "update_epochs": passes,
+            },
         )
     source.drop("minibatch_size")
     source.put("num_minibatches", total // size)

@@ -153,8 +153,8 @@ def _constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, An
         names = ", ".join(str(one["id"]) for one in env)
         raise ConfigError(
             f"{draft.source}: its trials were scored over {len(env)} environments ({names}); "
-            "`hpo import` makes a study of one: name it, as in --env "
-            f"{env[0]['id']} -- --metric eval/return_mean"
+            "an imported study has one: name it",
+            flags={"env": env[0]["id"], "metric": "eval/return_mean"},
         )
     elif "id" in env:
         draft.constant("env", env["id"])
@@ -183,9 +183,9 @@ def _objective(
     named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
     if "metric" not in given and named is None and goal == "minimize":
         raise ConfigError(
-            f"{draft.source}: it minimises what Optuna has no name for; say which metric is "
-            "meant, such as -- --metric eval/service_blocking_probability, or -- --metric "
-            "eval/return_mean --metric.goal maximize"
+            f"{draft.source}: it minimises what Optuna has no name for; name the metric, "
+            "such as eval/service_blocking_probability; for returns, which are maximised",
+            flags={"metric": "eval/return_mean", "metric.goal": "maximize"},
         )
     name = str(given.get("metric", named or "eval/return_mean"))
     draft.rest["metric"] = {"name": name, "goal": goal}

@@ -311,7 +311,7 @@ _SQUASHED = (
 )
 _BACKBONE = (
     "a network of one's own (docs/networks.md); here a transformer reads the last observations: "
-    "-- --without {0} --network transformer --history 8"
+    "without={0} network=transformer history=8"
 )
 TORCH_PPO = System(
     "torch_ppo",

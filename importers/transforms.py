@@ -293,7 +293,7 @@ def widths_of(value: Any) -> list[int]:
         if policy != critic:
             raise NoCounterpart(
                 f"policy {policy} and critic {critic} differ, but both have the same widths "
-                "here; choose one with -- --hidden_sizes"
+                "here; give hidden_sizes"
             )
         value = policy
     if not isinstance(value, list) or any(isinstance(x, dict) for x in value):

@@ -26,10 +26,10 @@ __all__ = ["read_sweep"]
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _KEYS = {
-    "program": "the program is `hpo run`",
+    "program": "the program is hpo",
     "controller": "the study is its own controller",
-    "job": "the program is `hpo run`",
-    "image_uri": "the program is `hpo run`",
+    "job": "the program is hpo",
+    "image_uri": "the program is hpo",
     "description": "kept above as a comment only",
 }
 _LOGGED = ("project", "entity")
@@ -333,8 +333,8 @@ def _our_metric(draft: Draft, given: str, goal: str) -> str:
     if name is None or (wanted is not None and wanted != goal):
         ours = name or (f"eval/{'service_blocking_probability' if optical else 'return_mean'}")
         raise ConfigError(
-            f"the metric {given!r} has no counterpart; say which one is meant, such as "
-            f"-- --metric {ours} --metric.goal {_goal_of(ours) or goal}"
+            f"the metric {given!r} has no counterpart; name the one that is meant",
+            flags={"metric": ours, "metric.goal": _goal_of(ours) or goal},
         )
     draft.note(f"metric: {given!r} is {name} here, of greedy episodes on seeds of their own")
     return name

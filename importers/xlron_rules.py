@@ -42,12 +42,13 @@ class XlronRules:
         if on(source.find("EVAL_MODEL")):
             raise ConfigError(
                 f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
-                "Equinox (.eqx) cannot be read here; train a policy, then see `hpo eval --help`"
+                "Equinox (.eqx) cannot be read here; train a policy, then evaluate it",
+                evaluate=True,
             )
         if any(map(on, source.values("EVAL_HEURISTIC", False))):
             raise ConfigError(
-                f"{draft.source}: --EVAL_HEURISTIC evaluates and trains nothing; `hpo import "
-                "xlron` of one such command prints the `hpo eval` that does the same"
+                f"{draft.source}: --EVAL_HEURISTIC evaluates and trains nothing; import one such "
+                "command alone, which becomes the evaluation of a heuristic"
             )
         _one_environment(draft, source)
         _length(draft, source)
@@ -289,7 +290,7 @@ def _kinds(draft: Draft, source: Source) -> set[str]:
     if any(source.values("USE_RNN", False)) and not (transformer | gnn) - {False}:
         draft.note(
             "USE_RNN: XLRON builds no recurrent network, the flag only changes how samples are "
-            "drawn: the mlp is trained; -- --network lstm for a recurrent one"
+            "drawn: the mlp is trained; network=lstm: a recurrent one"
         )
     if transformer == {True}:
         source.drop("USE_GNN")
@@ -408,8 +409,9 @@ def _init(draft: Draft, source: Source) -> None:
     if PurePath(str(path)).suffix == ".eqx":
         raise ConfigError(
             f"{draft.source}: RETRAIN_MODEL begins from {path}, whose weights of Equinox cannot "
-            "be read here; name the folder of a policy that hpo saved: -- --MODEL_PATH DIR, or "
-            "begin fresh: -- --without RETRAIN_MODEL"
+            "be read here; name the folder of a policy that hpo saved, or start fresh",
+            flags={"MODEL_PATH": "DIR"},
+            without={"without": "RETRAIN_MODEL"},
         )
     draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
 

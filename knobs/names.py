@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, listed, suggestion
 from ..importers.rows import Row
 from ..importers.tables import hints
 from .table import KNOBS
@@ -66,8 +66,8 @@ def check_name(name: str) -> str:
         row = _row_of(name)
         means = f" ({row.values.meaning})" if row is not None and row.values.meaning else ""
         raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}{means}")
-    hint = hint_of(name) or f"{suggestion(name, KNOBS)} `hpo knobs` lists all of them"
-    raise ConfigError(f"unknown knob {name!r};{hint}")
+    hint = hint_of(name) or f"{suggestion(name, KNOBS)} {listed(name, list(KNOBS))}"
+    raise ConfigError(f"unknown knob {name!r};{hint}", knobs=True)
 
 
 def hint_of(name: str) -> str:

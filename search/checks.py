@@ -162,8 +162,9 @@ def check_continues(
         last = replace(now, overrides=tuple(map(_as_override, unsaid))) if unsaid else None
     lines = [f"  {change}{_origin(change.key, last, now)}" for change in refused]
     raise StoreError(
-        f"study {before.name!r} was begun with other settings; take these changes back, or "
-        "begin another study with --new:\n" + "\n".join([*lines, *_way_on(refused, last, now)])
+        f"study {before.name!r} was started with different settings; undo these changes, or start "
+        "another study:\n" + "\n".join([*lines, *_way_on(refused, last, now)]),
+        new=True,
     )
 
 
@@ -178,7 +179,7 @@ def _origin(key: str, last: Given | None, now: Given | None) -> str:
     given = "" if now is None else now.override_of(key)
     if was == given:
         return ""
-    words = [f"last time: --set {was}" if was else "", f"now: --set {given}" if given else ""]
+    words = [f"last time: {was}" if was else "", f"now: {given}" if given else ""]
     return f" [{'; '.join(word for word in words if word)}]"
 
 
@@ -208,9 +209,10 @@ def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         raise StoreError(
-            f"study {before.name!r} ran on {before.devices} {before.backend} device(s) and would "
-            f"go on with other bits on {now.devices} {now.backend} device(s); go on where it "
-            "ran, or accept that with --accept-new-bits"
+            f"study {before.name!r} ran on {before.devices} {before.backend} device(s); on "
+            f"{now.devices} {now.backend} device(s) its results will differ in the last digits; "
+            "resume it where it ran, or accept that",
+            accept_new_bits=True,
         )
     return moved or before.devices != now.devices or others(before.versions, now.versions)
 

@@ -75,16 +75,16 @@ def ask(
     holder = lock_holder(folder.path)
     if holder is not None:
         raise StoreError(
-            f"{folder.name} is being written by {holder}; wait for it, or stop it with: hpo stop "
-            f"{folder.name}"
+            f"{folder.name} is being written by {holder}; wait for it, or stop it",
+            stop=folder.name,
         )
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, rows, head = journal.meta, journal.trials(), journal.head()
     phase = LoopState.from_text(head.loop_state).phase if head.number else Phase.SEARCH
     if phase is Phase.SEARCH:
         raise StoreError(
-            f"the search of {folder.name} has not ended, and its trials are confirmed behind it; "
-            "resume it with the `hpo run` command that started it"
+            f"the search of {folder.name} has not finished, and confirming comes after it; resume "
+            "the study first"
         )
     numbers = tuple(dict.fromkeys(_number(folder, rows, trial) for trial in trials))
     kept = _kept_text(folder)
@@ -148,7 +148,7 @@ def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
         trial = default.trial
     row = next((row for row in rows if row.trial == trial), None)
     if row is None:
-        raise StoreError(f"study {folder.name!r} has no trial {trial}; see: hpo top {folder.name}")
+        raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
     if row.state is TrialState.FAILED:
         why = row.error.partition("\n")[0]
         raise StoreError(f"trial {trial} of {folder.name} failed, so no seed can run it: {why}")
@@ -173,8 +173,9 @@ def _source(meta: StudyMeta, kept: str, given: Path | None) -> Path:
         if _missing(meta, place) is None:
             return place
     raise ConfigError(
-        f"{_missing(meta, places[-1])}, which the study names, is not in {places[-1]}/; give the "
-        "folder of the study file with --source DIR"
+        f"{_missing(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
+        "the folder of the study file",
+        source="DIR",
     )
 
 

@@ -57,9 +57,9 @@ def preview(
     report, note = _examined(study, own_code)
     if note or not timing:
         report = _with_advice(report)
-        why = note and "minutes depend on the study's imports: --time runs them"
+        why = note and "timing it runs the study's imports, which was not asked for"
         return replace(
-            report, time_note=why or "no timing: --no-time, or time=False in Python"
+            report, time_note=why or "timing was not asked for"
         ), note
     if report.mistakes:
         return replace(report, time_note="minutes are known once the mistakes are mended"), note

@@ -172,7 +172,7 @@ def run(
     with store:
         if not store.created:
             if not settings.resume:
-                raise StoreError(f"{directory} holds a study already; begin another with --new")
+                raise StoreError(f"{directory} has a study already; start another", new=True)
             kept = _kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)

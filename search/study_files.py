@@ -64,10 +64,11 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
     changes = changed_files(before, study.source)
     if changes and not accept:
         raise StoreError(
-            f"study {name!r} was begun with other contents of these files; take the changes back, "
-            "begin another study with --new, or go on with what is there now with "
-            "--accept-changed-files, which marks the trials that end from here on:\n"
-            + words_of_changes(changes)
+            f"these files changed after study {name!r} started; undo the changes, start another "
+            "study, or resume with the changed files, which marks the trials that finish from now "
+            "on:\n" + words_of_changes(changes),
+            new=True,
+            accept_changed_files=True,
         )
     return bool(changes)
 

@@ -71,8 +71,8 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
     if name is None:
         if len(names) != 1:
-            raise ConfigError(f"{storage} holds {len(names)} studies; choose one with --study: "
-                              f"{', '.join(names) or 'none'}")  # fmt: skip
+            found = ", ".join(names) or "none"
+            raise ConfigError(f"{storage} has {len(names)} studies; name one: {found}", study=True)
         name = names[0]
     elif name not in names:
         raise ConfigError(f"{storage} has no study {name!r}; known: {', '.join(names) or 'none'}")

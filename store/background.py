@@ -83,7 +83,7 @@ class Background:
         if self._thread.is_alive():
             self._warn(
                 f"the {self.name} logger was still busy after {self._patience:g} s and was left; "
-                f"what it lacks can be had by: hpo export {self.name} --to DIR"
+                f"export the study to {self.name} to get the rest"
             )
         self._thread = None
         self._raise()

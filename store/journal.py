@@ -292,7 +292,10 @@ class Journal(JournalReader):
             StoreError: the declared params differ; their columns are fixed.
         """
         if dict(meta.param_kinds) != dict(self.meta.param_kinds):
-            raise StoreError("the searched params of a study cannot change; start with --new")
+            raise StoreError(
+                "the searched hyperparameters of a study cannot change; start another study",
+                new=True,
+            )
         before, self._sums = self._sums, dict(self._sums)
         try:
             with self._transaction("IMMEDIATE"):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..disk import is_plain_file
-from ..errors import StoreError
+from ..errors import StoreError, not_as_written
 from .sums import SUMS_TABLE
 
 __all__ = [
@@ -130,10 +130,7 @@ def sqlite_errors(path: Path) -> Generator[None]:
 def damaged(path: Path, why: object) -> StoreError:
     """Return the error of a journal whose content is not what was written."""
     words = " ".join(str(why).split())[:300]
-    return StoreError(
-        f"{path} is damaged ({words}); its study cannot go on: restore the file from a copy, or "
-        "start again with --new"
-    )
+    return not_as_written(f"{path} is damaged ({words})")
 
 
 def _code(error: Exception) -> int:

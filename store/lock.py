@@ -44,7 +44,8 @@ class StudyLock:
             self._close()
             raise StoreError(
                 f"cannot lock {self.path}: {error.strerror}; results need a folder that can be "
-                "written, on a file system with locks; choose another with --out"
+                "written, on a file system with locks; choose another",
+                out="DIR",
             ) from error
 
     def _acquire(self, descriptor: int) -> None:
@@ -59,7 +60,8 @@ class StudyLock:
                     self._close()
                     raise StoreError(
                         f"{self.path.parent} is being written by {holder}; wait for it or stop "
-                        "it, or start beside it with: hpo run FILE --new"
+                        "it, or start another study",
+                        new=True,
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
         if not _is_ours(os.pread(descriptor, 400, 0)):

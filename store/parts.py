@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import disk
-from ..errors import StoreError
+from ..errors import StoreError, not_as_written
 from .commit import Part, is_part_name, part_name
 from .parquet import open_writer
 from .rows import CurveRow, Stream
@@ -261,17 +261,12 @@ def _verify(path: Path, part: Part) -> None:
     try:
         seen = _checksum(path)
     except OSError as error:
-        raise StoreError(
-            f"the curve part {path} cannot be read ({error.strerror}); {_CURE}"
-        ) from error
+        raise not_as_written(f"the curve part {path} cannot be read ({error.strerror})") from error
     if seen != part.checksum:
-        raise StoreError(
+        raise not_as_written(
             f"the curve part {path} is damaged: its sha256 is {seen[:12]}..., "
-            f"{part.checksum[:12]}... was written; {_CURE}"
+            f"{part.checksum[:12]}... was written"
         )
-
-
-_CURE = "restore the file from a copy, or start again with --new"
 
 
 def _checksum(path: Path) -> str:

@@ -307,7 +307,7 @@ def _check(sql: str) -> None:
     if len(statements) != 1:
         raise StoreError(
             f"a query is one statement, got {len(statements)}; "
-            'for example: hpo query "SELECT * FROM trials ORDER BY rank LIMIT 5"'
+            "for example: SELECT * FROM trials ORDER BY rank LIMIT 5"
         )
     if statements[0].type != duckdb.StatementType.SELECT:
         raise StoreError(

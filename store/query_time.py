@@ -58,6 +58,6 @@ class QueryTime:
 
     def _over(self) -> StoreError:
         return StoreError(
-            f"the query was ended after {self._seconds:g} s; ask for less, or for longer with "
-            "--timeout SECONDS (0: no end)"
+            f"the query was ended after {self._seconds:g} s; ask for less, or allow more time",
+            timeout="SECONDS",
         )

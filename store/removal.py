@@ -34,9 +34,7 @@ def check_removable(folder: StudyFolder) -> None:
     if path.is_symlink():
         raise StoreError(f"{path} is a link; remove the folder it points to: {path.resolve()}")
     if (holder := lock_holder(path)) is not None:
-        raise StoreError(
-            f"{folder.name} is running ({holder}); stop it first: hpo stop {folder.name}"
-        )
+        raise StoreError(f"{folder.name} is running ({holder}); stop it first", stop=folder.name)
     if others := _others(path):
         raise StoreError(
             f"{path} holds what no study wrote: {first_of(others)}; move it away first"

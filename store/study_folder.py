@@ -150,9 +150,7 @@ class StudyFolder:
         Raises:
             StoreError: naming what is there.
         """
-        self._check_found(
-            "restore the journal from a copy, or begin beside it with: hpo run FILE --new"
-        )
+        self._check_found("restore the journal from a copy, or start another study", new=True)
 
     def check_journal(self) -> None:
         """Refuse to read where a study was begun whose journal is lost.
@@ -164,13 +162,15 @@ class StudyFolder:
             "restore the journal from a copy; other tools read the tables that are there"
         )
 
-    def _check_found(self, cure: str) -> None:
+    def _check_found(self, cure: str, **remedies: bool) -> None:
         there = [*self._files(PARTS_NAME), *self._files("checkpoints"), *self._files("policies")]
         there += [self.path / name for name in _TABLES if (self.path / name).exists()]
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            raise StoreError(f"{journal} is {state}, but {there[0]} of its study is there; {cure}")
+            raise StoreError(
+                f"{journal} is {state}, but {there[0]} of its study is there; {cure}", **remedies
+            )
 
     def _files(self, name: str) -> list[Path]:
         folder = self.path / name
@@ -388,10 +388,9 @@ def find_study(
         if len(known) == 1:
             return StudyFolder(root / known[0])
         if not known:
-            raise StoreError(f"there is no study in {root}/; start one with: hpo run study.yaml")
+            raise StoreError(f"there is no study in {root}/; start one", run="study.yaml")
         raise StoreError(
-            f"there are {len(known)} studies in {root}/; choose one with --study: "
-            + ", ".join(known)
+            f"there are {len(known)} studies in {root}/; name one: {', '.join(known)}", study=True
         )
     begun = root / study
     if begun.is_dir() and (holder := lock_holder(begun)) is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .. import disk
-from ..errors import StoreError
+from ..errors import StoreError, not_as_written
 from .clock import Clock
 from .commit import Commit, Head, Phase
 from .journal import Journal
@@ -114,10 +114,7 @@ class StudyStore:
             return
         gone = not path.exists() and not path.is_symlink()
         if not (gone and self.head.phase == "finished"):
-            raise StoreError(
-                f"the lane checkpoint {path} of the last commit is missing; "
-                "restore it from a copy, or start again with --new"
-            )
+            raise not_as_written(f"the lane checkpoint {path} of the last commit is missing")
 
     def _delete_leftovers(self) -> None:
         """Delete what a crash left: files half written, checkpoints of no commit."""

@@ -43,5 +43,5 @@ def _typed(section: str, key: str, child: Node) -> str:
     """Return what to type, as an override where it was one."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
-        return f" type {SET}{section}.{key}={value}"
+        return f" type {section}.{key}={value}"
     return f" type `{section}: {{{key}: {value}}}`"

@@ -25,7 +25,7 @@ _UNFIT = {
     "early_terminate: {type: pb2}",
     "HyperBandForBOHB": "works with a searcher of its own alone; take "
     "ray.tune.schedulers.HyperBandScheduler",
-    "PopulationBasedTrainingReplay": "goes by a file of Ray's; type: hpo replay TRIAL",
+    "PopulationBasedTrainingReplay": "reads a file of Ray's; replay the trial instead",
     "ResourceChangingScheduler": "moves CPUs between processes, but all lanes are one program; "
     "take the scheduler that it is given",
 }

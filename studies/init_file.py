@@ -32,7 +32,7 @@ def init_text(env_id: str) -> str:
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
-        "# Next: hpo check FILE, then hpo run FILE. Keys that are left out have defaults.",
+        "# Next: check this file, then run it. Omitted keys have defaults.",
         f"name: {name}",
         f"env: {env.id}",
         *_env_lines(env),

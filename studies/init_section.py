@@ -31,7 +31,7 @@ def read_init(
         return init
     folder = source / init.folder
     if not (folder / "policy.json").is_file():
-        text = f"init.from: {folder} is not a policy folder; `hpo best --export DIR` makes one"
+        text = f"init.from: {folder} is not a policy folder, such as .../policies/trial_N"
         notes.add(text, node, "from")
     elif init.optimiser == "restored" and init.keep != "all":
         text = f"init.optimiser is restored, which needs keep: all; here keep is {init.keep}"

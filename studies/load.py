@@ -129,7 +129,7 @@ def _study(
         raise notes.error()
     apply_overrides(notes, root, overrides)
     if name is not None:
-        root.value["name"] = Node(None, name, origin="--name: ")
+        root.value["name"] = Node(None, name, origin="override: ")
         root.key_lines["name"] = None
     return _Reader(notes, root, source, stem).read()
 

@@ -46,7 +46,7 @@ def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
     Raises:
         StudyError: an option is not known, or not with this value.
     """
-    notes, node = Notes(f"hpo export {kind}"), Node(None, {}, {})
+    notes, node = Notes(kind), Node(None, {}, {})
     apply_overrides(notes, node, overrides)
     options = read_section(notes, kind, node, LOGGERS[kind])
     if notes:

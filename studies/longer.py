@@ -26,7 +26,7 @@ __all__ = [
 LENGTH_KEYS = ("env_steps", "schedule_env_steps")
 """Keys of a study that say how long a run is; they are judged together."""
 
-_OTHERWISE = "type --new to start another"
+_OTHERWISE = "start another study"
 
 
 def can_grow(study: Study) -> bool:
@@ -83,7 +83,7 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if not _trains_one(new):
         return (
             "only a run of one configuration, which nothing stops and nothing confirms, can be "
-            "lengthened, as `hpo train` makes it; train a policy on with "
+            "lengthened; train a policy on with "
             f"init: {{from: .../policies/trial_N}}, or {_OTHERWISE}"
         )
     if began == now:

@@ -1,4 +1,4 @@
-"""`--set a.b=c`: changes the nodes of a study before it is checked, as if the file said so."""
+"""Overrides `a.b=c`: change the nodes of a study before it is checked, as if the file said so."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .reader import Node, read_text
 
 __all__ = ["SET", "apply_overrides"]
 
-SET = "--set "
-"""Begins the origin of every node that was set on the command line."""
+SET = "override "
+"""Begins the origin of every node that an override set."""
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
         path, equals, text = given.partition("=")
         keys = _keys(path.strip())
         if not equals or not all(keys):
-            notes.add(f"--set {given!r}; allowed: key.key=value, such as budget.trials=10")
+            notes.add(f"{SET}{given!r}; allowed: key.key=value, such as budget.trials=10")
             continue
         origin = f"{SET}{given}: " if len(given) <= 80 else f"{SET}{given[:77]}...: "
         try:

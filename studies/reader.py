@@ -232,7 +232,7 @@ class _Composer:
                     raise self._stop(line, "a second document starts here; a file has one")
                 root = self._node(next(events), events)
         if root is None:
-            raise self._stop(1, "the file is empty; type `hpo init ENV` for one to start from")
+            raise self._stop(1, "the file is empty", init="ENV")
         return root
 
     def _node(self, event: Any, events: Iterator[Any]) -> Node:
@@ -316,8 +316,8 @@ class _Composer:
         if len(self._mistakes) >= MOST_MISTAKES:
             raise self._stop(None, "and more mistakes")
 
-    def _stop(self, line: int | None, text: str) -> StudyError:
-        return StudyError(self._shown, [*self._mistakes, Mistake(line, text)])
+    def _stop(self, line: int | None, text: str, **remedies: str) -> StudyError:
+        return StudyError(self._shown, [*self._mistakes, Mistake(line, text)], **remedies)
 
     def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
         mark = error.problem_mark or error.context_mark

@@ -217,7 +217,7 @@ def _why_not(key: str, old: Any, new: Any) -> str:
         return ""
     if section != "budget":
         moved = _moved_default(key, old, new) or _moved_kind(key, old, new)
-        return moved or "fixed once a study has begun; type --new to start another"
+        return moved or "fixed once a study has started"
     grows = new is None or (old is not None and old != _ABSENT and new >= old)
     return "" if grows else "a budget may only grow"
 

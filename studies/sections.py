@@ -116,8 +116,8 @@ def _knob_place(root: Node, key: str) -> str:
         return f" it is a knob: write it under `{section}`"
     if searched and not several:
         one = flow({"value": plain(child)})
-        return f" it is a knob that is searched: type {SET}'space.{key}={one}'"
-    return f" it is a knob: type {SET}{section}.{given}"
+        return f" it is a knob that is searched: type 'space.{key}={one}'"
+    return f" it is a knob: type {section}.{given}"
 
 
 def _track_place(child: Node, key: str) -> str:

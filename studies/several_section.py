@@ -200,7 +200,7 @@ def _refusals(study: Study, root: Node) -> list[tuple[str, str | None, str]]:
         found.append(("search", "warm_start", text))
     for logger in study.loggers:
         if logger.type in ("tensorboard", "wandb"):
-            text = f"{logger.type} is written for one environment; take csv, or hpo query"
+            text = f"{logger.type} is written for one environment; take csv"
             found.append(("loggers", None, text))
     for parameter in study.space.parameters:
         if any(condition.name.startswith("env.") for condition in parameter.when):

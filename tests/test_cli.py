@@ -161,8 +161,8 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
     [
         (["run", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         (["run", "tiny.yaml", "--set", "budget.trial=3"], "did you mean 'trials'?"),
-        (["run", "tiny.yaml", "--set", "nonsense"], "--set 'nonsense'"),
-        (["run", "tiny.yaml", "--name", "../up"], "--name: "),
+        (["run", "tiny.yaml", "--set", "nonsense"], "override 'nonsense'"),
+        (["run", "tiny.yaml", "--name", "../up"], "override: name is"),
         (["check", "tiny.yaml", "--set", "space.gama.min=1"], "did you mean 'gamma'?"),
         (["init", "Cartpole-v1"], "did you mean 'CartPole-v1'?"),
         (["init", "CartPole-v1", "--to", "tiny.yaml"], "exists already"),

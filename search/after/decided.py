@@ -79,7 +79,7 @@ class Answer:
             return ""
         if not names and found.shares[first] <= 2.0 / len(found.shares):
             return ""
-        return f"PED-ANOVA ranks {first} first: hpo importance --method ped-anova"
+        return f"PED-ANOVA ranks {first} first"
 
 
 def answer_at(points: Points, found: Importance) -> Answer:

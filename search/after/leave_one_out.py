@@ -111,7 +111,7 @@ def leave_one_out(journal: Journal) -> LeaveOneOut:
     meta = journal.meta
     if not meta.environments:
         raise ConfigError(
-            f"--leave-one-out is for a study over several environments; {meta.name} is over one"
+            f"leaving one out is for a study over several environments; {meta.name} is over one"
         )
     rows = journal.trials()
     return leave_one_out_of(meta, rows, environment_scores(journal, rows))
@@ -148,7 +148,7 @@ def leave_one_out_of(
     study = recorded(meta.study_text)
     candidates = _candidates(meta, study, rows, scores)
     if not candidates:
-        raise StoreError(f"no trial of {meta.name!r} has finished its run yet; see: hpo top")
+        raise StoreError(f"no trial of {meta.name!r} has finished its run yet", trials=meta.name)
     every = range(len(scores.names))
     chosen = _chosen(study, candidates, every)
     default = default_of(rows)

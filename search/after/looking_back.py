@@ -278,7 +278,8 @@ def importance_at(
     if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values))
         if at is None:
-            raise ConfigError(f"no point that nine in ten trials reached; choose --at: {known}")
+            text = f"no point that nine in ten trials reached; choose one: {known}"
+            raise ConfigError(text, at=True)
         raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
     if len(among) < _FEWEST:
         raise ConfigError(
@@ -297,7 +298,7 @@ def _nothing(points: Points) -> str:
     lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
     if not lost:
         return "no trial has been evaluated yet"
-    return f"no trial has a finite value: {len(lost)} diverged (see hpo show {lost[0]})"
+    return f"no trial has a finite value: {len(lost)} diverged (such as trial {lost[0]})"
 
 
 def _point_near(points: Points, at: int | None) -> int | None:

@@ -179,9 +179,8 @@ class _Record:
         with Journal(folder.path) as journal:
             row = journal.trial(number)
             if row is None:
-                raise StoreError(
-                    f"study {folder.name!r} has no trial {number}; see: hpo top {folder.name}"
-                )
+                text = f"study {folder.name!r} has no trial {number}"
+                raise StoreError(text, trials=folder.name)
             lineage = lineage_of(row)
             found: dict[tuple[int, int], list[float]] = {}
             for trial in dict.fromkeys(part.trial for part in lineage):

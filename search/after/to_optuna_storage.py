@@ -64,7 +64,8 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
         if name in known:
             raise ConfigError(
                 f"{storage} holds a study {name!r} already; choose another storage, or another "
-                "name with --set name=NAME"
+                "name",
+                name="NAME",
             )
         theirs = optuna.create_study(storage=opened, study_name=name, directions=_directions(meta))
         try:

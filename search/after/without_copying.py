@@ -39,10 +39,10 @@ def copies(study: Mapping[str, Any]) -> bool:
 
 
 def how_to_know(name: str) -> str:
-    """Return what to type to know what copying gave, as a sentence."""
+    """Return which study shows what copying gave, as a sentence."""
     return (
-        "Whether copying helped is not known; the same study without it tells: hpo run FILE "
-        f"--set early_terminate=null --name {name}-alone"
+        "Whether copying helped is not known; to find out, run the same file with "
+        f"early_terminate: null and name: {name}-alone."
     )
 
 

@@ -128,5 +128,6 @@ def check_health(ledger: Ledger) -> None:
     if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):
         raise SearchError(
             f"all of the first {_FIRST_TRIALS} trials diverged, the default configuration too; "
-            "narrow learning_rate, or look at `hpo show 0`"
+            "narrow learning_rate, or look at trial 0",
+            trial=0,
         )

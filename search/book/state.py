@@ -372,7 +372,8 @@ class LoopState:
         if version != VERSION:
             raise StoreError(
                 f"this study's loop state has version {version}, this hpo knows {VERSION}; "
-                "go on with the hpo that began it, or begin again with --new"
+                "resume it with the earlier hpo, or start the study anew",
+                new=True,
             )
         value.setdefault("ended", None)  # from before runs could grow
         value.setdefault("bests", {})  # from before these were kept

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...disk import is_plain_file, write_text
 from ...disk import read_text as read_file
-from ...errors import ConfigError, StoreError, counted
+from ...errors import ConfigError, counted, not_as_written
 from ...knobs import KNOBS
 from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
@@ -103,9 +103,7 @@ def _written_down(path: Path) -> tuple[list[Earlier], str]:
         if data.pop("sum", None) not in (None, _sum(data)):
             raise ValueError("its checksum is another")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(
-            f"{path} is damaged ({error}); restore the file from a copy, or start again with --new"
-        ) from error
+        raise not_as_written(f"{path} is damaged ({error})") from error
     return rows, words
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...disk import new_folder
-from ...errors import StoreError
+from ...errors import StoreError, not_as_written
 from ...store.commit import Phase as StorePhase
 from ...store.looks import looks_of
 from ...store.rows import DecisionRow
@@ -167,8 +167,9 @@ def restore_buckets(
         if resolved.bucket != entry.key:
             raise StoreError(
                 f"trial {entry.example} was compiled as {entry.key} when the study began and "
-                f"would be {resolved.bucket} now; go on with the hpo that began it, "
-                "or begin again with --new"
+                f"would be {resolved.bucket} now; resume it with the earlier hpo, "
+                "or start the study anew",
+                new=True,
             )
         bucket = Bucket.of(ledger.study, resolved, entry.example)
         mine = [trial for trial in ledger.state.live.values() if trial.bucket == entry.key]
@@ -190,8 +191,6 @@ def _ended_in(ended: EndedTrial | None, bucket: Bucket) -> bool:
 
 def _saved(checkpoint: Path | None, key: str) -> Path:
     if checkpoint is None or not (checkpoint / key).exists():
-        raise StoreError(
-            f"the last commit has no lanes of bucket {key}; restore {checkpoint or 'them'} from "
-            "a copy, or begin again with --new"
-        )
+        where = f" in {checkpoint}" if checkpoint else ""
+        raise not_as_written(f"the last commit has no lanes{where} of the program {key}")
     return checkpoint / key

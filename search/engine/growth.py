@@ -152,7 +152,8 @@ def _is_as_long(study: Study, before: int, quantum: int) -> bool:
 def _cannot(why: str, more: str = "") -> StoreError:
     return StoreError(
         f"env_steps cannot grow: {why}; train its policy on with init: "
-        f"{{from: .../policies/trial_0}}, or type --new{more}"
+        f"{{from: .../policies/trial_0}}, or start the study anew{more}",
+        new=True,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...disk import link_folder, new_folder
-from ...errors import StoreError
+from ...errors import not_as_written
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
@@ -144,9 +144,9 @@ class Shelf:
         for key, bucket in _wanted(self._ledger).items():
             folder = None if checkpoint is None else checkpoint / _FOLDER / _name(key)
             if folder is None or not folder.is_dir():
-                raise StoreError(
-                    f"the last commit has no lane of trial {key[0]}, which is paused; restore "
-                    f"{folder or 'it'} from a copy, or begin again with --new"
+                where = "" if folder is None else f" in {folder}"
+                raise not_as_written(
+                    f"the last commit has no lane{where} of trial {key[0]}, which is paused"
                 )
             self._kept[key] = _Kept(bucket, folder=folder)
 

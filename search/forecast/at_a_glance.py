@@ -38,5 +38,5 @@ def at_a_glance(study: Study, kept: Kept | None = None) -> str:
     return (
         f"warning: this takes about {span_of_time(seconds)} here, {share:.0%} of it confirming, "
         f"judged by a timing of {study.env.id} of {datetime.fromtimestamp(at):%Y-%m-%d}; lower "
-        "env_steps, budget.trials or confirm, and see hpo check"
+        "env_steps, budget.trials or confirm"
     )

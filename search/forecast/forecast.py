@@ -120,7 +120,7 @@ def _timed(
         is_new = costs is None and timing and (first or spent + longest < _TIMING_SECONDS)
         if is_new:
             if not new:
-                told("timing this study here (--no-time leaves it out); what is compiled is kept")
+                told("timing this study here; the compiled program is kept for the run")
             began = time.monotonic()
             baseline = bool(study.baselines) and first
             costs = time_program(machine.factory, program.resolved, program.lanes, baseline)

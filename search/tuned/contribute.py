@@ -83,7 +83,7 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
     entries = leaderboard_of(meta, rows)
     first = entries[0] if entries else None
     if phase != "finished" or first is None or first.value is None:
-        raise ConfigError(f"study {folder.name!r} is not finished; go on with: hpo run FILE")
+        raise ConfigError(f"study {folder.name!r} is not finished; resume it first", run="FILE")
     _check_holds(folder, study, meta)
     row = next(row for row in rows if row.trial == first.trial)
     if row.schedule:
@@ -96,7 +96,8 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
         raise ConfigError(
             f"study {folder.name!r} has not shown that its winner is as good as the default "
             f"({verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
-            "To prove it all the same add --anyway"
+            "It can be recorded all the same",
+            anyway=True,
         )
     fresh = {
         Stream.SEARCH: study.seeds.per_config,
@@ -145,7 +146,8 @@ def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
     if study.schedule_env_steps is not None:
         raise ConfigError(
             f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
-            "of a record end with its runs; leave it out and run the study with --new"
+            "of a record end with its runs; leave it out and start the study anew",
+            new=True,
         )
     if study.metric.name in METRICS and study.metric.name not in MEANS:
         raise ConfigError(
@@ -202,7 +204,8 @@ def _given_text(folder: StudyFolder, study: Study) -> str:
     if changes:
         raise ConfigError(
             f"study {folder.name!r} ran with other settings than its file says: "
-            f"{'; '.join(map(str, changes))}. Write them into the file and run that with --new"
+            f"{'; '.join(map(str, changes))}. Write them into the file and start the study anew",
+            new=True,
         )
     return text
 

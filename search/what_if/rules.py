@@ -8,6 +8,7 @@ from pathlib import Path
 from ...errors import ConfigError, StudyError, UnknownNameError
 from ...store.journal import Journal
 from ...studies.load import recorded
+from ...studies.overrides import SET
 from ...studies.quanta import rung_steps, rungs
 from ...studies.search_methods import METHODS
 from ...studies.spec import EarlyTerminate, Racing, Study
@@ -57,7 +58,7 @@ def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | Non
     most = record.replicates
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(
-            f"--seeds is {seeds}, but the trials of {record.study.name} have {most}; allowed: "
+            f"seeds is {seeds}, but the trials of {record.study.name} have {most}; allowed: "
             f"1 to {most}"
         )
     count = most if seeds is None else seeds
@@ -103,7 +104,7 @@ def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
         known = () if name == "none" else ("start", "confidence")
         if unknown := [key for key in given if key not in known]:
             allowed = ", ".join(known) or "no option"
-            raise ConfigError(f"--early-terminate {rule}: {unknown[0]} is no option of {name}; "
+            raise ConfigError(f"rule {rule!r}: {unknown[0]} is no option of {name}; "
                               f"allowed: {allowed}")  # fmt: skip
         if name == "racing":
             racing = _racing(rule, given, seeds)
@@ -121,7 +122,7 @@ def _option(rule: str, option: str) -> tuple[str, str]:
     key, equals, value = option.partition("=")
     if not equals or not key.strip():
         raise ConfigError(
-            f"--early-terminate {rule}: {option!r} is no option; type key=value, such as eta=2"
+            f"rule {rule!r}: {option!r} is no option; type key=value, such as eta=2"
         )
     return key.strip(), value.strip()
 
@@ -135,7 +136,7 @@ def _racing(rule: str, given: dict[str, str], seeds: int) -> Racing:
         start, confidence = 0, 0.0
     if not (1 <= start < seeds and 0.5 <= confidence < 1.0):
         raise ConfigError(
-            f"--early-terminate {rule}: trials have {seeds} seeds; allowed: start from 1 to "
+            f"rule {rule!r}: trials have {seeds} seeds; allowed: start from 1 to "
             f"{seeds - 1}, confidence from 0.5 to below 1"
         )
     return Racing(start, confidence)
@@ -154,7 +155,7 @@ def _early(
             raise UnknownNameError(f"option of {name}", key, known)
     if row.evolves:
         raise ConfigError(
-            f"--early-terminate {rule}: {name} changes configurations on the way, which no "
+            f"rule {rule!r}: {name} changes configurations on the way, which no "
             "recorded curve can show; name a rule that stops trials"
         )
     inside = ", ".join(f"{key}: {value}" for key, value in {"type": name, **given}.items())
@@ -164,10 +165,10 @@ def _early(
     try:
         early = recorded(text, overrides=[override]).early_terminate
     except StudyError as error:
-        said = error.mistakes[0].text.replace(f"--set {override}: ", "")
-        raise ConfigError(f"--early-terminate {rule}: {said}") from None
+        said = error.mistakes[0].text.replace(f"{SET}{override}: ", "")
+        raise ConfigError(f"rule {rule!r}: {said}") from None
     if early is None:
-        raise ConfigError(f"--early-terminate {rule}: no rule; type none")
+        raise ConfigError(f"rule {rule!r}: no rule; type none")
     return early
 
 
@@ -192,19 +193,19 @@ def _check_rungs(record: Record, rule: str, study: Study) -> None:
     if early is not None and not rung_steps(study):
         if record.first_point < record.study.env_steps:
             raise ConfigError(
-                f"--early-terminate {rule}: its first rung, at {early.min} env steps, is not "
+                f"rule {rule!r}: its first rung, at {early.min} env steps, is not "
                 f"before the end of a run of {record.study.env_steps}; type "
                 f"min={record.first_point}"
             )
         raise ConfigError(
-            f"--early-terminate {rule}: {record.study.name} was first evaluated at "
+            f"rule {rule!r}: {record.study.name} was first evaluated at "
             f"{record.first_point} env steps, the end of a run, so there is nothing to judge by; "
             "run a study with evaluation: {every: ...}"
         )
     first = _first_rung(record, study)
     if first is not None and first < record.first_point:
         raise ConfigError(
-            f"--early-terminate {rule}: the first rung is at {first} env steps, but "
+            f"rule {rule!r}: the first rung is at {first} env steps, but "
             f"{record.study.name} was first evaluated at {record.first_point}; type "
             f"min={record.first_point} or more"
         )

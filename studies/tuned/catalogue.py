@@ -88,7 +88,7 @@ def find_record(name: str, place: Path | None = None) -> Record:
     files = record_files(folders(place))
     if not files:
         raise ConfigError(
-            f"there is no tuned configuration in {place or PLACE}; make one: hpo tuned add STUDY"
+            f"there is no tuned configuration in {place or PLACE}; make one", tuned=True
         )
     raise UnknownNameError("tuned configuration", name, files)
 

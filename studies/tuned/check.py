@@ -49,7 +49,7 @@ def faults_of(record: Record, path: Path) -> list[str]:
     faults = [*_own_faults(record, path), *_study_faults(record, path.parent)]
     faults += _configuration_faults(record)
     if not faults and path.read_text(encoding="utf-8") != record_text(record):
-        faults.append("its text is not what `hpo tuned add` writes; make it again")
+        faults.append("its text is not written from its data; make the record again")
     return faults
 
 
@@ -61,7 +61,7 @@ def _own_faults(record: Record, path: Path) -> list[str]:
     wanted = [TUNED, DEFAULT, *(other.by for other in published(record.env))]
     missing = [name for name in wanted if name not in who]
     if missing:
-        faults.append(f"results lack {', '.join(missing)}; run: hpo tuned add STUDY")
+        faults.append(f"results lack {', '.join(missing)}; make the record again")
     for one in record.contenders:
         if len(one.greedy) < SEEDS:
             faults.append(f"results.{one.who} has {len(one.greedy)} seeds; {SEEDS} are needed")
@@ -115,7 +115,7 @@ def _configuration_faults(record: Record) -> list[str]:
         try:
             complete(knobs_of(record))
             _read(train_text(record), f"tuned:{record.name}", record)
-            _read(around_text(record), f"hpo init {record.name}", record)
+            _read(around_text(record), f"the space around {record.name}", record)
         except HpoError as error:
             faults.append(str(error))
     return faults
@@ -131,5 +131,5 @@ def _table_faults(folder: Path, records: Sequence[Record]) -> list[str]:
     for name in TABLES:
         path = folder / f"{name}.parquet"
         if not path.is_file() or not pq.read_table(path).equals(wanted[name]):
-            faults.append(f"{path}: not what the files say; type: hpo tuned check --write")
+            faults.append(f"{path}: not what the files say; write the tables again")
     return faults

@@ -237,7 +237,7 @@ def _mapping(value: Any, what: str) -> Mapping[str, Any]:
 def _of(data: Mapping[str, Any], key: str, kind: Any, place: str = "") -> Any:
     path = (*place.split("."), key) if place else (key,)
     if key not in data:
-        raise _LackError(path, "is missing; `hpo tuned add STUDY` writes whole files")
+        raise _LackError(path, "is missing; make the record again")
     value = data[key]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         raise _LackError(path, f"{value!r} is of the wrong kind")

@@ -95,7 +95,7 @@ def around_text(record: Record) -> str:
     first = max(1, record.env_steps // 8)
     lines = [
         _head(record, "the default, trial 0"),
-        "# Next: hpo check FILE, then hpo run FILE. Keys that are left out have defaults.\n",
+        "# Next: check this file, then run it. Omitted keys have defaults.\n",
         to_yaml({"name": _plain(record.name).lower(), "env": _env(record)}),
         _said(f"env_steps: {record.env_steps}", "of one full run"),
         _said("fixed:", "the same in every trial") if fixed else "",
@@ -128,7 +128,7 @@ def _rounded(name: str, value: Any) -> Any:
 
 
 def _head(record: Record, what: str) -> str:
-    return f"# {record.env}: the tuned configuration of `hpo tuned {record.name}` is {what}.\n"
+    return f"# {record.env}: the tuned configuration tuned:{record.name} is {what}.\n"
 
 
 def _plain(name: str) -> str:

@@ -19,6 +19,7 @@ from hpo.core.reward_state import RewardState
 from hpo.core.saved_policy import SavedPolicy
 from hpo.errors import HpoError, StoreError
 from hpo.knobs import complete
+from hpo.views.words import on_command_line
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -323,7 +324,7 @@ def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_pa
         registry.make.cache_clear()
     with pytest.raises(HpoError, match="unknown environment 'own-pole'") as told:
         load_policy(folder)
-    assert f"hpo eval {folder} --import {copy}" in str(told.value)
+    assert f"hpo eval {folder} --import {copy}" in on_command_line(told.value)
 
 
 def test_a_folder_above_policies_names_those_inside(tmp_path):

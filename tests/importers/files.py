@@ -66,7 +66,7 @@ FILES: dict[str, File] = {
     "zoo_absent": zoo("Acrobot-v1", {"fixed.rollout_length": 2048}, "'default' is taken"),
     "zoo_atari": zoo("BreakoutNoFrameskip-v4", "wrappers change what is trained"),
     "zoo_wrapped": zoo("CarRacing-v3", "wrappers change what is trained"),
-    "zoo_no_environment": File("rlzoo", "ppo.yml", texts.ZOO, "choose one with --env"),
+    "zoo_no_environment": File("rlzoo", "ppo.yml", texts.ZOO, r"name one \(--env "),
     "zoo_python": File(
         "rlzoo", "ppo_config.py", texts.ZOO_PYTHON,
         {"env": "MountainCarContinuous-v0", "fixed.activation": "relu", "env_steps": 20_000,
@@ -78,7 +78,9 @@ FILES: dict[str, File] = {
         "rlzoo", "config.yml", texts.ZOO_SAVED,
         {"fixed.clip_eps_schedule": "linear", "fixed.minibatch_size": 256}, {"env": "CartPole-v1"},
     ),
-    "zoo_saved_of_nothing": File("rlzoo", "config.yml", texts.ZOO_SAVED, "of which environment"),
+    "zoo_saved_of_nothing": File(
+        "rlzoo", "config.yml", texts.ZOO_SAVED, r"name its environment \(--env CartPole-v1\)"
+    ),
     "zoo_of_another_algorithm": File("rlzoo", "sac.yml", texts.ZOO, "PPO alone"),
     "zoo_lstm": lstm(
         "Acrobot-v1",
@@ -204,7 +206,7 @@ FILES: dict[str, File] = {
         "wandb", "sweep.yaml",
         texts.sweep("n_epochs: {values: [5, 10]}\nclip_range: {values: [0.1, 0.2]}",
               "metric: {name: train/value_loss, goal: minimize}"),
-        "has no counterpart; say which one is meant", {"env": "CartPole-v1"},
+        "has no counterpart; name the one that is meant", {"env": "CartPole-v1"},
     ),
     "sb3_sweep_of_gymnasium": File(
         "wandb", "sweep.yaml",
@@ -217,7 +219,7 @@ FILES: dict[str, File] = {
         "wandb", "sweep.yaml",
         texts.sweep("n_epochs: {values: [5, 10]}\nclip_range: {values: [0.1, 0.2]}",
                     "metric: {name: rollout/ep_rew_mean}"),
-        "has no counterpart; say which one is meant", {"env": "CartPole-v1"},
+        "has no counterpart; name the one that is meant", {"env": "CartPole-v1"},
     ),
     # ARLBench
     "arlbench_settings": File(

@@ -71,7 +71,7 @@ def test_a_refused_metric_is_suggested_with_its_own_goal(imported, goal):
     more = f"metric: {{name: train/value_loss, goal: {goal}}}"
     text = sweep("  lr: {values: [0.1, 0.2]}", more)
     _, told = imported("wandb", text, name="s.yaml")
-    flags = told.split("such as -- ")[1].split()
+    flags = told.split(" (-- ")[1].rstrip(")\n").split()
     assert flags == ["--metric", "eval/return_mean", "--metric.goal", "maximize"]
     for given in (flags, flags[:2]):  # its goal is that of the metric, not of the loss
         data, _ = imported("wandb", text, *given, name="s.yaml")
@@ -236,7 +236,7 @@ def test_what_wraps_an_environment_is_read_or_refused(imported):
     [("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
      ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
      ("train_with_transformer_backbone(env_id='CartPole-v1', num_envs=4)",
-      "--without backbone_cls --network transformer --history 8")],
+      "without=backbone_cls network=transformer history=8")],
 )  # fmt: skip
 def test_helpers_of_the_single_file_ppo(imported, call, expected):
     data, told = imported("torch_ppo", f"agent = {call}\n")
@@ -270,7 +270,10 @@ def test_jaxdem_is_told_apart_by_its_names(imported):
     assert fixed["update_epochs"] == 1 and fixed["lr_schedule_multiplier"] == 0.125
     data, told = imported("jaxdem", "tr = PPOTrainer.Create(env, model)\n", "--env=navigators")
     assert data["fixed"]["learning_rate"] == 0.01 and data["env_steps"] == 1000 * 1024 * 64
-    assert "of 22 September to 4 November 2025: -- --system jaxdem_2025_09" in told
+    assert "of 22 September to 4 November 2025: system=jaxdem_2025_09" in told
+    earlier = ("--env=navigators", "system=jaxdem_2025_09")
+    _, told = imported("jaxdem", "tr = PPOTrainer.Create(env, model)\n", *earlier)
+    assert "Read as JaxDEM, of 22 September to 4 November 2025" in told
 
 
 def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
@@ -283,7 +286,7 @@ def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
     assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
     _, told = imported("jaxdem", text % (10, 256), "--env=navigators")
     assert "10 minibatches of 256 env steps are 2.5 passes over 1024" in told
-    flags = told.split("parts: -- ")[1].split()
+    flags = told.split("parts (-- ")[1].rstrip(")\n").split()
     data, _ = imported("jaxdem", text % (10, 256), "--env=navigators", *flags)
     assert data["fixed"]["num_minibatches"] == 4
 
@@ -313,7 +316,7 @@ def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
     assert "ent_schedule_multiplier" not in after.fixed
     assert "N^beta" in " ".join(before.notes) and "largest" in " ".join(after.notes)
     assert "Read as XLRON, 1.1.0" in before.text() and "11 July 2026" in after.text()
-    assert "-- --system xlron_july_2026" in before.text()
+    assert "system=xlron_july_2026" in before.text()
 
 
 # ---------------------------------------------------------------- translated, or said

@@ -147,7 +147,7 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
         ("sb3", "x.yaml", "[" * 60 + "]" * 60, "nested too deeply"),
         ("rejax", "x.yaml", "a: &a [1]\n" + "b: *a\n" * 201, "too large"),
         ("rejax", "x.json", "{", "no JSON"),
-        ("rlzoo", "ppo.yml", "CartPole-v1: 3\n", "of which environment"),
+        ("rlzoo", "ppo.yml", "CartPole-v1: 3\n", "name its environment"),
         ("rlzoo", "ppo.yml", "CartPole-v1: {}\nAcrobot-v1: 3\n", "2 environments"),
         ("rlzoo", "ppo.py", "import os\n", "no plain dictionary"),
         ("rlzoo", "ppo.py", "(", "no Python"),

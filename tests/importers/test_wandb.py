@@ -1,4 +1,5 @@
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hpo.errors import HpoError
 from hpo.importers.wandb import read_sweep
 from hpo.studies.load import loads
 from hpo.studies.reader import plain, read_text
+from hpo.views.words import on_command_line
 
 _spec = importlib.util.spec_from_file_location("sweeps", Path(__file__).with_name("sweeps.py"))
 sweeps = importlib.util.module_from_spec(_spec)
@@ -30,8 +32,9 @@ def test_there_are_thirty():
 def test_a_sweep_becomes_a_study_or_is_refused_with_a_reason(name, tmp_path):
     text, expected = sweeps.SWEEPS[name]
     if isinstance(expected, str):
-        with pytest.raises(HpoError, match=expected):
+        with pytest.raises(HpoError) as told:
             imported(tmp_path, text)
+        assert re.search(expected, on_command_line(told.value))
         return
     draft, written = imported(tmp_path, text)
     loads(written)  # it is a study
@@ -58,14 +61,15 @@ def test_what_is_given_after_the_dashes_overrides(tmp_path):
 
 
 def test_a_flag_of_no_counterpart_is_refused(tmp_path):
-    with pytest.raises(HpoError, match="--dropout after"):
+    with pytest.raises(HpoError, match="dropout is given, but"):
         imported(tmp_path, sweeps.SWEEPS["uniform"][0], dropout="0.1")
 
 
 def test_without_an_environment_it_says_what_to_type(tmp_path):
     text = "method: random\nparameters: {gamma: {values: [0.9, 0.99]}}\n"
-    with pytest.raises(HpoError, match="-- --env CartPole-v1"):
+    with pytest.raises(HpoError, match="no environment is named; name one") as told:
         imported(tmp_path, text)
+    assert on_command_line(told.value).endswith(" (-- --env CartPole-v1)")
 
 
 def test_one_of_two_names_that_end_alike_is_left_out_on_request(tmp_path):

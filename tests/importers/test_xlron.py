@@ -1,10 +1,14 @@
+import re
+
 import pytest
 
+from hpo.cli import main
 from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES, OpticalSettings
 from hpo.errors import ConfigError
 from hpo.importers.readers import HEURISTICS, read_flags
 from hpo.studies.env_file import read_env_file
 from hpo.studies.load import loads
+from hpo.views.words import on_command_line
 
 COMMAND = """
 # a training run
@@ -51,7 +55,7 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--env_type=vone", "virtual networks"),
         ("--ACTIVATION=crelu", "doubles the width"),
         ("--deterministic_requests --k=2", "deterministic_requests .True. cannot be taken"),
-        ("--terminate_on_episode_end", "to import without it, add -- --without"),
+        ("--terminate_on_episode_end", "import without it .-- --without"),
         ("--USE_GNN --mlp_latent=64", "mlp_latent needs mlp_layers"),
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
         ("--values_bw=100,x", "numbers with commas"),
@@ -66,8 +70,9 @@ def test_flags_after_the_dashes_override(tmp_path):
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_a_reason(tmp_path, text, reason):
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(ConfigError) as told:
         imported(tmp_path, text)
+    assert re.search(reason, on_command_line(told.value))
 
 
 def test_episodes_have_no_warm_up(tmp_path):
@@ -126,19 +131,19 @@ def test_models_evaluation_and_logging(tmp_path):
     assert any(item.startswith("MODEL_PATH") for item in draft.left_out)
 
 
-def test_a_heuristic_gives_the_command_that_evaluates_it(tmp_path):
-    draft = read_flags(
+def test_a_heuristic_gives_the_command_that_evaluates_it(tmp_path, capsys):
+    command = (
         "python -m xlron.train.train --env_type=rmsa --EVAL_HEURISTIC --path_heuristic=kmc_ff "
         "--topology_name=nsfnet_deeprmsa_undirected --link_resources=80 --k=50 --load=250 "
         "--continuous_operation --ENV_WARMUP_STEPS=2000 --TOTAL_TIMESTEPS=20000000 "
-        "--NUM_ENVS=2000 --min_load=100 --max_load=300 --step_load=50",
-        {},
+        "--NUM_ENVS=2000 --min_load=100 --max_load=300 --step_load=50"
     )
-    (tmp_path / "net.yaml").write_text(draft.text())
-    assert draft.command("net.yaml") == (
-        "hpo eval --env net.yaml --heuristic kmc_ff --seeds 2000 --steps 10000 --loads 100:300:50"
-    )
-    spec = read_env_file(tmp_path / "net.yaml").spec
+    file = tmp_path / "net.yaml"
+    assert main(["import", "xlron", command, "--to", str(file)]) == 0
+    how = "--heuristic kmc_ff --seeds 2000 --steps 10000 --loads 100:300:50"
+    assert f"wrote {file}; next: hpo eval --env {file} {how}\n" in capsys.readouterr().err
+    assert "# Evaluated with heuristic kmc_ff, seeds 2000, steps 10000" in file.read_text()
+    spec = read_env_file(file).spec
     settings = OpticalSettings.from_mapping({"id": spec.id, **spec.values})
     assert (settings.slots, settings.k, settings.directed) == (80, 50, False)
     assert settings.continuous and settings.warmup_requests == 2000

@@ -157,7 +157,7 @@ def test_nothing_is_removed_if_one_of_them_must_not_be(two, capsys):
     (two / "b" / "notes.txt").unlink()
     with StudyLock(two / "b"):
         assert main(["rm", "a", "b", "--yes", "--out", str(two)]) == 2
-        assert "stop it first: hpo stop b" in capsys.readouterr().err
+        assert "stop it first (hpo stop b)" in capsys.readouterr().err
     assert main(["rm", "a", "c", "--yes", "--out", str(two)]) == 2
     assert names(two) == ["a", "b"]
 

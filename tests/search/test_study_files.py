@@ -113,7 +113,7 @@ def test_one_that_changed_is_refused_until_it_is_accepted_and_marks_what_comes(n
     before = (folder / "journal.sqlite").read_bytes()
     with pytest.raises(
         StoreError,
-        match=r"(?s)--new.*--accept-changed-files.*helper\.py: its "
+        match=r"(?s)start another study, or resume with the changed files.*helper\.py: its "
         r"sha256 was [0-9a-f]{12}, now it is .*late\.py: is gone",
     ) as told:
         go_on(folder, named)  # fmt: skip

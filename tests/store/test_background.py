@@ -81,7 +81,7 @@ def test_a_sink_that_never_ends_is_left_and_that_is_said() -> None:
     background.close()
     gate.set()
     assert len(said) == 1 and "still busy after 0.05 s" in said[0]
-    assert "hpo export recording" in said[0]
+    assert "export the study to recording" in said[0]
 
 
 def test_what_it_raises_is_said_once_and_the_others_go_on() -> None:

@@ -137,7 +137,7 @@ def test_a_study_that_lost_its_journal_is_not_begun_anew(
     if how == "empty":
         journal.touch()
     before = state(folder.path)
-    with pytest.raises(StoreError, match=rf"journal.sqlite is {how}, but \S+ .* --new$"):
+    with pytest.raises(StoreError, match=rf"journal.sqlite is {how}, but \S+ .* another study$"):
         fill(folder, meta)
     after = state(folder.path)
     assert {**before, "lock": b""} == {**after, "lock": b""}

@@ -224,7 +224,7 @@ def test_meta_may_change_but_not_its_columns(journal: Journal, meta: StudyMeta) 
     journal.replace_meta(dataclasses.replace(meta, study_text="new", devices=4))
     with Journal(journal.path.parent) as again:
         assert (again.meta.study_text, again.meta.devices) == ("new", 4)
-    with pytest.raises(StoreError, match="--new"):
+    with pytest.raises(StoreError, match="cannot change; start another study"):
         journal.replace_meta(dataclasses.replace(meta, param_kinds={}))
 
 

@@ -61,7 +61,7 @@ def fill(root: Path, name: str, meta: StudyMeta, rows: list[TrialRow], **how: st
 
 
 def test_the_only_study_needs_no_name(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
-    with pytest.raises(StoreError, match=r"there is no study in .*; start one with: hpo run"):
+    with pytest.raises(StoreError, match=r"there is no study in .*; start one$"):
         find_study(None, tmp_path)
     with pytest.raises(StoreError, match="there is no study in"):
         find_study(None, tmp_path / "nowhere")
@@ -70,7 +70,7 @@ def test_the_only_study_needs_no_name(tmp_path: Path, meta: StudyMeta, make_tria
     (tmp_path / "empty").mkdir()
     assert find_study(None, tmp_path) == one
     fill(tmp_path, "two", meta, [])
-    with pytest.raises(StoreError, match=r"there are 2 studies in .* --study: one, two"):
+    with pytest.raises(StoreError, match=r"there are 2 studies in .* name one: one, two"):
         find_study(None, tmp_path)
     assert find_study("two", tmp_path).name == "two"
     assert find_study(tmp_path / "one", tmp_path / "nowhere") == one

@@ -46,7 +46,7 @@ def test_where_it_belongs(text, words):
 
 def test_an_override_is_told_as_one():
     found = told("", ["search.population=6"])
-    assert found.endswith("is all trials: type --set budget.trials=6")
+    assert found.endswith("is all trials: type budget.trials=6")
 
 
 @pytest.mark.parametrize(

@@ -310,15 +310,15 @@ def test_overrides_reach_into_lists():
         ("budget.trials=few", "budget.trials is 'few'"),
         ("space.gama.max=1", "did you mean 'gamma'"),
         ("enqueue.0.gamma=0.9", "enqueue is a mapping"),
-        ("update_epochs=1", "it is a knob: type --set fixed.update_epochs=1"),
-        ("hidden_sizes=[32, 32]", "it is a knob: type --set fixed.hidden_sizes=[32, 32]"),
-        ("clip_eps.min=0.1", "it is a knob: type --set space.clip_eps.min=0.1"),
-        ("gamma=0.9", "it is a knob that is searched: type --set 'space.gamma={value: 0.9}'"),
+        ("update_epochs=1", "it is a knob: type fixed.update_epochs=1"),
+        ("hidden_sizes=[32, 32]", "it is a knob: type fixed.hidden_sizes=[32, 32]"),
+        ("clip_eps.min=0.1", "it is a knob: type space.clip_eps.min=0.1"),
+        ("gamma=0.9", "it is a knob that is searched: type 'space.gamma={value: 0.9}'"),
     ],
 )
 def test_faulty_overrides_are_named(override, words):
     found = mistakes(BASE, overrides=[override])
-    assert any("--set" in text and words in text for _, text in found), found
+    assert any(text.startswith("override ") and words in text for _, text in found), found
     assert all(line is None for line, _ in found)
 
 

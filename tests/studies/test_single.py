@@ -86,7 +86,7 @@ def test_it_is_read_and_written(policy):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("init: {from: nowhere}", "nowhere is not a policy folder; `hpo best --export DIR`"),
+        ("init: {from: nowhere}", "nowhere is not a policy folder, such as .../policies/trial_N"),
         ("init: {keep: all}", "init needs `from`: folder of a saved policy"),
         ("init: policy", "init is 'policy'; allowed: a mapping"),
         ("init: {from: policy, keep: actor}", "init: unknown keep 'actor'; "),

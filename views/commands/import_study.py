@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from ...errors import ConfigError
 from ...importers.convert import add_space
 from ...importers.draft import Draft, of_the_file
 from ...importers.formats import flags_of
+from ...importers.readers import NetworkFile
 from ..visible import echo
 from .init_check_run import write_study
 
@@ -36,7 +38,13 @@ def do_import(args: Namespace) -> int:
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             echo(f"{title}: {item}", file=sys.stderr)
-    write_study(text, args.to, draft.command)
+    if any("system=" in item for item in draft.notes):
+        echo("such words are typed after --, as in: -- system=none", file=sys.stderr)
+    if isinstance(draft, NetworkFile):
+        flags = " ".join(f"--{name} {value}" for name, value in draft.evaluation.items())
+        write_study(text, args.to, lambda file: f"hpo eval --env {shlex.quote(file)} {flags}")
+    else:
+        write_study(text, args.to)
     return 0
 
 

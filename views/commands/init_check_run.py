@@ -9,6 +9,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ...disk import output
@@ -70,6 +71,10 @@ def _say(text: str) -> None:
     echo(text, file=sys.stderr)
 
 
+def _say_timing(text: str) -> None:
+    _say(f"{text} (--no-time leaves it out)")
+
+
 def _check(file: str) -> str:
     return f"hpo check {shlex.quote(file)}"
 
@@ -107,7 +112,9 @@ def do_check(args: Namespace) -> int:
 
     timing = times_here() if args.time is None else args.time
     with plain_warnings():
-        report, note = preview(study, timing, own_code=bool(args.time), told=_say)
+        report, note = preview(study, timing, own_code=bool(args.time), told=_say_timing)
+    if args.time is None and note and study.imports:
+        report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:
         print_json({**report.as_data(), "note": note})
     else:

@@ -71,6 +71,9 @@ def _answer(answer: Answer) -> str:
         rows.append([knob.name, f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict])
     header = ("hyperparameter", "explains", "95% interval", "by chance", "verdict")
     first, *rest = answer.sentences
+    if answer.disagreement:
+        at = rest.index(answer.disagreement)
+        rest[at] += ": hpo importance --method ped-anova"
     table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
     point = f"Trials are compared at {steps(answer.at)} env steps."
     return "\n".join([first, "", table, "", point, *rest])

@@ -157,6 +157,9 @@ def _check(where: list[Path], args: Namespace) -> int:
     else:
         for fault in faults:
             echo(fault, file=sys.stderr)
+        if faults:
+            again = "hpo tuned add STUDY; the tables: hpo tuned check --write"
+            echo(f"to make a record again: {again}", file=sys.stderr)
         if not faults:
             for folder, count in counts.items():
                 words = f"{counted(count, 'tuned configuration')}, nothing at fault"

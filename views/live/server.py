@@ -18,6 +18,7 @@ from ...errors import HpoError
 from ...version import __version__
 from ..report.page import figure
 from ..visible import echo
+from ..words import on_command_line
 from . import documents
 from .both import best_of_both
 from .guard import Guard, own_names
@@ -258,7 +259,7 @@ def _of(library: Library, name: str, show: Callable[[Made[View]], Answer | None]
 
 
 def _unread(error: HpoError) -> Answer:
-    return _text(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+    return _text(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _both_part(

@@ -22,9 +22,9 @@ from ...studies.check import CheckReport
 from ...studies.sources import Source, read_study
 from ..terminal.console import plain_warnings
 from ..visible import echo
+from ..words import speaks_python
 from .one_line import OneLine, somebody_looks
 from .opened import Opened
-from .words import in_python, speaks_python
 
 if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
@@ -220,12 +220,8 @@ def _called(
     if line is not None:
         settings.setdefault("compiling", line.compiling)
         observers = [*observers, line]
-
-    def told(text: str) -> None:
-        warn(in_python(text))
-
-    with plain_warnings(told):
-        found = function(loaded, out, observers, warn=told, **settings)
+    with plain_warnings(warn):
+        found = function(loaded, out, observers, warn=warn, **settings)
     return Results(**vars(found))
 
 
@@ -238,7 +234,7 @@ def _check_options(progress: Any, **several: Any) -> None:
 
 
 def _say(text: str) -> None:
-    echo(in_python(text), file=sys.stderr)
+    echo(text, file=sys.stderr)
 
 
 def _warn(text: str) -> None:

@@ -25,8 +25,8 @@ from ...store.tables import TABLES, damaged_table
 from ..formatting import between, number, param
 from ..knob_columns import KnobColumns, knob_columns
 from ..time_spent import usage_at
+from ..words import speaks_python
 from .plots import Plots
-from .words import speaks_python
 
 if TYPE_CHECKING:
     import pandas as pd

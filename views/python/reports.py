@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...store.study_folder import RESULTS
 from ..report import report as pages
-from .words import speaks_python
+from ..words import speaks_python
 
 __all__ = ["report"]
 

@@ -108,8 +108,8 @@ def find_load(
     if known is None:
         raise ConfigError(
             f"blocking does not rise through {target:g} between {curve.loads[0]:.4g} and "
-            f"{curve.loads[-1]:.4g} Erlang: too few requests are blocked; give more --seeds or "
-            "--steps"
+            f"{curve.loads[-1]:.4g} Erlang: too few requests are blocked; use more seeds or "
+            "steps"
         )
     middle = known.mean()
     reach = float(stats.t.ppf(0.975, seeds - 1)) * known.std(ddof=1) / math.sqrt(seeds)

@@ -242,7 +242,7 @@ def test_where_ped_anova_ranks_another_first_one_line_says_so():
     shares = {"gamma": 0.62, "lr": 0.2, "eps": 0.1, "vf": 0.08}
     found = Importance(shares, 100, 15, True, "ped-anova", 15)
     answer = Answer(100, Decided(16, knobs), True, {}, {"ped-anova": found})
-    told = "PED-ANOVA ranks gamma first: hpo importance --method ped-anova"
+    told = "PED-ANOVA ranks gamma first"
     assert answer.disagreement == told and told in answer.sentences
     evenly = replace(found, shares={"gamma": 0.3, "lr": 0.3, "eps": 0.2, "vf": 0.2})
     assert replace(answer, others={"ped-anova": evenly}).disagreement == ""

@@ -75,7 +75,7 @@ def test_where_nobody_knows_it_is_said_what_to_type(both):
     _, before = both
     assert before.copying is None and before.verdict == before.against.verdict == "better"
     assert before.said[-1] == how_to_know("pbt")
-    assert "--set early_terminate=null --name pbt-alone" in before.said[-1]
+    assert "early_terminate: null and name: pbt-alone" in before.said[-1]
 
 
 def test_both_winners_are_compared_seed_by_seed(both):

@@ -384,7 +384,7 @@ def test_too_few_seeds_are_said(small, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["999"], "study 'small' has no trial 999; see: hpo top small"),
+        (["999"], "study 'small' has no trial 999 (to list them: hpo top small)"),
         (["smal", "3"], "there is no study 'smal'; did you mean 'small'"),
         (["3", "x"], "'x' is not the number of a trial"),
         (["small"], "give the trials to confirm, such as: hpo confirm small 9 6"),
@@ -438,7 +438,7 @@ def test_a_study_that_is_in_its_search_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Committer, "commit_if_due", commit_if_due)
     with pytest.raises(growing.Died):
         go(tmp_path, study())
-    with pytest.raises(HpoError, match=r"the search of .* has not ended"):
+    with pytest.raises(HpoError, match=r"the search of .* has not finished"):
         ask(StudyFolder(tmp_path), [0])
 
 
@@ -452,6 +452,6 @@ def test_files_that_a_study_names_are_found_or_asked_for(small, tmp_path):
     own = StudyFolder(tmp_path / "results" / "own")
     assert ask(own, [3]).study.source == str(file.parent)  # the command kept says where
     assert ask(own, [3], source=file.parent).seeds == 6
-    with pytest.raises(HpoError, match=r"extra.py, which the study names, .*--source DIR"):
+    with pytest.raises(HpoError, match=r"extra.py, which the study names, .* the folder"):
         ask(own, [3], source=tmp_path)
     assert confirm_trials.ask(own, [-1]).trials == (0,)

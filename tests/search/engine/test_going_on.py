@@ -71,9 +71,9 @@ def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path
     code, told = hpo("run", "small.yaml")
     assert code == 2
     assert (
-        "budget.trials: 8 -> 6 (a budget may only grow) [last time: --set budget.trials=8]" in told
+        "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
     )
-    assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: --set seed=3\]", told)
+    assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
     assert told.rstrip().endswith(
         "go on with: hpo run small.yaml --set budget.trials=8 --set seed=3"
     )
@@ -86,7 +86,7 @@ def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path
 def test_what_the_command_changes_now_is_said_too(hpo):
     hpo("run", "small.yaml")
     code, told = hpo("run", "small.yaml", "--set", "seed=3")
-    assert code == 2 and "[now: --set seed=3]" in told
+    assert code == 2 and "[now: seed=3]" in told
     assert told.rstrip().endswith("go on with: hpo run small.yaml")
 
 

@@ -233,7 +233,7 @@ def test_searches_are_refused_with_what_to_type_instead():
     old = samples.study()
     found = reasons(old, replace(old, env_steps=32_000))
     assert "only a run of one configuration" in found["env_steps"]
-    assert "init: {from:" in found["env_steps"] and "--new" in found["env_steps"]
+    assert "init: {from:" in found["env_steps"] and "start another study" in found["env_steps"]
     assert "may only grow" in reasons(one(16_000), one(8_000))["env_steps"]
 
 

@@ -255,7 +255,7 @@ def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
     told = " ".join(out.split())
     assert "time       about " in out and "timed now, " in told
     assert "asha stops as many as" in told
-    assert "timing this study here (--no-time leaves it out)" in err
+    assert "kept for the run (--no-time leaves it out)" in err
 
     def compiled(*args):
         raise AssertionError("it was timed before")
@@ -300,19 +300,22 @@ def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
 
     monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
     out, _ = said(["check", "-v", str(own_caches), "--no-time"], capsys)
-    assert "time       not known: no timing: --no-time" in out
+    assert "time       not known: timing was not asked for" in out
     monkeypatch.setenv("HPO_NO_TIME", "1")
     data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
-    assert data["time"] is None and "--no-time" in data["time_note"]
+    assert data["time"] is None and "not asked for" in data["time_note"]
     assert not (Path(os.environ["XDG_CACHE_HOME"]) / "hpo" / "timings").exists()
 
 
-def test_user_code_runs_only_where_time_is_asked_for(own_caches):
+def test_user_code_runs_only_where_time_is_asked_for(own_caches, capsys):
     folder = own_caches.parent
     (folder / "mine.py").write_text("raise RuntimeError('ran')\n")
     study = dataclasses.replace(loads(TINY), imports=("mine.py",), source=str(folder))
     report, _ = preview(study, timing=True)
-    assert report.time is None and "--time runs them" in report.time_note
+    assert report.time is None and "runs the study's imports" in report.time_note
+    own_caches.write_text(f"{TINY}imports: [mine.py]\n")
+    out, _ = said(["check", "-v", str(own_caches)], capsys)
+    assert "which was not asked for (--time)" in " ".join(out.split())
     with pytest.raises(Exception, match="ran"):
         preview(study, timing=True, own_code=True)
 

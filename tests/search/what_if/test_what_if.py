@@ -231,7 +231,7 @@ def test_what_cannot_be_judged_is_refused_in_a_line(rule, said, record):
     with pytest.raises(ConfigError) as error:
         asked_rules(folder, found, [rule], None)
     assert said in str(error.value) and "\n" not in str(error.value)
-    assert "--set" not in str(error.value)
+    assert "override" not in str(error.value)
 
 
 @pytest.fixture(scope="module")

@@ -351,7 +351,7 @@ def _edit(path, old, new):
         (lambda p: (p / "CartPole-v1.yaml").rename(p / "Acrobot-v1.yaml"), "the file is CartPole"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "seed: 77", "seed: 77  # mine"), "its text is"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "threshold: 90.0", "threshold: 91.0"),
-         "hpo tuned check --write"),
+         "write the tables again"),
         (lambda p: (p / "curves.parquet").unlink(), "curves.parquet: not what"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "rejax:\n", "rejected:\n"), "results lack rejax"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "env: CartPole-v1",

@@ -159,5 +159,5 @@ def test_too_few_blocked_requests_are_said(monkeypatch):
 
     calls = []
     monkeypatch.setattr(supported_load, "evaluate_heuristic", evaluate)
-    with pytest.raises(ConfigError, match="too few requests are blocked; give more --seeds"):
+    with pytest.raises(ConfigError, match="too few requests are blocked; use more seeds or steps"):
         find_load(NETWORK, "any", TARGET, seeds=SEEDS)

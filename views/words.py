@@ -1,0 +1,95 @@
+"""What to type against an error, in the words of the interface that shows it.
+
+Everything below `views/` speaks in the library's terms and names `HpoError.remedies`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import HpoError
+
+__all__ = ["REMEDIES", "in_python", "on_command_line", "speaks_python"]
+
+REMEDIES = {
+    "accept_changed_files": ("--accept-changed-files", "accept_changed_files=True"),
+    "accept_new_bits": ("--accept-new-bits", "accept_new_bits=True"),
+    "anyway": ("--anyway", ""),
+    "at": ("--at N", ""),
+    "env": ("--env {}", ""),
+    "evaluate": ("hpo eval", "hpo.load_policy(...)"),
+    "flags": ("-- {}", ""),
+    "imports": ("of hpo eval: --import {}", ""),
+    "init": ("hpo init {}", ""),
+    "knobs": ("all: hpo knobs", ""),
+    "name": ("--set name={}", ""),
+    "new": ("--new", "new=True"),
+    "out": ("--out {}", "out="),
+    "policy_imports": ("hpo eval {}", "hpo.load_policy(folder, imports=True)"),
+    "run": ("hpo run {}", 'hpo.run("{}")'),
+    "source": ("--source {}", ""),
+    "stop": ("hpo stop {}", ""),
+    "study": ("--study NAME", "study="),
+    "timeout": ("--timeout {}, 0: no limit", ""),
+    "trial": ("hpo show {}", ""),
+    "trials": ("to list them: hpo top {}", ""),
+    "tuned": ("hpo tuned add STUDY", ""),
+    "without": ("-- {}", ""),
+}
+"""Remedy -> what to type on the command line and in Python, with its value; "": nothing."""
+
+
+def on_command_line(error: HpoError) -> str:
+    """Return an error with what to type on the command line.
+
+    >>> on_command_line(HpoError("results/a has a study already; start another", new=True))
+    'results/a has a study already; start another (--new)'
+    """
+    return _with_words(error, 0)
+
+
+def in_python(error: HpoError) -> str:
+    """Return an error with what to type in Python.
+
+    >>> in_python(HpoError("results/a has a study already; start another", new=True))
+    'results/a has a study already; start another (new=True)'
+    """
+    return _with_words(error, 1)
+
+
+@contextmanager
+def speaks_python() -> Iterator[None]:
+    """Let an error say what to type in Python."""
+    try:
+        yield
+    except HpoError as error:
+        error.args = (in_python(error), *error.args[1:])
+        error.remedies = {}
+        raise
+
+
+def _with_words(error: HpoError, column: int) -> str:
+    """Put the words behind the first line of an error, before the colon of a list."""
+    found = [
+        words.format(_shown(value))
+        for name, value in error.remedies.items()
+        if (words := REMEDIES[name][column])
+    ]
+    if not found:
+        return str(error)
+    first, newline, rest = str(error).partition("\n")
+    bare = first.removesuffix(":")
+    return f"{bare} ({' or '.join(found)}){first[len(bare) :]}{newline}{rest}"
+
+
+def _shown(value: Any) -> str:
+    """Return the value of a remedy: flags of a mapping, the imports of a policy, or one word."""
+    if isinstance(value, Mapping):
+        return " ".join(f"--{name} {one}" for name, one in value.items())
+    if isinstance(value, tuple):
+        folder, files = value
+        return " ".join([shlex.quote(str(folder)), *(f"--import {shlex.quote(f)}" for f in files)])
+    return str(value)
