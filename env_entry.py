@@ -96,6 +96,8 @@ class EnvEntry:
         elsewhere: what another system calls a key -> our name; suggested, never accepted.
         best_return: the key or parameter whose value is the highest return that an episode can
             have, and that good policies reach; None where nobody knows it.
+        returns: the lowest and the highest return that an episode can have: numbers, or a key
+            or parameter that has them as its value (`-key`: the negative of it).
     """
 
     id: str
@@ -108,3 +110,24 @@ class EnvEntry:
     metrics: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     best_return: str | None = None
+    returns: tuple[str | float, str | float] = (-math.inf, math.inf)
+
+    def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
+        """Return the lowest and the highest return that an episode can have; infinite if unknown.
+
+        Args:
+            given: keys and parameters of the environment that are not at their defaults.
+        """
+        values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
+        low, high = (self._end(end, values, infinite) for end, infinite in
+                     zip(self.returns, (-math.inf, math.inf), strict=True))  # fmt: skip
+        return low, high
+
+    @staticmethod
+    def _end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
+        if not isinstance(end, str):
+            return end
+        value = values.get(end.removeprefix("-"))
+        if not isinstance(value, int | float):
+            return unknown
+        return -value if end.startswith("-") else value

@@ -16,10 +16,12 @@ from typing import Any, Literal, Protocol
 from ..errors import ConfigError
 from .codec import finite_json
 from .default_trial import default_of
+from .paired import Bounds
 from .pareto import hypervolume, places
 from .rows import StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 from .statistics import aggregate as aggregated
+from .value_bounds import value_bounds
 
 __all__ = [
     "Entry",
@@ -46,7 +48,8 @@ _OTHER_ORDER = (
     TrialState.REFERENCE,
 )
 _AT_A_RUNG = (
-    TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING, TrialState.INTERRUPTED
+    TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING, TrialState.INTERRUPTED,
+    TrialState.UNFINISHED,
 )  # fmt: skip
 
 
@@ -237,7 +240,19 @@ def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
 
 def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
     """Return the leaderboard of a study from what its journal says about it."""
-    return leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
+    found = leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
+    bounds = value_bounds(meta)
+    if bounds == Bounds():
+        return found
+    return [_kept_within(entry, bounds) for entry in found]
+
+
+def _kept_within(entry: Entry, bounds: Bounds) -> Entry:
+    """Return an entry whose interval does not leave the values that there can be."""
+    around = bounds.around(Interval(entry.ci_low, entry.ci_high, entry.ci_kind))
+    if (around.low, around.high) == (entry.ci_low, entry.ci_high):
+        return entry
+    return replace(entry, ci_low=around.low, ci_high=around.high)
 
 
 def leaderboard(

@@ -67,6 +67,13 @@ class Bounds:
         )
         return a - d, b - c
 
+    def around(self, found: Interval) -> Interval:
+        """Return the interval of a mean without what no mean can be."""
+        if found.low is None or found.high is None:
+            return found
+        low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
+        return Interval(low, high, found.kind)
+
 
 def paired_interval(
     ours: Sequence[float],

@@ -312,7 +312,7 @@ def test_top_gives_the_promised_fields(say):
     code, out, _ = say("top", "--json")
     whole = json.loads(out)
     assert set(whole) == {"study", "state", "metric", "goal", "conclusion", "leaderboard",
-                          "baselines"}  # fmt: skip
+                          "baselines", "audit"}  # fmt: skip
     assert whole["conclusion"] == json.loads(say("best", "--json")[1])["conclusion"]
     data = whole["leaderboard"]
     assert code == 0 and len(data) == 4

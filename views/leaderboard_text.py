@@ -43,6 +43,9 @@ __all__ = [
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
+_AT_A_RUNG = (
+    TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED, TrialState.UNFINISHED
+)  # fmt: skip
 EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k env steps per seed. default: trial
@@ -255,7 +258,7 @@ def _status(entry: Entry) -> str:
     """Return what became of a trial, a stop with its env steps per seed."""
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
     state = str(entry.state)
-    if entry.state in (TrialState.STOPPED, TrialState.PAUSED):
+    if entry.state in _AT_A_RUNG:
         state = f"{entry.state}{where}"
     if entry.rank == 1 and entry.value is not None and entry.confirmed:
         state = "winner"
@@ -327,8 +330,13 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
             "Every trial failed; `hpo show TRIAL` shows why. Fix the cause and run the same "
             "command again; where trials failed for different reasons, with --new."
         )
-    if best is None or best.value is None:
+    if best is None or (best.value is None and best.rung_value is None):
         return "No trial has finished its run, so there is no winner yet."
+    if best.value is None:
+        seeds = counted(best.search_seeds, "search seed")
+        at = "" if best.rung_env_steps is None else f" at {steps(best.rung_env_steps)} env steps"
+        lead = f"Trial {best.trial} leads: {number(best.rung_value)} on {seeds}{at}."
+        return f"No trial has finished its run. {lead}"
     value = f"{number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
     source = value_source(best.value_from, best.seeds, len(entries))
     return f"Trial {best.trial} is first: {metric} {value} on {source}."
@@ -342,7 +350,7 @@ def value_source(value_from: str, seeds: int, trials: int) -> str:
     return {
         "report": f"{seeds} test {'seed' if seeds == 1 else 'seeds'}",
         "choose": f"{seeds} selection {'seed' if seeds == 1 else 'seeds'}, which also chose it",
-        "search": f"{many} of the search, which also chose it",
+        "search": f"{seeds} search {'seed' if seeds == 1 else 'seeds'}, which also chose it",
     }[value_from]
 
 

@@ -23,6 +23,7 @@ from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
+from ..store.value_bounds import value_bounds
 from ..studies.reader import plain, read_text
 from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
@@ -85,6 +86,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "study_seconds_by_part": spent,
         **entry.as_json(),
         **_row_data(row),
+        **_test_interval(row, meta),
         "start_up": start_up.get(number_),
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
@@ -123,6 +125,11 @@ def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
         than = "better than" if ahead > 0 else "tied with" if ahead == 0 else "worse than"
     return {"ended": than, **audit.as_json()}
+
+
+def _test_interval(row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
+    around = value_bounds(meta).around(interval(row.report_values))
+    return {"report_ci_low": around.low, "report_ci_high": around.high}
 
 
 def _row_data(row: TrialRow) -> dict[str, Any]:
@@ -261,10 +268,8 @@ def _head(data: Mapping[str, Any]) -> list[str]:
         value, source = data["report_value"], "report"
     if value is not None:
         seeds = len(test) if source == "report" else data["seeds"]
-        around = interval(test) if source == "report" else None
-        low = data["ci_low"] if around is None else around.low
-        high = data["ci_high"] if around is None else around.high
-        shown = f"{number(value)} {between(low, high)}".rstrip()
+        kind = "report_ci" if source == "report" else "ci"
+        shown = f"{number(value)} {between(data[f'{kind}_low'], data[f'{kind}_high'])}".rstrip()
         said += f": {shown} on {counted(seeds, f'{_WHERE[source]} seed')}"
     elif data.get("rung_value") is not None:
         seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")

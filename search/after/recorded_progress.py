@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from ...store.rows import DecisionRow, TrialRow, TrialState
 from ...studies.spec import Study
 from ..book.objective import Objective, Objectives
-from ..book.progress import Best, Leader, Progress
+from ..book.progress import Best, Leader, Progress, bounds_of
 from ..book.runs import Run
 from ..book.state import LoopState, Outlook, Phase
 
@@ -83,8 +83,9 @@ def _best(study: Study, rows: Sequence[TrialRow]) -> Best | None:
     at = min(range(len(found)), key=keys.__getitem__)
     best = found[at]
     return Best.of(
-        best.trial, values[at], best.seed_values, study.metric.aggregate, best.stop_rule
-    )
+        best.trial, values[at], best.seed_values, study.metric.aggregate, best.stop_rule,
+        bounds_of(study),
+    )  # fmt: skip
 
 
 def _leader(study: Study, state: LoopState, decisions: Iterable[DecisionRow]) -> Leader | None:

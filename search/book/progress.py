@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...store.leaderboard import search_interval
+from ...store.paired import Bounds
 from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
+from ...store.value_bounds import RETURN, bounds_in
 from ...studies.spec import Study
 from .buckets import Bucket
 from .ledger import Ledger
@@ -27,6 +29,7 @@ __all__ = [
     "Silent",
     "Standing",
     "StartObserver",
+    "bounds_of",
     "picture",
 ]
 
@@ -50,7 +53,13 @@ class Best:
 
     @classmethod
     def of(
-        cls, trial: int, value: float, seeds: tuple[float, ...], aggregate: str, stop_rule: str
+        cls,
+        trial: int,
+        value: float,
+        seeds: tuple[float, ...],
+        aggregate: str,
+        stop_rule: str,
+        bounds: Bounds | None = None,
     ) -> Best:
         """Return it with its interval: none where racing moved the value by what others showed.
 
@@ -60,8 +69,10 @@ class Best:
             seeds: one value a replicate.
             aggregate: over these.
             stop_rule: the words of the rule that ended it.
+            bounds: between which values can be.
         """
         around = search_interval(value, seeds, aggregate, stop_rule)
+        around = around if bounds is None else bounds.around(around)
         return cls(trial, value, around.low, around.high, seeds)
 
 
@@ -257,8 +268,16 @@ def _best(ledger: Ledger) -> Best | None:
     best = ledger.best(finished)
     return Best.of(
         best.number, best.value or 0.0, best.seed_values, ledger.study.metric.aggregate,
-        best.stop_rule,
+        best.stop_rule, bounds_of(ledger.study),
     )  # fmt: skip
+
+
+def bounds_of(study: Study) -> Bounds:
+    """Return between which values the metric of a study can be."""
+    if study.more_envs or study.metric.name != RETURN:
+        return Bounds()
+    held_out = study.evaluation.env
+    return bounds_in(study.env.id, {**study.env.values, **held_out}, study.space.names)
 
 
 def _leader(ledger: Ledger, buckets: list[Bucket]) -> Leader | None:

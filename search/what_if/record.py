@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,7 +35,7 @@ from ..book.schedule import schedule_of
 from ..book.state import LoopState
 from ..lanes.contract import EvaluationResult
 
-__all__ = ["LOST", "Quantum", "Record", "Seen", "quantum_of", "read_record"]
+__all__ = ["LOST", "Quantum", "Record", "Seen", "quantum_of", "read_record", "up_to_shared_point"]
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
 """Study and complete configuration -> env steps of a chunk of one lane."""
@@ -91,6 +91,8 @@ class Record:
         decisions, asks: in their order.
         lanes: bucket -> lanes that it kept.
         offered: bucket -> lanes that it was first made with, where that is known.
+        asked_env_steps: of a full run, where no trial came to its end and runs are taken to end
+            at an earlier point; else None.
         devices: over which they were spread.
         warmup_chunks: at the start of every replicate.
         quantum: says how long chunks are.
@@ -110,6 +112,7 @@ class Record:
     exhausted: bool = False
     last_rows: Mapping[tuple[int, int], int] = field(default_factory=dict)
     offered: Mapping[str, int] = field(default_factory=dict)
+    asked_env_steps: int | None = None
 
     @cached_property
     def configs(self) -> tuple[dict[str, Any], ...]:
@@ -156,6 +159,46 @@ class Record:
             (seen := self.runs.get((trial, replicate))) is not None and end in seen.results
             for replicate in range(self.replicates)
         )
+
+
+def up_to_shared_point(record: Record) -> Record:
+    """Return the record of runs that end at the latest point which two trials reached.
+
+    The record itself if a trial ran to its end, or if no two trials were evaluated at one point.
+    """
+    if any(record.is_whole(row.trial) for row in record.trials):
+        return record
+    shared = [
+        set.intersection(*(set(record.runs.get((row.trial, rep), Seen()).points)
+                           for rep in range(record.replicates)))
+        for row in record.trials
+    ]  # fmt: skip
+    counts = Counter(at for points in shared for at in points)
+    end = max((at for at, count in counts.items() if count > 1), default=None)
+    if end is None:
+        return record
+
+    def cut(row: TrialRow) -> TrialRow:
+        over = row.env_steps <= end * record.replicates * record.study.spread
+        if row.state in LOST and not over:
+            return replace(row, state=TrialState.RUNNING, ended_at=None)
+        return row if over else replace(row, ended_at=None)
+
+    runs = {
+        key: Seen(
+            {at: result for at, result in seen.results.items() if at <= end},
+            None if seen.lost_at is None or seen.lost_at > end else seen.lost_at,
+        )
+        for key, seen in record.runs.items()
+    }
+    return replace(
+        record,
+        study=replace(record.study, env_steps=end),
+        trials=tuple(map(cut, record.trials)),
+        runs=runs,
+        decisions=[one for one in record.decisions if one.env_steps < end],
+        asked_env_steps=record.study.env_steps,
+    )
 
 
 def config_key(config: Mapping[str, Any]) -> str:

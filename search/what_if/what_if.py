@@ -14,7 +14,7 @@ from ...studies.several import metric_words
 from ..book.objective import Objective
 from ..book.schedule import schedule_of
 from .guesses import Guesses, value_at
-from .record import LOST, Quantum, Record, Seen, quantum_of, read_record
+from .record import LOST, Quantum, Record, Seen, quantum_of, read_record, up_to_shared_point
 from .replay import Replayed, located, matches, replay, trained_as_recorded
 from .resampled import Curve, Luck, luck
 from .rules import Asked, asked_rules, is_own
@@ -95,6 +95,9 @@ class WhatIf:
         unseen: trials that nobody saw to their end, of which drawn ones stand in.
         audited: trials from which is drawn were audited ones.
         rows: one a rule.
+        env_steps: of a run, per seed.
+        asked_env_steps: of a run that the study asked for, where no trial came to its end and
+            `env_steps` is the latest point that two reached; else None.
     """
 
     study: str
@@ -111,6 +114,8 @@ class WhatIf:
     unseen: int
     audited: bool
     rows: tuple[WhatIfRow, ...]
+    env_steps: int = 0
+    asked_env_steps: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -138,7 +143,7 @@ def what_if(
         ConfigError: a rule is not known, or the record has nothing to judge by.
         StoreError: there is no study, or its journal is damaged.
     """
-    record = read_record(folder, quantum)
+    record = up_to_shared_point(read_record(folder, quantum))
     asked = asked_rules(folder, record, list(rules), seeds)
     record = located(record)
     own = replay(record, record.study, Guesses(record, 0))
@@ -171,6 +176,8 @@ def what_if(
         unseen=len(truth.unseen),
         audited=bool(truth.unseen) and any(row.audited for row in record.trials),
         rows=tuple(_row(record, truth, rule, hangs(rule), resamples) for rule in asked),
+        env_steps=record.study.env_steps,
+        asked_env_steps=record.asked_env_steps,
     )
 
 

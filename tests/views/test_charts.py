@@ -13,11 +13,13 @@ import pytest
 
 from hpo.cli import main
 from hpo.spaces import make_distribution
+from hpo.store.paired import Bounds
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
 from hpo.views.charts import curves_chart
-from hpo.views.charts.curves_chart import curves
+from hpo.views.charts.curves_chart import _spread, curves
+from hpo.views.charts.effects_chart import effects
 from hpo.views.charts.files import draw_picture, figure_size, fill_figure
 from hpo.views.charts.history_chart import history
 from hpo.views.charts.importance_chart import importance
@@ -353,3 +355,25 @@ def test_names_below_a_narrow_panel_hide_nothing():
     for axes in drawn:
         box = axes.get_legend().get_window_extent()
         assert box.y1 <= axes.xaxis.label.get_window_extent().y0 and box.y0 >= figure.bbox.y0
+
+
+def test_bands_end_where_returns_end():
+    """Student's interval of these is [409, 543] and [-3.6, 7.6]; CartPole gives 0 to 500."""
+    bounds = Bounds(0.0, 500.0)
+    low, high = _spread((500.0, 500.0, 500.0, 500.0, 380.0), bounds)
+    assert (low, high) == (pytest.approx(409.4, abs=0.1), 500.0)
+    assert _spread((0.0, 0.0, 0.0, 0.0, 10.0), bounds)[0] == 0.0
+    assert _spread((100.0, 600.0), bounds) == (100.0, 600.0)  # a range is what was seen
+
+
+def test_an_effect_s_band_ends_where_returns_end(snapshot):
+    """Of episodes of at most 8 steps the return is at most 8."""
+
+    def highest(seen):
+        marks = [mark for panel in effects(seen).panels for mark in panel.marks]
+        return max(high for m in marks if isinstance(m, Band) for _, _, high in m.points)
+
+    text = snapshot.meta.study_text
+    short = text.replace("{id: CartPole-v1}", "{id: CartPole-v1, max_steps_in_episode: 8}")
+    assert short != text and highest(snapshot) > 8.0
+    assert highest(replace(snapshot, meta=replace(snapshot.meta, study_text=short))) == 8.0

@@ -171,7 +171,7 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
             "on 16 test seeds.",
         ),
         ({"choose_values": (1.0,) * 8}, "on 8 selection seeds, which also chose it."),
-        ({"seed_values": (1.0,)}, "on 1 seed of the search, which also chose it."),
+        ({"seed_values": (1.0,)}, "on 1 search seed, which also chose it."),
     ],
 )  # fmt: skip
 def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):

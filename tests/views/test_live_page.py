@@ -111,7 +111,11 @@ def test_a_study_s_pieces_are_those_of_its_report(server, root):
         assert text.startswith(body) if name == "importance" else text == body
     assert effects in ask(server, "/part/audited/importance")[2]
     assert ask(server, "/part/audited/head")[2] == head_html(snapshot)
-    assert "It is finished." in ask(server, "/part/audited/now")[2]
+    assert "Finished." in ask(server, "/part/audited/now")[2]
+    sections = re.findall('<section id="([a-z]+)">', page)
+    assert [name for name in sections if name != "lanes"] == list(built)  # in the report's order
+    assert ask(server, "/part/audited/lanes")[2] == ""  # no section of a finished study
+    assert '<p class="home">' not in page  # which cannot hold the form to put studies beside
 
 
 def test_what_takes_long_is_not_asked_for_by_the_page(server):
@@ -350,7 +354,7 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
         r'<li class="c0" data-t="\d+" title="lane \d+: trial \d+, seed [01], the', lanes
     )
     assert "of 12 lanes busy" in lanes
-    assert "It runs." in now and "<dt>phase</dt><dd>search</dd>" in now
+    assert "Running." in now and "<dt>phase</dt><dd>search</dd>" in now
 
 
 def test_what_is_shown_is_never_older_than_the_study(tmp_path):
@@ -419,10 +423,10 @@ def test_a_study_whose_process_died_says_so(tmp_path):
         journal.commit(Commit(head.number + 1, head.loop_state, None, head.at))
     with serving(tmp_path) as server:
         assert json.loads(ask(server, "/state/small")[2])["state"] == "died"
-        assert "Its process has died" in ask(server, "/part/small/now")[2]
+        assert "Its process died" in ask(server, "/part/small/now")[2]
         assert '<span class="standing">died</span>' in ask(server, "/part/small/head")[2]
         with StudyLock(folder):
-            assert "It runs." in ask(server, "/part/small/now")[2]
+            assert "Running." in ask(server, "/part/small/now")[2]
 
 
 # ---------------------------------------------------------------------- the command

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,7 @@ from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store import query
 from hpo.store.concluded import concluded
 from hpo.store.leaderboard import leaderboard_of
-from hpo.store.rows import BaselineRow, TrialRow, TrialState
+from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.studies.load import load
 from hpo.studies.sources import read_study
 from hpo.views.python import calls
@@ -205,7 +206,7 @@ def test_a_policy_that_was_not_kept_is_said(done):
 
 
 def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
-    meta = SimpleNamespace(goal="maximize", aggregate="mean", objectives=(), constraints=())
+    meta = StudyMeta("s", "h", "", "eval/return_mean", "maximize", "mean", {})
 
     def row(trial, report, **more):
         made = {"value": 1.0, "seed_values": (1.0,), "choose_values": (float(trial),) * 3}
@@ -224,8 +225,8 @@ def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
     assert said(row(0, low, schedule=evolved), row(1, high)).verdict == "nothing"
     rule = BaselineRow("ksp_ff", {"report": low}, {})
     assert [a.verdict for a in said(row(1, high), baselines=[rule]).baselines] == ["better"]
-    meta.objectives = [{"name": "a", "goal": "maximize"}, {"name": "b", "goal": "maximize"}]
-    assert concluded(meta, [], []).winner is None
+    several = [{"name": name, "goal": "maximize"} for name in ("a", "b")]
+    assert concluded(replace(meta, objectives=several), [], []).winner is None
 
 
 # ---------------------------------------------------------------------- while it runs

@@ -73,10 +73,20 @@ def test_every_section_is_there_and_linked(text, folder):
     assert parsed.texts["strong"] == snapshot.conclusion.said[0]
     head = text.partition("<section")[0]
     assert re.findall("<dt>([^<]+)</dt>", head) == ["winner", "default", "trials", "wall time"]
+    assert head.count("] on ") == 2  # intervals of the winner and of the default
     assert f"{snapshot.winner.value:.4g}" in head and "on 6 test seeds" in head
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
+
+
+def test_stops_and_the_study_are_collapsed(text):
+    """Costs, versions and decisions are no result."""
+    for section in ("stopping", "study"):
+        body = text.partition(f'<section id="{section}">')[2].partition("</section>")[0]
+        assert "<details>" in body and "<details open>" not in body
+        shown = re.sub("<details>.*?</details>", "", body, flags=re.DOTALL)
+        assert "<table>" not in shown and "<pre" not in shown
 
 
 def test_the_audit_is_told(text, folder):

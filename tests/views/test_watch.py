@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -12,13 +13,13 @@ from rich.console import Console
 
 from hpo.cli import main
 from hpo.search.book.looks import BUDGET_ENDED
-from hpo.search.book.progress import Best, Silent
+from hpo.search.book.progress import Best, Silent, bounds_of
 from hpo.search.run import run
 from hpo.store.commit import Commit
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Constraint, Metric, Racing, Seeds
+from hpo.studies.spec import Budget, Constraint, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.watch_study import _WatchedView, standings
 from hpo.views.live.standing import read_standing
 
@@ -57,12 +58,13 @@ def test_a_study_that_dies_while_it_is_watched_ends_the_watching(tmp_path):
     assert [(s.head.number, s.word) for s in looks] == [(number, "running"), (number, "died")]
 
 
-def test_a_finished_study_prints_its_last_line(tmp_path, capsys):
-    folder = samples.make_results(tmp_path).folder
-    assert main(["watch", str(folder)]) == 0
+def test_a_finished_study_answers_with_its_verdict(tmp_path, capsys):
+    """Not with the value of the search, which is another than the one on test seeds."""
+    results = samples.make_results(tmp_path)
+    assert main(["watch", str(results.folder)]) == 0
     out, err = capsys.readouterr()
-    assert out.count("\n") == 1 and "| done " in out and "(100%)" in out and " left" not in out
-    assert err.startswith("small is finished; best of the search ")
+    assert out.splitlines()[0] == f"small is finished: {results.conclusion.said[0]}"
+    assert out.splitlines()[1].startswith("Next: hpo top") and not err
 
 
 @pytest.mark.parametrize("phase, told", [("running", "has died"), ("interrupted", "interrupted")])
@@ -125,6 +127,16 @@ def test_a_value_that_racing_moved_has_no_interval():
     assert (lost_one.low, lost_one.high) == (None, None)
     own = Best.of(7, 0.9, seeds, "mean", "")
     assert own.low is not None and own.high is not None and own.low < 0.9 < own.high
+
+
+def test_the_interval_of_the_best_ends_where_returns_end():
+    """In a study of CartPole no mean is above 500."""
+    seeds, bounds = (500.0, 500.0, 500.0, 500.0, 380.0), bounds_of(samples.study())
+    best = Best.of(7, 476.0, seeds, "mean", "", bounds)
+    assert best.high == 500 and best.low == pytest.approx(409.4, abs=0.1)
+    assert bounds_of(samples.study(metric=Metric("eval/length_mean"))).high == math.inf
+    longer = samples.study(evaluation=Evaluation(env={"max_steps_in_episode": 900}))
+    assert bounds_of(longer).high == 900
 
 
 def test_the_picture_is_the_live_view_s(tmp_path):

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...store.by_environment import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
+from ...store.paired import Bounds
 from ...store.query import has_column, query
 from ...store.rows import Stream
 from ...store.statistics import interval, mean
+from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import counted, number, steps
 from .baseline_lines import baseline_lines
 from .model import XY, Band, Dot, Key, Line, Picture
@@ -39,25 +41,31 @@ def curves(snapshot: Snapshot) -> Picture:
     trained = {**search, **own}
     panels = [
         panel
-        for title, label, found in (
+        for title, label, found, bounds in (
             *(
                 (
                     "In training" if name is None else f"In training on {name}",
                     "episode return",
                     _training(snapshot, trained, most, name),
+                    return_bounds(snapshot.meta),
                 )
                 for name in environment_names(snapshot.meta.environments) or (None,)
             ),
-            ("In evaluations", snapshot.meta.metric, _evaluated(snapshot, search)),
+            (
+                "In evaluations",
+                snapshot.meta.metric,
+                _evaluated(snapshot, search),
+                value_bounds(snapshot.meta),
+            ),
         )
-        if (panel := _panel(snapshot, title, label, leaders, shown, found)) is not None
+        if (panel := _panel(snapshot, title, label, leaders, shown, found, bounds)) is not None
     ]
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
     caption = (
         "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
-        "fewer than five seeds. Training curves of confirmed trials are from their new seeds, "
-        "everything else is from the seeds of the search."
+        "fewer than five seeds. Training curves of confirmed trials are from selection and test "
+        "seeds, everything else is from search seeds."
     )
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
@@ -141,8 +149,12 @@ def _panel(
     leaders: Sequence[Entry],
     others: Sequence[int],
     found: Mapping[int, Curve],
+    bounds: Bounds,
 ) -> XY | None:
-    """Return one panel; its scale holds the leaders, and of the others what fits beside them."""
+    """Return one panel; its scale holds the leaders, and of the others what fits beside them.
+
+    Bands keep within `bounds`, which are those of a mean.
+    """
     marks: list[Line | Band | Dot] = []
     keys: list[Key] = []
     for trial in reversed(others):
@@ -158,7 +170,8 @@ def _panel(
         style = f"c{place}"
         seeds = max(len(values) for _, values in points)
         if seeds > 1:
-            marks.append(Band(tuple((at, *_spread(values)) for at, values in points), style))
+            spread = ((at, *_spread(values, bounds)) for at, values in points)
+            marks.append(Band(tuple(spread), style))
         middle = tuple((at, mean(values)) for at, values in points)
         tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
         marks.append(_drawn(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
@@ -194,8 +207,8 @@ def _even(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
     return points[::-1][::every][::-1]
 
 
-def _spread(values: Sequence[float]) -> tuple[float, float]:
-    around = interval(values)
+def _spread(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
+    around = bounds.around(interval(values))
     if around.low is None or around.high is None:
         return min(values), max(values)
     return around.low, around.high

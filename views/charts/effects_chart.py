@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...spaces.distributions import Distribution
 from ...store.main_effects import EffectPoint
+from ...store.value_bounds import value_bounds
 from ..formatting import between, counted, number, steps
 from .model import XY, Band, Dot, Line, Picture, Scale
 from .scales import knob_ticks, value_scale
@@ -22,8 +24,13 @@ def effects(snapshot: Snapshot) -> Picture:
     title = "Main effects"
     answer = snapshot.answer
     if answer is None or not answer.decided.names:
-        return Picture("effects", title, "No knob decided, so there is no effect to draw.")
-    drawn = {name: points for name, points in answer.effects.items() if points}
+        return Picture("effects", title, "No hyperparameter is shown to matter.")
+    bounds = value_bounds(snapshot.meta)
+    drawn = {
+        name: [replace(point, interval=bounds.around(point.interval)) for point in points]
+        for name, points in answer.effects.items()
+        if points
+    }
     named = dict(snapshot.study.space.keyed)
     ends = [value for points in drawn.values() for point in points for value in _ends(point)]
     y = value_scale(ends, snapshot.meta.metric.removeprefix("eval/"), may_be_log=False)
@@ -34,10 +41,10 @@ def effects(snapshot: Snapshot) -> Picture:
     ][:_PANELS]
     caption = (
         f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of neighbouring "
-        "trials, with 95% intervals; the other knobs are as they happened to be."
+        "trials, with 95% intervals; the other hyperparameters vary."
     )
     if not panels:
-        caption = "Too few trials for the effect of a knob."
+        caption = "Too few trials to draw an effect."
     return Picture("effects", title, caption, panels)
 
 

@@ -109,12 +109,13 @@ def parallel(snapshot: Snapshot) -> Picture:
     left_out = len(snapshot.study.space.keyed) - len(keys)
     caption = (
         f"{_where(snapshot, compared, _STRANDS)}. Equally likely values lie equally far apart; "
-        "a line below an axis belongs to a trial without that knob."
+        "a line below an axis belongs to a trial without that hyperparameter."
     )
-    caption += f" Left out: {counted(left_out, 'less important knob')}." if left_out > 0 else ""
+    if left_out > 0:
+        caption += f" Left out: {counted(left_out, 'less important hyperparameter')}."
     legend = (Key("best fifth", "s4", "line"), Key("middle fifth", "s2", "line"),
               Key("worst fifth", "s0", "line"))  # fmt: skip
-    panel = Parallel("Knobs and value", tuple(rails), tuple(strands), legend)
+    panel = Parallel("Hyperparameters and value", tuple(rails), tuple(strands), legend)
     return Picture("parallel", title, caption, (panel,))
 
 
@@ -162,7 +163,7 @@ def slices(snapshot: Snapshot) -> Picture:
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
         legend.append(Key("first on the leaderboard", "c1", "ring"))
-    caption = f"{_where(snapshot, compared, _DOTS)}, along one knob each."
+    caption = f"{_where(snapshot, compared, _DOTS)}, along one hyperparameter each."
     return Picture("slices", title, caption, panels, legend)
 
 

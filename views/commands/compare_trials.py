@@ -13,7 +13,7 @@ import math
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from ...store.comparison import Comparison, compare
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.looks import Look, earlier_looks, looks_of
-from ...store.paired import FEWEST_PAIRS
+from ...store.paired import FEWEST_PAIRS, Bounds
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.value_bounds import value_bounds
 from ...store.verdicts import WORDS
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
@@ -88,6 +89,7 @@ class _Chosen:
         at: env steps per seed, where these are not full runs.
         goal: of the study.
         earlier: of how many of the pairs earlier looks at them were.
+        bounds: between which the mean of either side can be.
     """
 
     values: list[list[float]]
@@ -97,6 +99,7 @@ class _Chosen:
     at: int | None = None
     goal: str = "maximize"
     earlier: tuple[int, ...] = ()
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 def do_compare(args: Namespace) -> int:
@@ -125,7 +128,7 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     else:
         meta, sides = _studies(args.a, args.b, root)
-    chosen = replace(_compared(*sides), goal=meta.goal)
+    chosen = replace(_compared(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier)
     differs = apart(sides[0].world, sides[1].world)
@@ -451,9 +454,9 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
     """Return the verdict with its numbers."""
     a, b = (side.name for side in sides)
     seeds = _seeds_words(result, chosen)
-    if result.equal:
-        return f"No difference: {a} and {b} have the same value on each of {seeds}."
     word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
+    if result.equal:
+        return f"{word}: {a} and {b} have the same value on each of {seeds}."
     if result.difference == 0.0:
         return f"{word}: {a} and {b} have the same mean on {seeds}."
     sign = -1.0 if result.difference < 0.0 else 1.0
@@ -480,7 +483,7 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
     """Return a line per side: its mean, its interval, and its values where they are few."""
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        around = interval(values)
+        around = chosen.bounds.around(interval(values))
         few = " ".join(f"{value:.4g}" for value in values) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
@@ -519,5 +522,7 @@ def _what_decides(
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
     wanted = max(_ENOUGH, known + more)
     trials = " ".join(str(side.trial) for side in sides)
-    return [f"To decide, train both on {wanted} test seeds:  "
-            f"hpo confirm {trials} --seeds {wanted}{which}"]  # fmt: skip
+    with Journal(Path(sides[0].study)) as journal:
+        ended = journal.head().phase == "finished"
+    first = "To decide, train both" if ended else "Once the study has finished, decide"
+    return [f"{first} on {wanted} test seeds:  hpo confirm {trials} --seeds {wanted}{which}"]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.policy_document import NAME, read_document
-from ...environments import ENVIRONMENTS
+from ...environments import ENVIRONMENTS, find
 from ...errors import ConfigError, StoreError
 from ...search.lanes.compile_cache import enable_compilation_cache
+from ...store.paired import Bounds
 from ...store.statistics import interval, mean
 from ...studies.episode_end import LONGEST
 from ...studies.user_code import import_user_code
@@ -68,10 +69,13 @@ def do_eval(args: Namespace) -> int:
     found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
-    around = interval(returns)
+    env = saved.plan.eval_env
+    known = find(env.id)
+    bounds = Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
+    around = bounds.around(interval(returns))
     data = {
         "policy": str(directory),
-        "env": saved.plan.eval_env.id,
+        "env": env.id,
         "episodes": len(returns),
         "seed": args.seed,
         "greedy": not args.sample,

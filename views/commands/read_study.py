@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -19,12 +20,13 @@ from ...search.after.conclusion import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.by_environment import environment_names
+from ...store.codec import finite_json
 from ...store.conclusion_words import as_json
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.query import streamed
-from ...store.rows import StudyMeta
+from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import (
     StudyFolder,
     find_study,
@@ -37,7 +39,7 @@ from ...store.study_folder import (
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
 from ..documents import print_answer, print_json
-from ..formatting import number, steps
+from ..formatting import counted, number, steps
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -114,6 +116,7 @@ def do_top(args: Namespace) -> int:
                 "conclusion": as_json(seen.conclusion),
                 "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
                 "baselines": [entry.as_json() for entry in seen.baselines],
+                "audit": None if seen.audit is None else finite_json(seen.audit.as_json()),
             }
         )
         return 0
@@ -205,7 +208,7 @@ def do_best(args: Namespace) -> int:
     entries, meta = seen.entries, seen.meta
     first = entries[0] if entries else None
     if first is None or first.value is None:
-        raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
+        return _print_leader(folder, seen, args)
     exported = (
         None if args.export is None else export_policy(folder, first.trial, Path(args.export))
     )
@@ -227,11 +230,53 @@ def do_best(args: Namespace) -> int:
         told += headline(seen.conclusion, entries, meta.metric)
         for text in dict.fromkeys(told):
             echo(in_columns(text, sys.stdout))
-    echo("fixed:" if first.params else "fixed: {}")
-    for name, value in first.params.items():
-        echo(f"  {name}: {_yaml(value)}")
+    _print_fixed(first.params)
     if exported is not None:
         print_exported(exported)
+    return 0
+
+
+def _print_fixed(params: Mapping[str, Any]) -> None:
+    echo("fixed:" if params else "fixed: {}")
+    for name, value in params.items():
+        echo(f"  {name}: {_yaml(value)}")
+
+
+def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
+    """Print the best trial at the latest env steps that two trials reached.
+
+    Raises:
+        StoreError: no two trials have values at one point, there are several objectives, or a
+            policy was asked for.
+    """
+    from ...search.after.looking_back import read_points  # with numpy
+
+    points = read_points(folder.path)
+    known = {
+        at: {trial: value for trial, value in found.items() if math.isfinite(value)}
+        for at, found in points.values.items()
+    }
+    shared = [at for at, found in known.items() if len(found) > 1]
+    if not shared or seen.meta.objectives or args.export is not None:
+        raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
+    at = max(shared)
+    sign = 1.0 if seen.meta.goal == "maximize" else -1.0
+    value, trial = max((sign * value, -trial) for trial, value in known[at].items())
+    value, trial = sign * value, -trial
+    params, reached = points.params(trial, at), len(known[at])
+    if args.json:
+        entry = next(entry for entry in seen.entries if entry.trial == trial)
+        there = {"at": at, "value_at": value, "trials_at": reached}
+        told = {"metric": seen.meta.metric, "conclusion": as_json(seen.conclusion)}
+        print_json({**entry.as_json(), **told, **there, "exported_to": None, "exported": None})
+        return 0
+    seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
+    text = (
+        f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} env "
+        f"steps, the latest that two reached: {number(value)} on {seeds}."
+    )
+    echo(in_columns(text, sys.stdout))
+    _print_fixed(params)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from argparse import Namespace
@@ -13,15 +12,19 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.live import Live
 
-from ...store.study_folder import StudyFolder, find_study
+from ...search.after.conclusion import conclusion_of
+from ...store.journal import Journal
+from ...store.leaderboard import leaderboard_of
+from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...studies.several import env_words
 from ..documents import print_json_line
 from ..formatting import duration
+from ..leaderboard_text import headline, target
 from ..live.per_commit import PerCommit
 from ..live.standing import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
 from ..terminal.live_view import panel
-from ..terminal.progress_text import standing_text, status_line
+from ..terminal.progress_text import status_line
 from ..visible import echo, note
 
 __all__ = ["do_watch", "standings"]
@@ -43,7 +46,9 @@ def do_watch(args: Namespace) -> int:
     folder = find_study(args.study, Path(args.out), note)
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw(folder)
-    echo(_end_text(folder, last), file=sys.stderr)
+    ended = last.word in ("finished", "running")
+    answers = ended and not args.json  # else what goes to stdout is data, or there is no answer
+    echo(_end_text(folder, last), file=sys.stdout if answers else sys.stderr)
     return 0 if last.word == "finished" else _UNFINISHED
 
 
@@ -81,6 +86,7 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
     last: Standing | None = None
     printed = -1
     for standing in standings(folder):
+        over = last is None and standing.word == "finished"
         last = standing
         again = standing.head.number == printed and not (as_json and standing.word != "running")
         printed = standing.head.number
@@ -88,7 +94,7 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
             continue
         if as_json:
             print_json_line(_data(standing))
-        elif standing.progress is not None:
+        elif standing.progress is not None and not over:
             echo(status_line(standing.progress), flush=True)
     assert last is not None
     return last
@@ -152,18 +158,18 @@ class _WatchedView:
 
 
 def _end_text(folder: StudyFolder, standing: Standing) -> str:
-    """Return how the study ended, and what to type next."""
-    name = shlex.quote(str(folder.path))
+    """Return how the study ended: its verdict, or what became of it."""
     if standing.word in ("finished", "running"):
-        best = ""
-        if standing.progress is not None and standing.progress.best is not None:
-            best = f"; best of the search {standing_text(standing.progress)}"
-        return f"{standing.name} is finished{best}; see: hpo top --study {name}"
+        with Journal(folder.path) as journal, journal.at_one_commit():
+            conclusion = conclusion_of(journal)
+            entries = leaderboard_of(journal.meta, trials_seen(journal))
+        verdict, *_ = headline(conclusion, entries, standing.meta.metric)
+        return f"{standing.name} is finished: {verdict}\nNext: hpo top{target(folder.path)}"
     why = {
         "died": f"the process of {standing.name} has died",
         "interrupted": f"{standing.name} was interrupted",
     }[standing.word]
     return (
-        f"{why} after commit {standing.head.number}; what was committed is kept, and the command "
-        "that began it goes on with it"
+        f"{why} after commit {standing.head.number}; everything so far is kept.\n"
+        f"The command that started it resumes it; results so far: hpo top{target(folder.path)}"
     )

@@ -10,7 +10,7 @@ from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ...store.study_folder import find_study
 from ..documents import print_answer
-from ..formatting import aligned, counted, narrow
+from ..formatting import aligned, counted, narrow, steps
 from ..terminal.console import console, in_columns
 from ..visible import note
 
@@ -51,7 +51,18 @@ def what_if_text(found: WhatIf, width: int | None = None) -> str:
     """
     rows = [_cells(row) for row in found.rows]
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
-    return "\n".join([_own(found), "", *table, "", *_notes(found)])
+    return "\n".join([*_cut_words(found), _own(found), "", *table, "", *_notes(found)])
+
+
+def _cut_words(found: WhatIf) -> list[str]:
+    """Return at which point runs are taken to end, where no trial came to its end."""
+    if found.asked_env_steps is None:
+        return []
+    whole = steps(found.asked_env_steps)
+    return [
+        f"No trial has finished its run, so runs end at {steps(found.env_steps)} of {whole} env "
+        "steps here, the latest that two trials reached."
+    ]
 
 
 def _own(found: WhatIf) -> str:

@@ -72,7 +72,7 @@ def message_page(title: str, text: str) -> str:
 
 
 def _way_home(*more: str) -> str:
-    return f'<p class="home"><a href="/">All studies</a>{"".join(more)}</p>'
+    return f'<div class="home"><a href="/">All studies</a>{"".join(more)}</div>'
 
 
 def _waiting(study: str, part: str) -> str:

@@ -18,20 +18,20 @@ _MOST = 512
 _STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
 _MEANINGS = {
     Stream.SEARCH: "the search",
-    Stream.CHOOSE: "confirm: seeds that select the winner",
-    Stream.REPORT: "confirm: seeds that measure the winner",
+    Stream.CHOOSE: "selection seeds",
+    Stream.REPORT: "test seeds",
 }
 
 
 def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
-    """Return the lanes at the last commit; a lane names its trial, and lights it everywhere."""
+    """Return the lanes at the last commit, each with its trial; "" once the study is finished."""
     if standing.word == "finished":
-        return '<p class="nothing">No lane is busy: the study is finished.</p>'
+        return ""
     if not snapshot.head.number:
         return '<p class="nothing">Nothing is committed yet.</p>'
     state = LoopState.from_text(snapshot.head.loop_state)
     if not state.buckets:
-        return '<p class="nothing">No lane is busy.</p>'
+        return '<p class="nothing">No lane is in use.</p>'
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
@@ -40,12 +40,14 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
         for stream, style in _STREAMS.items()
         if stream in streams
     )
-    note = "" if standing.word == "running" else " These are the lanes of the last commit."
+    note = "The number in a lane is the trial that it trains."
+    note += "" if standing.word == "running" else " These are the lanes of the last commit."
+    if waiting:
+        note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for a lane."
     return (
         f'<ul class="legend">{keys}</ul>'
         + "".join(_bucket(state, at) for at in range(len(state.buckets)))
-        + f'<p class="note">{counted(waiting, "replicate")} {"waits" if waiting == 1 else "wait"} '
-        f"for a lane. A lane names the trial that it trains.{note}</p>"
+        + f'<p class="note">{note}</p>'
     )
 
 

@@ -26,11 +26,11 @@ Main effects are of the knobs that importance names, and come with it.
 """
 
 
+_SECTIONS = tuple((part.name, part.title) for part in PARTS if part.name != "effects")
 PIECES = (
-    ("head", ""), ("now", ""), ("leaderboard", "Leaderboard"), ("lanes", "Lanes"),
-    *((part.name, part.title) for part in PARTS if part.name not in ("leaderboard", "effects")),
+    ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
 )  # fmt: skip
-"""(name, title) of the pieces that a study's page has, in order; some have no title."""
+"""(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
@@ -85,10 +85,7 @@ def now_html(standing: Standing) -> str:
     left = left_text(progress) if standing.word == "running" else ""
     clock = f"{duration(progress.seconds)}{left}"
     rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
-    commit = (
-        f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time> '
-        f"(number {head.number:,})."
-    )
+    commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
     shown = f'<dl class="now">{rows}</dl>' if standing.word == "running" else ""
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
@@ -97,8 +94,8 @@ def now_html(standing: Standing) -> str:
 
 
 _WORDS = {
-    "running": "It runs.",
-    "finished": "It is finished.",
-    "interrupted": "It was interrupted; the command that began it goes on with it.",
-    "died": "Its process has died; the command that began it goes on from the last commit.",
+    "running": "Running.",
+    "finished": "Finished.",
+    "interrupted": "Interrupted; the command that started it resumes it.",
+    "died": "Its process died; the command that started it resumes it from the last commit.",
 }

@@ -106,24 +106,23 @@ def rungs_table(snapshot: Snapshot) -> str:
     actions = [a for a in _ACTIONS if any(count[a] for count in counts.values())]
     rows = [
         [
-            Cell(str(rung), rung),
             Cell(steps(at[rung]), at[rung]),
             Cell(str(sum(counts[rung].values())), sum(counts[rung].values())),
             *(Cell(str(counts[rung][action]), counts[rung][action]) for action in actions),
         ]
         for rung in sorted(counts)
     ]
-    header = ("rung", "env steps", "judged", *(_ACTIONS[action] for action in actions))
+    header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
 
 _ACTIONS = {
-    "continue": "went on",
+    "continue": "continued",
     "stop": "stopped",
-    "audit": "stopped, but ran on for the audit",
+    "audit": "would have stopped (audit)",
     "finish": "finished",
     "pause": "paused",
-    "promote": "paused, went on later",
+    "promote": "resumed later",
     "copy": "copied another trial",
 }
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from ...disk import output, write_text
+from ...store.statistics import interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
+from ...store.value_bounds import value_bounds
 from ...studies.several import env_words
 from ...version import __version__
 from ..charts.curves_chart import curves
@@ -154,15 +157,24 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     if best is not None and not snapshot.meta.objectives:
         around = between(best.ci_low, best.ci_high)
         seeds = value_source(best.value_from, best.seeds, len(snapshot.entries)).split(",")[0]
-        found.append(("winner", number(best.value), f"trial {best.trial} {around} on {seeds}"))
+        name = "winner" if best.confirmed else "first"
+        found.append((name, number(best.value), f"trial {best.trial} {around} on {seeds}"))
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
-        seeds = f"{against.pairs} test seed{'s' * (against.pairs != 1)}"
-        found.append(("default", number(against.means[1]), f"on {seeds}"))
+        found.append(("default", number(against.means[1]), _default_words(snapshot)))
     ended = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     found.append(("trials", f"{len(snapshot.searched):,}", ended))
     spent = f"{steps(usage.env_steps)} env steps"
     return [*found, ("wall time", duration(usage.run_seconds), spent)]
+
+
+def _default_words(snapshot: Snapshot) -> str:
+    """Return the interval of the default's test value, and its seeds."""
+    default = next((entry for entry in snapshot.entries if entry.is_default), None)
+    values = () if default is None else snapshot.rows[default.trial].report_values
+    around = value_bounds(snapshot.meta).around(interval(values))
+    seeds = counted(len(values), "test seed")
+    return f"{between(around.low, around.high)} on {seeds}".lstrip()
 
 
 def _costs(snapshot: Snapshot) -> str:
@@ -204,30 +216,34 @@ def _foot(snapshot: Snapshot) -> str:
 def _stopping(snapshot: Snapshot) -> str:
     spec = snapshot.study.early_terminate
     if spec is None:
-        return '<p class="nothing">No trial was stopped early: the study has no rule for it.</p>'
+        return '<p class="nothing">The study has no stopping rule.</p>'
     if not snapshot.decisions:
-        return '<p class="nothing">No trial has reached a rung yet.</p>'
-    body = rungs_table(snapshot)
+        return '<p class="nothing">No trial has been compared yet.</p>'
+    counts = Counter(decision.action for decision in snapshot.decisions)
+    stopped = counts["stop"] + counts["audit"]
+    said = f"{counted(stopped, 'trial')} of {len(snapshot.searched):,} stopped"
+    if spec.evolves:
+        said = f"copies: {counts['copy']:,}"
+    body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
     if snapshot.audit is not None:
         words = audit_words(snapshot.audit, snapshot.meta.metric)
         return (
-            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>"
+            f"<p>{escape(words)}</p>{body}<details><summary>the audit of stops</summary>"
             f"{audit_table(snapshot.audit)}"
-            '<p class="note">Audited trials are a random share of those that were stopped '
+            '<p class="note">Audited trials are a random share of the stopped ones that ran on '
             "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
-            "values at a rung and at the end; 1 would make every stop right.</p>"
+            "values at a stop and at the end.</p></details>"
         )
     if spec.evolves:
         return body
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints no single value can judge stops."
+            why = "With several objectives or constraints no single value can check stops."
         return f'{body}<p class="note">{why}</p>'
     return (
-        f'{body}<p class="note">Whether these stops were right was not measured; '
-        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to "
-        "measure it.</p>"
+        f'{body}<p class="note">To check the stops, let one stopped trial in ten run on: '
+        "<code>early_terminate: {audit: 0.1}</code>.</p>"
     )
 
 
@@ -243,7 +259,7 @@ def _study(snapshot: Snapshot) -> str:
     given = ""
     if snapshot.folder.study_file.is_file():
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = f"<details open><summary>as given</summary>{_code(text)}</details>"
+        given = f"<details><summary>as given</summary>{_code(text)}</details>"
     return (
         f"{given}<details><summary>with every default written out</summary>"
         f"{_code(meta.study_text)}</details>"

@@ -1,0 +1,141 @@
+"""An interrupted study answers at the latest env steps that trials reached, and says so."""
+
+import json
+import math
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo import Callback, StopStudy
+from hpo.cli import main
+from hpo.search.after.looking_back import read_points
+from hpo.search.run import run
+from hpo.search.what_if.record import read_record, up_to_shared_point
+from hpo.search.what_if.what_if import what_if
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, EarlyTerminate, Evaluation
+from hpo.views.commands.what_if import what_if_text
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+EVERY = Evaluation(every=2_000)
+
+
+def quantum(study, config):
+    return 1_000
+
+
+class _StopAt(Callback):
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, event):
+        self.left -= 1
+        if self.left == 0:
+            raise StopStudy
+
+
+def ran(folder, *callbacks, **changes):
+    """Run a study whose 24 trials on 2 seeds all have a lane of their own."""
+    asked = samples.study(**{"evaluation": EVERY, **changes})
+    factory = samples.search.AnalyticFactory(lanes=48)
+    return run(asked, folder, factory, (), samples.search.quick(callbacks=callbacks))
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Stopped after 9 of 16 chunks, where trials were evaluated at 2k, 4k, 6k and 8k."""
+    folder = tmp_path_factory.mktemp("cut") / "cut"
+    found = ran(folder, _StopAt(9), name="cut", early_terminate=None)
+    assert found.state == "interrupted" and all(e.value is None for e in found.leaderboard)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory):
+    """Ended by its budget: some trials are stopped at 2k, those that went on have no value."""
+    folder = tmp_path_factory.mktemp("spent") / "spent"
+    found = ran(
+        folder, name="spent", confirm=None, budget=Budget(trials=24, env_steps=200_000),
+        early_terminate=EarlyTerminate("asha", 2_000, 2.0),
+    )  # fmt: skip
+    assert found.state == "finished" and all(e.value is None for e in found.leaderboard)
+    return folder
+
+
+def say(capsys, folder, *words):
+    assert main([*words, "--study", str(folder)]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_best_names_the_leader_at_the_latest_shared_point(capsys, interrupted):
+    values = read_points(interrupted).values[8_000]
+    values = {trial: value for trial, value in values.items() if math.isfinite(value)}
+    leader = max(values, key=lambda trial: values[trial])
+    text = say(capsys, interrupted, "best")
+    said = f"Trial {leader} leads {len(values)} trials at 8k env steps, the latest that two"
+    assert text.startswith(f"No trial has finished its run. {said} reached: ")
+    with Journal(interrupted) as journal:
+        rate = journal.trial(leader).params["learning_rate"]
+    assert f"learning_rate: {rate!r}" in text
+    data = json.loads(say(capsys, interrupted, "best", "--json"))
+    assert (data["trial"], data["at"], data["trials_at"]) == (leader, 8_000, len(values))
+    assert data["value"] is None and data["value_at"] == values[leader]
+    assert main(["best", "--export", "x", "--study", str(interrupted)]) == 2
+    assert "no trial of 'cut' has finished its run yet" in capsys.readouterr().err
+
+
+def test_who_was_cut_by_the_budget_leads_those_stopped_before(capsys, spent):
+    """It has the highest value at the latest point, and ranks first."""
+    values = read_points(spent).values
+    at = max(at for at, found in values.items() if len(found) > 1)
+    leader = max(values[at], key=lambda trial: values[at][trial])
+    with Journal(spent) as journal:
+        assert str(journal.trial(leader).state) == "unfinished"
+        furthest = max(row.rung for row in journal.trials())
+        assert journal.trial(leader).rung == furthest
+    assert f"Trial {leader} leads {len(values[at])} trials" in say(capsys, spent, "best")
+    top = say(capsys, spent, "top")
+    assert top.startswith("No trial has finished its run. Trial ") and "unfinished" in top
+
+
+def test_compare_takes_the_latest_point_of_both(capsys, interrupted, spent):
+    text = say(capsys, interrupted, "compare", "3", "4")
+    assert "on 2 shared search seeds at 8k env steps, the last both reached" in text
+    assert "Once the study has finished, decide on 8 test seeds: hpo confirm 3 4" in text
+    values = read_points(spent).values
+    later = {trial for at, found in values.items() if at > 2_000 for trial in found}
+    early = next(trial for trial in values[2_000] if trial not in later)
+    late = next(trial for trial in values[2_000] if trial in later)
+    text = say(capsys, spent, "compare", str(late), str(early))
+    assert "at 2k env steps, the last both reached" in text
+    assert "To decide, train both on 8 test seeds: hpo confirm" in text
+
+
+def test_importance_says_at_which_point(capsys, interrupted):
+    assert "Trials are compared at 8k env steps." in say(capsys, interrupted, "importance")
+
+
+def test_what_if_judges_shorter_runs(tmp_path, interrupted):
+    """As it judges those of a study that was asked for these and ran to its end."""
+    ran(tmp_path / "short", name="cut", early_terminate=None, env_steps=8_000)
+    rules = ["none", "asha,eta=2,min=2k", "median,min=2k"]
+    cut, short = (
+        what_if(folder, rules, quantum=quantum) for folder in (interrupted, tmp_path / "short")
+    )
+    assert (cut.env_steps, cut.asked_env_steps) == (8_000, 16_000)
+    assert short.asked_env_steps is None and cut.rows == short.rows and cut.best == short.best
+    first = (
+        "No trial has finished its run, so runs end at 8k of 16k env steps here, the latest that "
+        "two trials reached."
+    )
+    assert what_if_text(cut).splitlines()[0] == first
+    assert what_if_text(cut).splitlines()[1:] == what_if_text(short).splitlines()
+    assert any(row.stopped.value > 0 for row in cut.rows)
+
+
+def test_a_record_with_a_whole_trial_is_left_as_it_is(tmp_path):
+    folder = samples.make_results(tmp_path).folder
+    record = read_record(folder, quantum)
+    assert up_to_shared_point(record) is record
