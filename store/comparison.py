@@ -14,7 +14,16 @@ from typing import Any
 from ..errors import ConfigError
 from .agreement import deal_p
 from .looks import level_of
-from .paired import chance_of_better, seeds_to_tell
+from .paired import (
+    Bounds,
+    alike_ends,
+    chance_of_better,
+    constant,
+    seeds_to_tell,
+    seeds_to_trust,
+    unseen_between,
+    unseen_p,
+)
 from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile, welch_degrees
 from .verdicts import WORDS, Decision, Verdict, decided, decided_pairs
 
@@ -76,6 +85,7 @@ def compare(
     goal: str = "maximize",
     paired: bool = False,
     earlier: Sequence[int] = (),
+    ceiling: float | None = None,
 ) -> Comparison:
     """Compare values of A and B, one a seed.
 
@@ -85,6 +95,7 @@ def compare(
         goal: `maximize`, or `minimize` where smaller values are better.
         paired: value i of both comes from the same seed.
         earlier: of how many of these pairs earlier looks were, see `paired_over_looks`.
+        ceiling: the best possible value, where it is known.
 
     Raises:
         ConfigError: no values, or paired samples of unlike length.
@@ -98,7 +109,12 @@ def compare(
     if not all(map(math.isfinite, [*ours, *theirs])):
         found = Decision("undecided", NO_INTERVAL)
     else:
-        found = decided_pairs(ours, theirs, earlier) if paired else _decided_apart(ours, theirs)
+        bounds = Bounds() if ceiling is None else Bounds(high=sign * ceiling)
+        found = (
+            decided_pairs(ours, theirs, earlier, bounds)
+            if paired
+            else _decided_apart(ours, theirs, bounds)
+        )
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
@@ -119,36 +135,56 @@ def _iqm(values: Sequence[float]) -> float | None:
     return iqm(values) if len(values) >= IQM_MIN_SEEDS else None
 
 
-def _decided_apart(ours: Sequence[float], theirs: Sequence[float]) -> Decision:
+def _decided_apart(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
     """Decide between two samples of different seeds."""
     fewest, count = FEWEST_EACH, min(len(ours), len(theirs))
-    found = unpaired_interval(ours, theirs)
+    found = unpaired_interval(ours, theirs, bounds)
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     spread = math.sqrt(_variance(ours) + _variance(theirs))
     gap = mean(ours) - mean(theirs)
-    return decided(found, count, seeds_to_tell(gap, spread) if spread else None)
+    needed = seeds_to_tell(gap, spread)
+    unseen = unseen_between(ours, theirs, bounds)
+    if needed is not None and unseen is not None:
+        needed = max(needed, seeds_to_trust(gap, unseen, level_of(1)))
+    return decided(found, count, needed)
 
 
-def unpaired_interval(a: Sequence[float], b: Sequence[float]) -> Interval:
+def unpaired_interval(
+    a: Sequence[float], b: Sequence[float], bounds: Bounds | None = None
+) -> Interval:
     """Return the interval of a difference of means with unlike variances (Welch 1947).
 
     At the level of a first look (`looks.level_of`), degrees of freedom rounded down, which
     widens it. It holds 0 wherever the exact test of equal distributions does not exclude that
-    (`deal_p`). There is none below 5 values of either, or where one is not finite.
+    (`deal_p`), and beside a constant unless unseen seeds allow it (`unseen_p`); of two constants
+    it is exact. There is none below 5 values of either, or where one is not finite.
     """
-    if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
+    count = min(len(a), len(b))
+    if count < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL
     shares = [_variance(values) / len(values) for values in (a, b)]
     centre, total, level = mean(a) - mean(b), sum(shares), level_of(1)
-    reach = 0.0
-    if total > 0.0:
+    unseen = unseen_between(a, b, bounds)
+    if unseen is not None and constant(a) and constant(b):
+        low, high = alike_ends(centre, count, level, unseen) if centre != 0.0 else (0.0, 0.0)
+    else:
         degrees = welch_degrees(shares, (len(a), len(b)))
         reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
-    low, high = centre - reach, centre + reach
-    if low * high > 0.0 and deal_p([a], [b]) > level:
+        low, high = centre - reach, centre + reach
+    if low * high > 0.0 and (
+        deal_p([a], [b]) > level
+        or (unseen is not None and unseen_p(_apart(a, b), *unseen) > level)
+    ):
         low, high = min(low, 0.0), max(high, 0.0)
     return Interval(low, high, "t")
+
+
+def _apart(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Return the differences of two samples of which one is constant, one a seed of the other."""
+    if constant(a) and constant(b):
+        return [a[0] - b[0]] * min(len(a), len(b))
+    return [a[0] - value for value in b] if constant(a) else [value - b[0] for value in a]
 
 
 def _variance(values: Sequence[float]) -> float:

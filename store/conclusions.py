@@ -192,8 +192,7 @@ def conclude(
     seen = [*shown, *(value for sample in beside for value in sample.values())]
     known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
     top = alike if known else None
-    best = ceiling if top is None else top
-    bounds = Bounds() if best is None else Bounds(high=sign * best)
+    bounds = Bounds() if ceiling is None else Bounds(high=sign * ceiling)
     paired = _Pairing(sign, top, bounds, earlier)
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)

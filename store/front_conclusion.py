@@ -11,12 +11,12 @@ the 5 % are divided by the greater number of both (Berger 1982), and answers are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .looks import fewest_pairs
-from .paired import differ_alike, paired_interval
+from .paired import paired_interval
 from .statistics import mean
 
 __all__ = ["Apart", "FrontConclusion", "FrontVerdict", "conclude_front", "front_sentences"]
@@ -70,7 +70,11 @@ class FrontConclusion:
 
 
 def conclude_front(
-    default: Vectors, trials: Mapping[int, Vectors], goals: Sequence[str], names: Sequence[str]
+    default: Vectors,
+    trials: Mapping[int, Vectors],
+    goals: Sequence[str],
+    names: Sequence[str],
+    costs: Container[str] = (),
 ) -> FrontConclusion | None:
     """Decide whether the default lies behind the front; None where there is nothing to compare.
 
@@ -79,6 +83,7 @@ def conclude_front(
         trials: those of the others by number, the best first.
         goals: `maximize` or `minimize`, of each objective.
         names: their metrics.
+        costs: those that are no sample: every seed has the value of the trial.
     """
     shared = set(default)
     for values in trials.values():
@@ -91,7 +96,7 @@ def conclude_front(
     table = {
         number: [
             _apart(number, names[j], [values[s][j] for s in seeds],
-                   [default[s][j] for s in seeds], signs[j], level)
+                   [default[s][j] for s in seeds], signs[j], level, names[j] in costs)
             for j in range(len(goals))
         ]
         for number, values in trials.items()
@@ -119,18 +124,16 @@ def _ahead(difference: float) -> float:
 
 
 def _apart(
-    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, level: float
-) -> Apart:
+    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, level: float,
+    is_cost: bool,
+) -> Apart:  # fmt: skip
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
     found = paired_interval(ours, theirs, level=level)
     low, high = found.low, found.high
-    if (
-        len(ours) >= fewest_pairs(level)
-        and math.isfinite(difference)
-        and differ_alike(ours, theirs)
-    ):
-        low = high = difference  # on every seed
+    sure = is_cost or found.low is None  # no sample, or the same difference on every seed
+    if sure and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
+        low = high = difference
     return Apart(objective, trial, means, difference, low, high)
 
 

@@ -22,6 +22,7 @@ from .statistics import (
     binomial_interval,
     expanded_tail,
     interval,
+    t_quantile,
     welch_degrees,
 )
 
@@ -91,12 +92,14 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     """Return the 95 % interval of `overall`.
 
-    `mean`: that of the means of seeds over environments (`statistics.interval`). `iqm`: a
-    stratified bootstrap (section 4.1), seeds drawn anew in each environment, 2,000 times, always
-    the same ones; its ends are expanded percentiles (`expanded_tail`), as those of `difference`.
-    `worst` has none: the least of several means lies below the least that is true, by more where
-    more are close to it. Nor is there one below 5 seeds, where a score is not finite, or where
-    nothing varies.
+    `mean`: the wider of two, as one seed of two modes in several environments is no normal value:
+    that of the means of seeds over environments (`statistics.interval`), and Student's with the
+    spread of seeds in each environment, at Welch's degrees of freedom. `iqm`: a stratified
+    bootstrap (section 4.1), seeds drawn anew in each environment, 2,000 times, always the same
+    ones; its ends are expanded percentiles (`expanded_tail`), as those of `difference`. `worst`
+    has none: the least of several means lies below the least that is true, by more where more are
+    close to it. Nor is there one below 5 seeds, where a score is not finite, or where nothing
+    varies.
 
     Raises:
         ConfigError: as of `overall`.
@@ -109,10 +112,20 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     if table.shape[1] < _FEWEST or _are_still((table,)):
         return NO_INTERVAL
     if over == "mean":
-        return interval(table.mean(axis=0).tolist())
+        return _wider(interval(table.mean(axis=0).tolist()), table)
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
     sampled = statistic(_resampled(table, 0))
     return NO_INTERVAL if _is_flat(sampled, table) else _ends(sampled, beyond)
+
+
+def _wider(found: Interval, table: np.ndarray) -> Interval:
+    """Return an interval of the mean that holds Student's of a sum of environments' means, too."""
+    if found.low is None or found.high is None:
+        return found
+    variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
+    reach = t_quantile(0.975, _degrees((table,))) * math.sqrt(variance)
+    centre = float(table.mean())
+    return Interval(min(found.low, centre - reach), max(found.high, centre + reach), found.kind)
 
 
 def difference(

@@ -7,6 +7,9 @@
   number of further seeds is given.
 - *no significant difference*: the interval holds 0, and four times as many seeds would hardly
   tell (in less than 8 of 10 studies), or both sides have the same value on every seed.
+
+Two constants decide only where seeds that nobody saw could not turn their difference: 8 x 500 is
+better than 8 x 10, but beside 8 x 472 it may be chance that no seed failed (`paired.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .looks import fewest_pairs, next_level
-from .paired import Bounds, deviation, differ_alike, paired_over_looks, seeds_to_tell
+from .paired import (
+    Bounds,
+    deviation,
+    is_rounding,
+    paired_over_looks,
+    seeds_to_tell,
+    seeds_to_trust,
+    unseen_between,
+)
 from .statistics import Interval, mean
 
 __all__ = ["AFFORDED", "WORDS", "Decision", "Verdict", "decided", "decided_pairs"]
@@ -72,14 +83,18 @@ def decided_pairs(
     fewest = fewest_pairs(next_level(earlier))
     if count < fewest:
         return Decision("undecided", found, fewest - count)
-    if differ_alike(ours, theirs):
-        sides: dict[bool, Verdict] = {True: "better", False: "worse"}
-        return Decision(sides[gap > 0] if any(differences) else "no_difference", found)
+    if found.low is None:  # both vary, by the same on every seed: the exact test alone decides
+        if is_rounding(gap, ours, theirs):
+            return Decision("no_difference", found)
+        return Decision("better" if gap > 0 else "worse", found)
     level = next_level([*earlier, count])
     needed = seeds_to_tell(gap, deviation(differences), level)
-    apart = sum(value != 0.0 for value in differences) / count
     if needed is not None:  # as many have to differ as the exact test needs
+        apart = sum(value != 0.0 for value in differences) / count
         needed = max(needed, math.ceil(fewest_pairs(level) / apart))
+    unseen = unseen_between(ours, theirs, bounds)
+    if needed is not None and unseen is not None:
+        needed = max(needed, seeds_to_trust(gap, unseen, level))
     return decided(found, count, needed)
 
 

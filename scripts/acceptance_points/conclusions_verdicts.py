@@ -82,7 +82,7 @@ class Simulated:
         verdict: what was concluded.
         truth: true difference of means.
         held: whether the interval held it; None without an interval.
-        told: whether the seeds asked for told the sides apart; None where none were asked for.
+        told: whether the seeds said to decide told the sides apart; None where none were named.
     """
 
     kind: str
@@ -111,15 +111,16 @@ def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) ->
     winner = float(kept[np.argmax(measure(list(kept), _CHOOSE).mean(axis=1))])
     truth = float(returns(winner, _EVEN).mean() - returns(0.0, _EVEN).mean())
     ours, theirs = measure([winner, 0.0], seeds)
-    found = conclude(dict(enumerate(ours)), dict(enumerate(theirs))).against
+    best = 500.0 if kind == "ceiling" else None
+    found = conclude(dict(enumerate(ours)), dict(enumerate(theirs)), ceiling=best).against
     low, high, more = found.interval.low, found.interval.high, found.more_seeds
     held = None if low is None or high is None else bool(low <= truth <= high)
     told = None
-    if found.verdict == "undecided" and more is not None and truth != 0.0:
+    if found.verdict == "undecided" and more is not None and held is not None and truth != 0.0:
         further = measure([winner, 0.0], more)
         ours, theirs = np.hstack([np.stack([ours, theirs]), further])
         sides = dict(enumerate(ours)), dict(enumerate(theirs))
-        again = conclude(*sides, earlier=[seeds]).against.verdict
+        again = conclude(*sides, ceiling=best, earlier=[seeds]).against.verdict
         told = again in ("better", "worse")
     return Simulated(kind, seeds, matters, found.verdict, truth, held, told)
 
@@ -134,7 +135,12 @@ _EVEN = (np.arange(_GRID) + 0.5) / _GRID
 
 
 def verdicts(small: bool, work: Path) -> Outcome:
-    """Simulate studies; "better" wrongly in at most 5 %, intervals that hold at least 93 %."""
+    """Simulate studies; "better" wrongly in at most 5 %, intervals that hold at least 93 %.
+
+    No upper bound: exact tests of few seeds may only widen an interval of 96 %, so it may hold in
+    up to all cases; that none is too wide shows in "better", said rightly in at least half of the
+    studies with enough seeds for a verdict.
+    """
     count = 200 if small else _STUDIES
     rng = np.random.default_rng(2026)
     done = [
@@ -148,21 +154,24 @@ def verdicts(small: bool, work: Path) -> Outcome:
     rest = [study for study in done if study.matters]
     wrong = _rate([study.verdict == "better" for study in null])
     wrong_there = _rate([study.verdict == "better" and study.truth <= 0 for study in rest])
-    right = _rate([study.verdict == "better" for study in rest if study.truth > 0])
+    right = _rate([
+        study.verdict == "better" for study in rest if study.truth > 0 and study.seeds >= 6
+    ])  # fmt: skip
     covered = _rate([study.held for study in done if study.held is not None])
-    by_seeds = {n: _held(done, lambda study, n=n: study.seeds == n) for n in _SEEDS}
+    by_seeds = {n: _held(done, lambda study, n=n: study.seeds == n) for n in _SEEDS if n >= 6}
     by_kind = {kind: _held(done, lambda study, kind=kind: study.kind == kind) for kind in KINDS}
     told = [study.told for study in done if study.told is not None]
     said = Counter(study.verdict for study in done)
     slack = 0.04 if small else 0.0
     holds = wrong <= 0.05 + slack and wrong_there <= 0.05 + slack
-    holds = holds and 0.93 - slack <= covered
+    holds = holds and 0.93 - slack <= covered and 0.5 - slack <= right
     numbers = (
         f"{len(null)} studies where nothing matters: 'better' said in {wrong:.1%}; "
         f"{len(rest)} where it does: said wrongly in {wrong_there:.1%}, rightly in {right:.0%} of "
-        f"those with a better winner; intervals hold {covered:.1%} (by seeds {_listed(by_seeds)}; "
-        f"by returns {_listed(by_kind)}); of {len(told)} told to add seeds {_rate(told):.0%} then "
-        f"tell; said: {', '.join(f'{word} {times}' for word, times in said.most_common())}"
+        f"those with a better winner and 6 seeds; intervals hold {covered:.1%} "
+        f"(by seeds {_listed(by_seeds)}; by returns {_listed(by_kind)}); of {len(told)} where "
+        f"more seeds 'would decide' {_rate(told):.0%} then tell; "
+        f"said: {', '.join(f'{word} {times}' for word, times in said.most_common())}"
     )
     return Outcome(holds, numbers)
 

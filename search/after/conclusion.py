@@ -24,12 +24,13 @@ from ...store.looks import Look, looks_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.episode_end import SHORTEST_CUT, cut_words
 from ...studies.load import recorded
+from ...studies.metrics import COSTS
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
 from .without_copying import copies, how_to_know, without_copying
 
-__all__ = ["alone_beside", "conclusion_from", "conclusion_of", "cut_of"]
+__all__ = ["alone_beside", "ceiling_of", "conclusion_from", "conclusion_of", "cut_of"]
 
 
 def conclusion_of(journal: Journal) -> Conclusion:
@@ -97,7 +98,7 @@ def conclusion_from(
         rows,
         entries,
         baselines,
-        ceiling=_ceiling(study, meta),
+        ceiling=ceiling_of(study, meta),
         why=_why_nothing(study, meta, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
@@ -137,6 +138,7 @@ def _default_and_front(
         others,
         [str(metric["goal"]) for metric in metrics],
         [str(metric["name"]) for metric in metrics],
+        COSTS,
     )
 
 
@@ -147,7 +149,7 @@ def _differ(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequenc
     return any(apart(worlds[0], world) for world in worlds[1:])
 
 
-def _ceiling(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
+def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
     """Return the best value that the metric can have, where the environment's table knows it."""
     if isinstance(study["env"], list):
         return None  # a score has none

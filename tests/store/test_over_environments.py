@@ -100,11 +100,12 @@ def test_intervals_draw_seeds_anew_in_each_environment() -> None:
 
 def test_the_mean_has_the_interval_of_seeds_and_the_worst_none() -> None:
     given = scores(5, 4, 6)
-    seeds = np.mean(given, axis=0)
+    seeds, rows = np.mean(given, axis=0), np.array(given)
+    reach = stats.t.ppf(0.975, 5) * stats.sem(seeds)
+    error = math.sqrt((rows.var(axis=1, ddof=1) / 6).sum()) / 4
+    reach = max(reach, stats.t.ppf(0.975, welch(list(rows))) * error)
     found = overall_interval(given, "mean")
-    assert (found.low, found.high) == pytest.approx(
-        stats.t.interval(0.95, 5, seeds.mean(), stats.sem(seeds))
-    )
+    assert (found.low, found.high) == pytest.approx((seeds.mean() - reach, seeds.mean() + reach))
     assert overall_interval(given, "worst").kind == "none"
     for how in over.OVER:  # all at the ceiling: nothing says how far another seed may be
         assert overall_interval([[1.0] * 8] * 3, how).kind == "none"
@@ -116,12 +117,26 @@ def test_the_mean_has_the_interval_of_seeds_and_the_worst_none() -> None:
 @pytest.mark.parametrize("environments", [2, 6])
 @pytest.mark.parametrize("how", ["mean", "iqm"])
 def test_five_seeds_have_intervals_that_hold_the_truth(how: str, environments: int) -> None:
-    """400 trials of equally good environments; 5 % and two standard errors are 29 misses."""
-    rng, missed = np.random.default_rng(1), 0
-    for _ in range(400):
+    """At most what 5 % misses give in 999 of 1,000 runs of this test.
+
+    Of 40,000 trials the mean's missed 5.0 and 5.1 % (Student's, exact), of 12,000 the IQM's 2.9
+    and 4.2 %, on 2 and 6 environments.
+    """
+    rng, trials, missed = np.random.default_rng(environments), 2_000, 0
+    for _ in range(trials):
         found = overall_interval(rng.normal(size=(environments, 5)).tolist(), how)
         missed += not found.low <= 0.0 <= found.high
-    assert missed <= 29
+    assert missed <= stats.binom.ppf(0.999, trials, 0.05)
+
+
+def test_returns_of_two_modes_have_means_that_the_interval_holds() -> None:
+    """20,000 trials of 8 seeds; the interval of the means of seeds alone missed in 5.8 %."""
+    rng, trials, missed = np.random.default_rng(8), 20_000, 0
+    modes = np.where(rng.random((trials, 6, 8)) < 0.5, 100.0, 400.0)
+    for table in (modes + rng.normal(size=modes.shape)).tolist():
+        found = overall_interval(table, "mean")
+        missed += not found.low <= 250.0 <= found.high
+    assert missed <= stats.binom.ppf(0.999, trials, 0.05)
 
 
 def test_the_probability_of_equals_is_seldom_told_from_a_half() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError
+from ...search.after.conclusion import ceiling_of
 from ...search.after.environment_scores import EnvironmentScores, environment_scores
 from ...search.after.evaluated_in import apart, evaluated_in
 from ...search.after.looking_back import fresh_seeds, read_points
@@ -130,7 +131,10 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
-    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier)
+    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    result = compare(
+        ours, theirs, meta.goal, chosen.paired, chosen.earlier, ceiling_of(study, meta)
+    )
     differs = apart(sides[0].world, sides[1].world)
     verdict = (
         f"no verdict: they were evaluated in different environments ({differs})"
