@@ -67,6 +67,13 @@ class Bounds:
     low: float = -math.inf
     high: float = math.inf
 
+    def around(self, found: Interval) -> Interval:
+        """Return the interval of a mean without what no mean can be."""
+        if found.low is None or found.high is None:
+            return found
+        low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
+        return Interval(low, high, found.kind)
+
     def of_difference(self, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
         """Return between which values the difference of two means can be.
 
@@ -99,13 +106,6 @@ def unseen_between(
         known.low if math.isfinite(known.low) else min(0.0, low - beyond),
         known.high if math.isfinite(known.high) else max(0.0, high + beyond),
     ).of_difference(ours, theirs)
-
-    def around(self, found: Interval) -> Interval:
-        """Return the interval of a mean without what no mean can be."""
-        if found.low is None or found.high is None:
-            return found
-        low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
-        return Interval(low, high, found.kind)
 
 
 def paired_interval(
