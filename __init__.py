@@ -9,7 +9,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .core.saved_policy import SavedPolicy
     from .errors import HpoError
-    from .search.autorl.environment import AutoRLEnv
+    from .search.autorl import AutoRLEnv
     from .search.engine.callbacks import (
         Callback,
         ChunkEvent,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     )
     from .studies.sources import yaml
     from .views.python.calls import Results, check, learn, run, train
-    from .views.python.opened import open_study as open
+    from .views.python.open_study import open_study as open
+    from .views.python.open_study import report
     from .views.python.policies import load_policy
-    from .views.python.reports import report
 
 __all__ = [
     "AutoRLEnv",
@@ -56,15 +56,15 @@ __all__ = [
 
 _CALLS, _CALLBACKS = "views.python.calls", "search.engine.callbacks"
 _HOMES = {
-    "AutoRLEnv": "search.autorl.environment",
+    "AutoRLEnv": "search.autorl",
     "HpoError": "errors",
     "Results": _CALLS,
     "SavedPolicy": "core.saved_policy",
     "check": _CALLS,
     "learn": _CALLS,
     "load_policy": "views.python.policies",
-    "open": "views.python.opened",
-    "report": "views.python.reports",
+    "open": "views.python.open_study",
+    "report": "views.python.open_study",
     "run": _CALLS,
     "train": _CALLS,
     "yaml": "studies.sources",
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        from .platforms import check_platform
+        from .errors import check_platform
 
         if name != "HpoError":
             check_platform()

@@ -13,15 +13,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from .errors import HpoError, suggestion
-from .platforms import check_platform
+from .errors import HpoError, check_platform, suggestion
 from .version import __version__
-from .views import argument_types as types
-from .views import tuned_arguments
-from .views.visible import echo
+from .views import arguments
+from .views import arguments as types
+from .views.escape_control import echo
 from .views.words import on_command_line
-
-__all__ = ["main", "make_parser"]
 
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova", "fanova")
@@ -170,7 +167,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
-    taken = verb("import", "import_study", "convert another system's sweep into a study file")
+    taken = verb("import", "import_export", "convert another system's sweep into a study file")
     _option(
         taken, "kind", "KIND",
         f"the system that SOURCE comes from: {', '.join(_IMPORTED)}", choices=_IMPORTED,
@@ -198,7 +195,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
-    tune = verb("tune-lanes", "tune_lanes", "time a study with several numbers of lanes")
+    tune = verb("tune-lanes", "train", "time a study with several numbers of lanes")
     many = "numbers of lanes to time (default: some around what the study would use)"
     _option(tune, "--lanes", "N,N,...", many, type=types.counts)
     _option(
@@ -206,7 +203,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
         type=types.positive, default=3,
     )  # fmt: skip
-    train = verb("train", "train_one", "train one configuration on all its seeds")
+    train = verb("train", "train", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
         more = ", or tuned:ENV" if parser is train else ""
         _option(parser, "file", "FILE", f"a study file{more}")
@@ -246,14 +243,14 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
-    replay = verb("replay", "replay_trial", "train a trial again and compare every number")
+    replay = verb("replay", "replay", "train a trial again and compare every number")
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
     _option(
         replay, "--source", "DIR",
         "the folder of the study file, if it names other files (default: .)", default=".",
     )  # fmt: skip
-    export = verb("export", "export_tables", "export to CSV, Optuna, TensorBoard or W&B")
+    export = verb("export", "import_export", "export to CSV, Optuna, TensorBoard or W&B")
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     _option(
         export, "--to", "DIR",
@@ -261,10 +258,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         required=True,
     )  # fmt: skip
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
-    ranked = verb("importance", "knob_importance", "show which hyperparameters matter")
+    ranked = verb("importance", "importance", "show which hyperparameters matter")
     _add_importance(ranked)
     _flag(ranked, "--over-progress", "at every point of the runs")
-    compared = verb("compare", "compare_trials", "compare two trials, or two studies")
+    compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
@@ -280,9 +277,9 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    stop = verb("stop", "end_study", "stop a running study; hpo run resumes it")
+    stop = verb("stop", "stop_rm", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
-    remove = verb("rm", "end_study", "remove studies that are not running")
+    remove = verb("rm", "stop_rm", "remove studies that are not running")
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
@@ -309,7 +306,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         query, "--timeout", "SECONDS",
         "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
     )  # fmt: skip
-    watch = verb("watch", "watch_study", "show the progress of a running study")
+    watch = verb("watch", "watch_serve", "show the progress of a running study")
     _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
     _option(watch, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _add_out(watch)
@@ -322,7 +319,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 
 def _add_confirm(verb: Callable[..., Any]) -> Any:
-    confirmed = verb("confirm", "confirm_trials", "train given trials on test seeds")
+    confirmed = verb("confirm", "train", "train given trials on test seeds")
     _option(
         confirmed, "words", "TRIAL",
         "the numbers of trials, finished or stopped; -1: the default; a study may come before "
@@ -343,7 +340,7 @@ def _add_confirm(verb: Callable[..., Any]) -> Any:
 
 
 def _add_serve(verb: Callable[..., Any]) -> None:
-    serve = verb("serve", "serve_page", "show all studies on a live page in a browser")
+    serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
     folder = "the folder of results (default: results)"
     _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
     _option(
@@ -361,7 +358,7 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    tuned_arguments.add(tuned)
+    arguments.add_tuned(tuned)
     _add_out(tuned)
     _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")

@@ -18,26 +18,17 @@ exits with `exit_code`.
 from __future__ import annotations
 
 import difflib
+import os
+import signal
+import sys
+import sysconfig
+import threading
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import TracebackType
 from typing import Any
-
-__all__ = [
-    "CallbackError",
-    "ConfigError",
-    "HpoError",
-    "MissingExtraError",
-    "Mistake",
-    "SearchError",
-    "StoreError",
-    "StudyError",
-    "UnimportedModuleError",
-    "UnknownNameError",
-    "counted",
-    "listed",
-    "not_as_written",
-    "suggestion",
-]
 
 _MOST_LISTED, _NEAREST = 12, 5
 
@@ -184,3 +175,100 @@ def listed(name: str, known: Sequence[str]) -> str:
         return f"Known: {', '.join(known)}"
     near = difflib.get_close_matches(str(name), known, n=_NEAREST, cutoff=0.0)
     return f"Nearest of {len(known)}: {', '.join(near)}"
+
+
+_LIBRARIES = tuple(
+    f"{os.path.abspath(path)}{os.sep}"
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_OURS = f"{__name__.partition('.')[0]}."
+
+
+class Leave(KeyboardInterrupt):
+    """A second Ctrl-C while a study runs: leave at once."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception comes from a signal, not from the code that it passed through.
+
+    While a study runs, a signal raises `Leave` alone. Elsewhere Python's own handler raises a
+    plain `KeyboardInterrupt`, which nobody can tell from one that code raises: it counts as real.
+    """
+    if not isinstance(error, KeyboardInterrupt) or isinstance(error, Leave):
+        return isinstance(error, Leave)
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def format_error(error: BaseException) -> str:
+    """Return an exception on one line: `file:line: Type: what it says`.
+
+    The line is the innermost one of the user's own; if there is none, the innermost outside of
+    this package.
+    """
+    place, _ = _place(error.__traceback__)
+    return f"{place}: {named(error)}" if place else named(error)
+
+
+def format_error_if_own(error: BaseException) -> str:
+    """Return an exception as `told` does if it passed through code of the user's, else `named`."""
+    place, is_own = _place(error.__traceback__)
+    return f"{place}: {named(error)}" if is_own else named(error)
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return an exception as `told` does, with all lines of what it says."""
+    place, _ = _place(error.__traceback__)
+    text = str(error).strip()
+    said = type(error).__name__ + (f": {text}" if text else "")
+    return f"{place}: {said}" if place else said
+
+
+def named(error: BaseException) -> str:
+    """Return an exception on one line: `Type: what it says`.
+
+    >>> named(ValueError("too large"))
+    'ValueError: too large'
+    """
+    text = str(error).strip()
+    return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
+
+
+def _place(trace: TracebackType | None) -> tuple[str, bool]:
+    """Return where an exception was raised, and whether that is the user's own code."""
+    found = ""
+    is_own = False
+    for frame, line in traceback.walk_tb(trace):
+        path = frame.f_code.co_filename
+        if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+            continue
+        own = not path.startswith(("<", *_LIBRARIES))
+        if own or not is_own:
+            found, is_own = f"{shown_path(path)}:{line}", own
+    return found, is_own
+
+
+def shown_path(path: str) -> str:
+    """Return a path from the working folder, if the file lies in it."""
+    here = os.path.join(os.getcwd(), "")
+    return path[len(here) :] if path.startswith(here) else path
+
+
+_UNIX = {"fcntl": "lock studies", "termios": "show them while they run"}
+
+
+def check_platform() -> None:
+    """Refuse a system without what studies are locked and shown by.
+
+    Raises:
+        ConfigError: this is Windows, or a Python made without these modules.
+    """
+    for module, purpose in _UNIX.items():
+        try:
+            import_module(module)
+        except ImportError:
+            raise ConfigError(
+                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
+                f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            ) from None

@@ -23,14 +23,14 @@ import numpy as np
 from scipy import stats
 
 from hpo.errors import HpoError
-from hpo.search.after.environment_scores import environment_scores
-from hpo.store.journal import Journal
-from hpo.store.over_environments import (
+from hpo.search.analysis.across_environments import environment_scores
+from hpo.store.aggregate_environments import (
     difference,
     overall,
     overall_interval,
     probability_of_improvement,
 )
+from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.store.statistics import Interval
 

@@ -76,9 +76,9 @@ CASES = {
 
 def plan_of(case: Case, platform: str = "gpu") -> tuple[Any, Any]:
     """Return the plan of a case as a program of a platform has it, and hypers for its shapes."""
-    from hpo.core.accumulation import for_platform
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
+    from hpo.core.memory import for_platform
     from hpo.core.plan import EnvPlan, make_plan
 
     where = EnvPlan(case.env, tuple(sorted(case.keys.items())))
@@ -105,7 +105,8 @@ def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
     import jax
     import jax.numpy as jnp
 
-    from hpo.core.population import Lanes, Refills, lane_shapes
+    from hpo.core.population import lane_shapes
+    from hpo.core.refill import Lanes, Refills
 
     state = lane_shapes(plan, example)
 

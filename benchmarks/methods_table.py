@@ -229,7 +229,7 @@ class Runs:
         A seed that diverged counts as its configuration's worst one. All that were not judged
         before run side by side, in one study.
         """
-        from hpo.search.streams import study_seed
+        from hpo.search.seeds import study_seed
         from hpo.studies.spec import Budget, SearchSpec, Seeds
 
         known = self._judged_before(repetition)
@@ -264,7 +264,7 @@ class Runs:
         return known
 
     def _asked(self, method: str, repetition: int) -> Any:
-        from hpo.search.streams import study_seed
+        from hpo.search.seeds import study_seed
         from hpo.studies.spec import Checkpoint
 
         return replace(
@@ -379,7 +379,7 @@ def main(words: Sequence[str] | None = None) -> int:
     make_importable()
     from hpo.errors import ConfigError, HpoError
     from hpo.studies.load import load
-    from hpo.studies.several import only_one_environment
+    from hpo.studies.several_environments import only_one_environment
     from hpo.version import __version__
 
     methods = ["random", "tpe"] if args.small else args.methods.split(",")

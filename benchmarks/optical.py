@@ -165,8 +165,8 @@ def ppo() -> list[dict]:
     import numpy as np
 
     from hpo.core.envs import registry
+    from hpo.core.envs.contract import as_array
     from hpo.core.hypers import make_hypers
-    from hpo.core.observations import as_array
     from hpo.core.plan import EnvPlan, make_plan
 
     rows, devices = [], prepare_devices("cpu")

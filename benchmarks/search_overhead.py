@@ -22,21 +22,21 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.lanes.contract import PopulationFactory
 from hpo.search.run import Settings, run
-from hpo.search.samplers import optuna_tpe
-from hpo.search.samplers.random import RandomSearch
+from hpo.search.samplers import via_optuna
+from hpo.search.samplers.random_and_grid import RandomSearch
 from hpo.search.samplers.registry import register_sampler
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 
 class ShadowTpe:
     """Draws with TPE, proposes what random search would."""
 
     def __init__(self, spec):
-        self._tpe = optuna_tpe.build(spec)
+        self._tpe = via_optuna.build_tpe(spec)
         self._random = RandomSearch(spec.space, spec.seed)
 
     def begin(self, batch, history):

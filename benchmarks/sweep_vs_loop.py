@@ -62,7 +62,7 @@ def space() -> Any:
 
 def draw_configs(count: int, seed: int) -> list[Config]:
     """Return the default configuration (which is always trial 0) and random ones."""
-    from hpo.search.samplers.random import RandomSearch
+    from hpo.search.samplers.random_and_grid import RandomSearch
 
     random = RandomSearch(space(), seed)
     first = {p.name: p.default for p in space().parameters}

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .policy_folder import load_policy
-    from .saved_policy import SavedPolicy, evaluate, predict
+    from .saved_policy import SavedPolicy, evaluate, load_policy, predict
 
 __all__ = ["SavedPolicy", "evaluate", "load_policy", "predict"]
-
-_HOMES = {"load_policy": "policy_folder"}
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +16,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES.get(name, 'saved_policy')}", __name__), name)
+    return getattr(import_module(".saved_policy", __name__), name)

@@ -11,17 +11,15 @@ from typing import Any
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from . import policy
+from .actions import component_sizes, draw_noise, environment_action, raw_logits
 from .distributions import Distribution
 from .envs.contract import Environment
 from .hypers import Hypers
-from .lane_state import LaneState
+from .lane_state import LaneState, RunningStatistics
 from .masking import valid_mass_of
-from .networks.outputs import Outputs
-from .normalise import RunningStatistics
+from .networks.layers import Outputs
 from .plan import Plan
 from .pytree import Pytree, pytree
-
-__all__ = ["Acted", "Response", "act", "act_to_learn", "look_ahead", "respond", "value_of"]
 
 
 @pytree
@@ -116,9 +114,9 @@ def act(
     response = respond(plan, hypers, params, statistics, observation, mask, memory)
     distribution, memory = response.distribution, response.memory
     if key is None:
-        return policy.environment_action(plan, env, distribution.mode()), memory
-    noise = policy.draw_noise(plan, env, key, response.outputs.value.shape)
-    return policy.environment_action(plan, env, distribution.sample(noise)), memory
+        return environment_action(plan, env, distribution.mode()), memory
+    noise = draw_noise(plan, env, key, response.outputs.value.shape)
+    return environment_action(plan, env, distribution.sample(noise)), memory
 
 
 def act_to_learn(
@@ -147,11 +145,11 @@ def act_to_learn(
     action = response.distribution.sample(noise)
     valid_mass = None
     if mask is not None:
-        logits = policy.raw_logits(plan, env, response.outputs.policy)
-        valid_mass = valid_mass_of(logits, mask, policy.component_sizes(env))
+        logits = raw_logits(plan, env, response.outputs.policy)
+        valid_mass = valid_mass_of(logits, mask, component_sizes(env))
     return Acted(
         action=action,
-        taken=policy.environment_action(plan, env, action),
+        taken=environment_action(plan, env, action),
         mask=mask,
         log_prob=response.distribution.log_prob(action),
         value=response.outputs.value,

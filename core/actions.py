@@ -13,28 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..environments import fitting_distributions
+from ..environments.registry import fitting_distributions
 from ..errors import ConfigError
 from . import distributions
-from .bounded_distributions import Beta, TanhGaussian
-from .distributions import Categorical, Distribution, Gaussian, MultiCategorical
+from .distributions import (
+    Actions,
+    Beta,
+    Categorical,
+    Distribution,
+    Family,
+    Gaussian,
+    MultiCategorical,
+    TanhGaussian,
+    own_family,
+)
 from .envs.contract import Box, Discrete, Environment, MultiDiscrete
-from .own_distributions import Actions, Family, own_family
 from .plan import Plan
-
-__all__ = [
-    "action_range",
-    "action_shape",
-    "component_sizes",
-    "distribution_kind",
-    "draw_entropy_noise",
-    "draw_noise",
-    "environment_action",
-    "has_log_std",
-    "head_outputs",
-    "make_distribution",
-    "raw_logits",
-]
 
 _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuous"}
 

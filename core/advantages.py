@@ -8,8 +8,6 @@ from jaxtyping import Array, Bool, Float
 
 from .pytree import Pytree, pytree
 
-__all__ = ["Steps", "gae", "temporal_differences", "v_trace"]
-
 
 @pytree
 class Steps(Pytree):

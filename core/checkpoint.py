@@ -10,7 +10,8 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import disk
-from ..errors import StoreError
-
-__all__ = ["restore_tree", "save_tree"]
+from ..errors import ConfigError, StoreError
+from ..files import atomic_files
+from ..files.atomic_files import make_folder, replacing
 
 _SUMS = "SHA256SUMS"
 
@@ -42,11 +42,11 @@ def save_tree(directory: Path, tree: Any) -> None:
     import orbax.checkpoint as ocp
 
     here = jax.device_get(tree)  # what a device says is no matter of the disk
-    with disk.telling(directory), _unlogged(), ocp.StandardCheckpointer() as checkpointer:
+    with atomic_files.telling(directory), _unlogged(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
-    with disk.telling(directory):
-        disk.write_text(directory / _SUMS, "".join(_lines(directory)))
+    with atomic_files.telling(directory):
+        atomic_files.write_text(directory / _SUMS, "".join(_lines(directory)))
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _check_files(directory: Path) -> None:
     if not directory.is_dir():
         raise StoreError(f"no checkpoint at {directory}")
     try:
-        lines = disk.read_text(directory / _SUMS).splitlines()
+        lines = atomic_files.read_text(directory / _SUMS).splitlines()
         listed = [line.split("  ", 1) for line in lines]
         damaged = [name for known, name in listed if _sum(directory / name) != known]
     except (OSError, ValueError) as error:
@@ -127,5 +127,119 @@ def _check_files(directory: Path) -> None:
 
 
 def _sum(path: Path) -> str:
-    with os.fdopen(disk.open_plain(path), "rb") as file:
+    with os.fdopen(atomic_files.open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_NAME, _SUM = "lane", 32
+
+
+def save_lane(directory: Path, state: Any) -> None:
+    """Write the state of one lane into a folder.
+
+    Args:
+        directory: is there.
+        state: a `LaneState`, or any tree of host arrays.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state))
+    atomic_files.write_bytes(directory / _NAME, hashlib.sha256(content).digest() + content)
+
+
+def restore_lane(directory: Path, like: Any) -> Any:
+    """Read what `save_lane` wrote, as host arrays.
+
+    Args:
+        directory: where it was written.
+        like: a state of the same program: its structure, shapes and dtypes count.
+
+    Raises:
+        StoreError: the file is missing, damaged, or of another program.
+    """
+    path = directory / _NAME
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"the kept lane {path} cannot be read: {error}") from error
+    content = whole[_SUM:]
+    if hashlib.sha256(content).digest() != whole[:_SUM]:
+        raise StoreError(f"the kept lane {path} is damaged; restore it from a copy")
+    leaves, structure = jax.tree.flatten(like)
+    leaves = [np.asarray(leaf) for leaf in leaves]
+    if len(content) != sum(leaf.nbytes for leaf in leaves):
+        raise StoreError(f"the kept lane {path} is of another program")
+    found: list[np.ndarray] = []
+    at = 0
+    for leaf in leaves:
+        own = content[at : at + leaf.nbytes]
+        found.append(np.frombuffer(own, leaf.dtype).reshape(leaf.shape))
+        at += leaf.nbytes
+    return structure.unflatten(found)
+
+
+_FOLDER = "parts"
+
+
+def part_path(directory: Path, part: str) -> Path:
+    """Return where a part lies in the folder of its policy."""
+    return directory / _FOLDER / f"{part}.npz"
+
+
+def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
+    """Write some trees of arrays beside a policy.
+
+    Args:
+        directory: of the policy.
+        parts: name -> pytree of arrays.
+    """
+    for part, tree in parts.items():
+        path = part_path(directory, part)
+        make_folder(path.parent)
+        arrays: dict[str, Any] = jax.tree.map(np.asarray, _named(tree))
+        with replacing(path) as partial, partial.open("xb") as file:
+            np.savez(file, **arrays)
+
+
+def read_part(directory: Path, part: str, like: Any) -> Any:
+    """Read a part back as a tree.
+
+    Args:
+        directory: of the policy.
+        part: its name.
+        like: a tree of that structure, with the shapes it must have.
+
+    Raises:
+        StoreError: it is not there, or damaged.
+        ConfigError: it is of another structure.
+    """
+    path = part_path(directory, part)
+    if not path.is_file():
+        raise StoreError(
+            f"{directory} holds no {part}: write checkpoint: {{parts: [{part}]}} in the study "
+            "that makes it"
+        )
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            found = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    named = _named(like)
+    differing = sorted(set(named) ^ set(found))
+    differing += [
+        name for name in named if name in found and named[name].shape != found[name].shape
+    ]
+    if differing:
+        raise ConfigError(
+            f"{path} is of another network or optimiser: {differing[0]} "
+            f"and {len(differing) - 1} more differ"
+        )
+    leaves = [found[name] for name in named]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """Return the leaves by their path, in order."""
+    leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

@@ -10,8 +10,6 @@ import os
 
 import jax
 
-__all__ = ["DETERMINISTIC", "ask_for_devices", "has_started", "lacks_flags"]
-
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 """What XLA is told so that kernels of a GPU give the same bits every time."""
 

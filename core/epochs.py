@@ -18,15 +18,10 @@ from . import optimisers
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .losses import Losses, loss_and_gradient
-from .over_lanes import over_lanes
+from .minibatches import Samples, choose_rows, permutation
+from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
-from .priority import choose_rows
-from .pytree import Pytree, pytree
-from .samples import Samples
-from .scheduled import Scheduled, progress_of, scheduled_values
-from .shuffle import permutation
-
-__all__ = ["Learning", "minibatch_shape", "run_epochs"]
+from .pytree import Pytree, over_lanes, pytree
 
 SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, refill.py, update.py
 _KL_FACTOR = 1.5

@@ -6,37 +6,34 @@ for a fixed number of steps in continuous operation); normalisers are frozen.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ..errors import ConfigError
 from . import acting, policy
 from .envs import registry as environments
-from .envs.bodies import agents_of, mask_all, mean_over_bodies, per_body, reset_all, step_all
-from .envs.contract import Environment
+from .envs.contract import (
+    DrawingEnvironment,
+    Environment,
+    Remembering,
+    agents_of,
+    mask_all,
+    mean_over_bodies,
+    per_body,
+    reset_all,
+    step_all,
+    unwrapped,
+)
 from .hypers import Hypers
-from .lane_state import use_key
-from .normalise import RunningStatistics
+from .lane_state import RunningStatistics, use_key
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
 from .trajectory import forget, where_ended
-
-__all__ = [
-    "STEP_LIMIT",
-    "Episodes",
-    "Policies",
-    "Seen",
-    "act",
-    "advance",
-    "begin",
-    "evaluate",
-    "last_step",
-    "reset_keys",
-    "restart_keys",
-    "step_words",
-]
 
 EVALUATION = 5  # use of a lane's key
 STEP_LIMIT = 100_000
@@ -268,3 +265,135 @@ def _restart(
         where_ended(segments, fresh_observation, observation),
         forget(plan, segments, memory),
     )
+
+
+_BLOCK = 256
+
+
+def film(
+    plan: Plan, lanes: Policies, episodes: int, greedy: bool
+) -> tuple[float, Iterator[np.ndarray]]:
+    """Return pictures a second, and the pictures uint8 [H, W, 3] of one episode after the other.
+
+    Args:
+        plan: the static part; its `eval_env` is the environment.
+        lanes: one policy, [1, ...].
+        episodes: how many.
+        greedy: the mode of the distribution instead of a sample.
+
+    Raises:
+        ConfigError: the environment cannot draw itself.
+    """
+    env = unwrapped(environments.make(plan.eval_env))
+    if not isinstance(env, DrawingEnvironment):
+        raise ConfigError(
+            f"{env.id} cannot draw itself; environments of Gymnasium (gym:...) can, those of "
+            "gymnax, and one of your own that has a method `pictures`"
+        )
+    return env.pictures_a_second, _pictures(plan, lanes, episodes, greedy, env)
+
+
+def _pictures(
+    plan: Plan, lanes: Policies, episodes: int, greedy: bool, env: DrawingEnvironment
+) -> Iterator[np.ndarray]:
+    params = jax.device_get(jax.tree.map(lambda x: x[0], lanes.hypers.eval_params))
+    for states in _states(plan, lanes, episodes, greedy):
+        yield from env.pictures(states, params)
+
+
+def _states(plan: Plan, lanes: Policies, episodes: int, greedy: bool) -> list[list[Any]]:
+    """Return the states of each episode, from its first to the one in which it ended."""
+
+    @jax.jit
+    def block(lanes: Policies, carry: Any) -> tuple[Any, Any]:
+        def step(carry: Any, _: None) -> tuple[Any, Any]:
+            after = advance(plan, lanes, carry, greedy, None)[0]
+            return after, (after.env_state, carry.running)
+
+        return jax.lax.scan(step, carry, None, length=_BLOCK)
+
+    carry = jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, None))(lanes)
+    first = jax.device_get(jax.tree.map(lambda x: x[0], carry.env_state))
+    found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
+    for _ in range(-(-last_step(plan, None) // _BLOCK)):
+        carry, (states, running) = block(lanes, carry)
+        states, running = jax.device_get((states, running))
+        for step, episode in zip(*np.nonzero(running[:, 0]), strict=True):
+            one = jax.tree.map(lambda x, at=(step, 0, episode): x[at], states)
+            found[episode].append(_inner(one))
+        if not jax.device_get(carry.running).any():
+            break
+    return found
+
+
+def _inner(state: Any) -> Any:
+    """Return the state of the environment itself, whose observations may be stacked."""
+    return state.inner if isinstance(state, Remembering) else state
+
+
+_MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
+
+
+def trace(
+    plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
+) -> dict[str, np.ndarray]:
+    """Return columns with one row an env step, episode by episode.
+
+    Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated`, `action`
+    (or `action_0`, ...), `observation_0`, ... (before the step; of up to 256 components) and the
+    environment's own numbers as `info_<name>`.
+
+    Args:
+        plan: the static part; its `eval_env` is the environment.
+        lanes: one policy, [1, ...].
+        episodes: how many.
+        greedy: the mode of the distribution instead of a sample.
+        steps: of continuous operation; see `evaluation.evaluate`.
+    """
+    last = last_step(plan, steps)
+
+    @jax.jit
+    def block(lanes: Policies, carry: Any) -> tuple[Any, Seen]:
+        return jax.lax.scan(
+            lambda c, _: advance(plan, lanes, c, greedy, steps), carry, None, length=_BLOCK
+        )
+
+    carry = jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, steps))(lanes)
+    blocks: list[Seen] = []
+    while len(blocks) * _BLOCK < last and bool(np.any(jax.device_get(carry.running))):
+        carry, seen = block(lanes, carry)
+        blocks.append(jax.device_get(seen))
+    # [blocks][steps, 1, episodes, ...] -> [episodes, steps, ...]
+    whole: Seen = jax.tree.map(
+        lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks
+    )
+    return columns_of(whole)
+
+
+def columns_of(seen: Seen) -> dict[str, np.ndarray]:
+    """Return the steps that count as rows; arrays come as [episodes, steps, ...]."""
+    rows = np.asarray(seen.counted)
+    episode, at = np.nonzero(rows)
+    reward = np.where(rows, seen.reward, 0.0).astype(np.float64)
+    columns = {
+        "episode": episode,
+        "step": at - np.argmax(rows, axis=1)[episode],
+        "reward": reward[rows],
+        "return": np.cumsum(reward, axis=1)[rows],
+        "terminated": np.asarray(seen.terminated)[rows],
+        "truncated": np.asarray(seen.truncated)[rows],
+        **_components("action", seen.action, rows),
+    }
+    if hasattr(seen.observation, "shape"):  # a tree has no columns of its own
+        columns |= _components("observation", seen.observation, rows)
+    return columns | {f"info_{name}": np.asarray(x)[rows] for name, x in seen.info.items()}
+
+
+def _components(name: str, values: Any, rows: np.ndarray) -> dict[str, np.ndarray]:
+    flat = np.asarray(values)[rows]
+    if flat.ndim == 1:
+        return {name: flat}
+    flat = flat.reshape(len(flat), -1)
+    if flat.shape[1] > _MOST_COMPONENTS:
+        return {}
+    return {f"{name}_{index}": flat[:, index] for index in range(flat.shape[1])}

@@ -8,16 +8,65 @@ what is [E] of a learner counts segments, E times the bodies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt32
 
-from .normalise import RunningStatistics
+from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
 
-__all__ = ["LaneState", "lane_key", "use_key"]
+
+@pytree
+class RunningStatistics(Pytree):
+    """Count, mean and summed squared deviation of everything seen.
+
+    Attributes:
+        count: samples seen; starts at 0.
+        mean: per component.
+        square: sum of squared deviations from the mean, per component.
+    """
+
+    count: Float[Array, ""]
+    mean: Float[Array, "*shape"]
+    square: Float[Array, "*shape"]
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> RunningStatistics:
+        """Return statistics of nothing: mean 0, deviation 1."""
+        return cls(
+            jnp.zeros((), jnp.float32),
+            jnp.zeros(shape, jnp.float32),
+            jnp.zeros(shape, jnp.float32),
+        )
+
+    def merge(self, batch: Float[Array, "N *shape"]) -> RunningStatistics:
+        """Add a batch of N samples."""
+        size = jnp.float32(batch.shape[0])
+        mean = jnp.mean(batch, axis=0)
+        square = jnp.sum((batch - mean[None]) ** 2, axis=0)
+        total = self.count + size
+        shift = mean - self.mean
+        return RunningStatistics(
+            total,
+            self.mean + shift * (size / total),
+            self.square + square + shift**2 * (self.count * size / total),
+        )
+
+    def std(self) -> Float[Array, "*shape"]:
+        """Return the standard deviation (divisor N), 1 before anything was seen, at least 1e-4."""
+        variance = self.square / jnp.maximum(self.count, 1.0)
+        return jnp.where(self.count > 0.0, jnp.sqrt(jnp.maximum(variance, 1e-8)), 1.0)
+
+    def normalise(
+        self, values: Float[Array, "... *shape"], clip: Float[Array, ""]
+    ) -> Float[Array, "... *shape"]:
+        """Return (values - mean) / std, clipped to +-clip."""
+        lead = (1,) * (values.ndim - self.mean.ndim)
+        mean, std = (jnp.reshape(x, lead + x.shape) for x in (self.mean, self.std()))
+        return jnp.clip((values - mean) / std, -clip, clip)
 
 
 @pytree
@@ -74,3 +123,111 @@ def use_key(raw: UInt32[Leaf, "2"], use: int, counter: Leaf | int = 0) -> Array:
     """Return the typed key of one use of a lane's key at one value of its counter."""
     key = jax.random.wrap_key_data(raw, impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, use), jnp.asarray(counter, jnp.int32))
+
+
+_PARTS = ("count", "mean", "square")
+_USES = {"normalise_rewards": "reward statistics", "reward_centering": "average reward"}
+
+
+@pytree
+class RewardState(Pytree):
+    """Reward memory of one lane; None where there is none.
+
+    Attributes:
+        returns: of the discounted return, or with `raw_reward_deviation` of the reward, as
+            `normalise_rewards` gathers it.
+        average: the average reward, as `reward_centering` tracks it.
+        trace: how much of a step's weight that average has seen.
+    """
+
+    returns: RunningStatistics | None = None
+    average: Float[Leaf, ""] | None = None
+    trace: Float[Leaf, ""] | None = None
+
+    @classmethod
+    def of(cls, state: LaneState) -> RewardState:
+        """Return what a lane remembers; nothing of what it has never measured."""
+        seen = float(state.return_statistics.count) > 0.0
+        centred = float(state.average_trace) > 0.0
+        return cls(
+            state.return_statistics if seen else None,
+            state.average_reward if centred else None,
+            state.average_trace if centred else None,
+        )
+
+    def for_plan(self, plan: Plan) -> RewardState:
+        """Return the part that lanes of a plan use."""
+        normalises = "normalise_rewards" in plan.features
+        centres = "reward_centering" in plan.features
+        return RewardState(
+            self.returns if normalises else None,
+            self.average if centres else None,
+            self.trace if centres else None,
+        )
+
+    def in_units(self, saved: bool, here: frozenset[bool]) -> RewardState:
+        """Leave out the deviation where lanes may take one of another quantity.
+
+        Args:
+            saved: `raw_reward_deviation` of the policy.
+            here: its values in the study that starts from it.
+        """
+        return self if here == frozenset((saved,)) else self.replace(returns=None)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `LaneState` that this replaces."""
+        found = {
+            "return_statistics": self.returns,
+            "average_reward": self.average,
+            "average_trace": self.trace,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def as_data(self) -> dict[str, Any]:
+        """Return JSON data that `from_data` turns back into the same bits."""
+        returns, average, trace = self.returns, self.average, self.trace
+        statistics = None
+        if returns is not None:
+            statistics = {name: float(getattr(returns, name)) for name in _PARTS}
+        centring = None
+        if average is not None and trace is not None:
+            centring = {"average": float(average), "trace": float(trace)}
+        return {"returns": statistics, "centring": centring}
+
+    @classmethod
+    def from_data(
+        cls, returns: Mapping[str, float] | None, centring: Mapping[str, float] | None
+    ) -> RewardState:
+        """Return what `as_data` was made of."""
+        return cls(
+            None if returns is None else RunningStatistics(*_floats(returns, _PARTS)),
+            *((None, None) if centring is None else _floats(centring, ("average", "trace"))),
+        )
+
+
+def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
+    return [jnp.float32(data[name]) for name in names]
+
+
+def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
+    """Return which reward memory lanes of a plan need and a saved policy with its critic lacks.
+
+    Args:
+        plan: of the lanes.
+        rewards: of the policy; None if an earlier version wrote it, which kept none.
+        same_units: `raw_reward_deviation` is what it was, in all lanes.
+    """
+    found = RewardState() if rewards is None else rewards
+    here = {"normalise_rewards": found.returns, "reward_centering": found.average}
+    lacks = [name for name, value in here.items() if name in plan.features and value is None]
+    if not lacks:
+        return []
+    words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
+    why = (
+        "it was trained without them"
+        if same_units
+        else "raw_reward_deviation is or may be another"
+    )
+    if rewards is None:
+        why = "an earlier version wrote it; train it once more to have them"
+    return [f"init: the saved policy holds no {words}, which start fresh here: {why}"]

@@ -14,17 +14,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from . import policy
+from .actions import component_sizes, raw_logits
 from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
 from .masking import log_valid_mass
-from .networks.outputs import Outputs
+from .minibatches import Samples
+from .networks.layers import Outputs
+from .optimisers import Coefficients
 from .plan import Plan
 from .pytree import Pytree, pytree
-from .samples import Samples
-from .scheduled import Coefficients
-
-__all__ = ["Losses", "loss_and_gradient", "ppo_loss"]
 
 _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
 Mean = Callable[[Array], Array]
@@ -246,8 +245,8 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
     needed = {"off_policy_masking", "valid_mass_loss"} & set(plan.features)
     if needed and rows.mask is not None and rows.weights is not None:
         env = environments.make(plan.env)
-        logits = policy.raw_logits(plan, env, outputs.policy)
-        log_mass = log_valid_mass(logits, rows.mask, policy.component_sizes(env))
+        logits = raw_logits(plan, env, outputs.policy)
+        log_mass = log_valid_mass(logits, rows.mask, component_sizes(env))
     return _Terms(change, distribution.entropy(rows.noise), outputs.value, log_mass, last_value)
 
 

@@ -14,16 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 from .hypers import Hypers
 from .pytree import Pytree, pytree
 
-__all__ = [
-    "RowWeights",
-    "are_valid",
-    "log_valid_mass",
-    "row_weights",
-    "valid_actions",
-    "valid_fraction",
-    "valid_mass_of",
-]
-
 Sizes = tuple[int, ...] | None
 
 _MASKED = -1e9  # finite: see distributions.py

@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 from .masking import are_valid, valid_actions, valid_fraction
 from .pytree import Pytree, pytree
 
-__all__ = ["Metrics", "chunk_rows", "joined", "mask_metrics", "split_rows"]
-
 
 @pytree
 class Metrics(Pytree):

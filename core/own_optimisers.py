@@ -18,8 +18,6 @@ from ..errors import ConfigError
 from ..knobs import allow_choice, known_choices
 from .pytree import Pytree, pytree
 
-__all__ = ["OptimiserFactory", "Settings", "own_optimiser", "register", "start_own", "step_own"]
-
 
 @pytree
 class Settings(Pytree):

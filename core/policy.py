@@ -16,53 +16,21 @@ from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from ..errors import ConfigError
 from .actions import (
     action_shape,
-    component_sizes,
-    distribution_kind,
-    draw_entropy_noise,
-    draw_noise,
-    environment_action,
     has_log_std,
     head_outputs,
     make_distribution,
-    raw_logits,
 )
 from .distributions import Distribution
 from .envs import registry as environments
-from .envs.contract import Environment
+from .envs.contract import Environment, as_array
 from .hypers import Hypers
+from .lane_state import RunningStatistics
 from .networks import registry as networks
-from .networks.attention import Keyed
 from .networks.cnn import unit_bytes
+from .networks.layers import Outputs
 from .networks.mlp import takes_flags
-from .networks.outputs import Outputs
-from .normalise import RunningStatistics
-from .observations import as_array
+from .networks.transformer import Keyed
 from .plan import RECURRENT, Plan
-
-__all__ = [
-    "action_shape",
-    "apply",
-    "component_sizes",
-    "distribution_kind",
-    "distribution_of",
-    "draw_entropy_noise",
-    "draw_noise",
-    "environment_action",
-    "has_log_std",
-    "init_params",
-    "initial_carry",
-    "is_critic",
-    "is_recurrent",
-    "keyed",
-    "normalised",
-    "plain",
-    "raw_logits",
-    "shown_like",
-    "statistics_shape",
-    "step",
-    "to_act",
-    "unroll",
-]
 
 _DROPOUT_WORD = np.uint32(0x7F4A7C15)
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..disk import read_text
-from ..environments import ENVIRONMENTS
+from ..environments.table import ENVIRONMENTS
 from ..errors import StoreError
-from ..plain_data import is_dict, is_list
-from ..user_files import parse_json
-
-__all__ = ["FORMAT", "NAME", "EnvDocument", "PolicyDocument", "read_about", "read_document"]
+from ..files.atomic_files import read_text
+from ..files.plain_data import is_dict, is_list, parse_json
 
 NAME = "policy.json"
 FORMAT = 1

@@ -16,29 +16,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
 from .hypers import Hypers
-from .initial import Initial
 from .lane_state import LaneState
 from .metrics import Metrics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
-from .refill import Lanes, Refills, init_lane, refill_lanes
+from .refill import Initial, Lanes, Refills, init_lane, refill_lanes
 from .rollout import rollout
 from .update import update
-
-__all__ = [
-    "COPIED_AT_A_TIME",
-    "Changes",
-    "Device",
-    "Lanes",
-    "Refills",
-    "advance_function",
-    "change_function",
-    "init_lane",
-    "lane_mesh",
-    "lane_shapes",
-    "refill_lanes",
-    "rollout_function",
-]
 
 Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
@@ -216,7 +200,7 @@ def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
         put = jnp.where((got >= 0) & (got < own), got, own)  # which is none, and dropped
 
         def move(new: Array, old: Array) -> Array:
-            rows = _told(old[jnp.clip(sent, 0, own - 1)], mine)
+            rows = _all_gather_rows(old[jnp.clip(sent, 0, own - 1)], mine)
             return new.at[put].set(rows, mode="drop")
 
         return jax.tree.map(move, after, state)
@@ -225,7 +209,7 @@ def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
     return jax.lax.fori_loop(0, rounds, copy, state)
 
 
-def _told(rows: Array, mine: Bool[Array, " rows"]) -> Array:
+def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
     """Return rows [rows, ...], of which each device has some, as all devices then know them.
 
     They travel as words of bits, each summed with zeros: a sum of floats would lose the sign of

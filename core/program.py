@@ -19,21 +19,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from ..errors import ConfigError
-from .accumulation import for_platform
 from .checkpoint import restore_tree, save_tree
 from .evaluation import STEP_LIMIT, Episodes, Policies, evaluate
 from .hypers import Hypers
-from .initial import Initial
-from .inspection import look
 from .lane_state import LaneState
-from .memory import estimate_memory
+from .memory import estimate_memory, for_platform
 from .metrics import Metrics
 from .plan import Plan
 from .population import (
     Changes,
     Device,
-    Lanes,
-    Refills,
     advance_function,
     change_function,
     empty_lanes,
@@ -41,9 +36,8 @@ from .population import (
     lane_shapes,
     rollout_function,
 )
-
-__all__ = ["EvaluationPlan", "Program", "compiler_options"]
-
+from .refill import Initial, Lanes, Refills
+from .update import inspect_lane
 
 # XLA copies the state of a CPU loop more often than it must unless it looks at live ranges by
 # region: one lane did 1.5 times the work per CPU-second without the copies, with the same bits.
@@ -334,7 +328,7 @@ class Program:
 
     @cached_property
     def _look(self) -> Any:
-        return jax.jit(partial(look, self.plan))
+        return jax.jit(partial(inspect_lane, self.plan))
 
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
         """Evaluate some lanes' policies; return host arrays [len(which), episodes].

@@ -7,13 +7,13 @@ and sentinels, while `__init__`, whose annotations the tests check, sees arrays 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-
-__all__ = ["Pytree", "pytree", "stack", "static"]
 
 if TYPE_CHECKING:
     Leaf = Any
@@ -69,3 +69,40 @@ def pytree(cls: type[T]) -> type[T]:
 def stack(trees: list[Any]) -> Any:
     """Stack equal pytrees along a new leading lane axis."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+Axes = int | None | tuple[int | None, ...]
+
+
+def over_lanes(
+    function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
+) -> Callable[..., Any]:
+    """Return a function of one lane as one of lanes; see `jax.vmap`.
+
+    Args:
+        function: of trees of arrays.
+        in_axes: the lane axis of each argument, None where an argument is that of all lanes.
+        out_axes: the lane axis of what it gives.
+
+    >>> over_lanes(lambda x, y: x + y, (0, None))(jnp.zeros((1, 3)), jnp.ones(3)).shape
+    (1, 3)
+    """
+
+    def mapped(*args: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        pairs = list(zip(args, axes, strict=True))
+        sizes = {
+            leaf.shape[axis]
+            for arg, axis in pairs
+            if axis is not None
+            for leaf in jax.tree.leaves(arg)
+        }
+        if sizes != {1}:
+            return jax.vmap(function, in_axes, out_axes)(*args)
+        alone = [
+            arg if axis is None else jax.tree.map(lambda x, at=axis: jnp.squeeze(x, at), arg)
+            for arg, axis in pairs
+        ]
+        return jax.tree.map(lambda x: jnp.expand_dims(x, out_axes), function(*alone))
+
+    return mapped

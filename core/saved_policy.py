@@ -6,10 +6,16 @@ from hpo.core import evaluate, load_policy, predict
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,21 +23,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from ..environments import find
-from ..errors import ConfigError, UnknownNameError
+from ..environments.registry import files_of, find
+from ..errors import ConfigError, StoreError, UnknownNameError
+from ..files.atomic_files import make_folder, new_folder, telling, write_text
 from . import acting, policy
+from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment, same_observations
-from .evaluation import Episodes, Policies
+from .evaluation import Episodes, Policies, trace
 from .evaluation import evaluate as evaluate_policies
 from .hypers import Hypers, make_hypers
-from .lane_state import lane_key
-from .normalise import RunningStatistics
-from .plan import EnvPlan, Plan, as_seen
-from .reward_state import RewardState
-from .trace import trace
-
-__all__ = ["SavedPolicy", "evaluate", "predict"]
+from .lane_state import RewardState, RunningStatistics, lane_key
+from .plan import EnvPlan, Plan, as_seen, make_plan
+from .policy_document import FORMAT, NAME, EnvDocument, PolicyDocument, read_document
+from .population import lane_shapes
 
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
@@ -211,7 +216,7 @@ class SavedPolicy:
             steps: for continuous operation.
         """
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.watched import trace_here
+            from .host.host_evaluation import trace_here
 
             return trace_here(self.plan, self._alone(seed), episodes, greedy, steps)
         return trace(self.plan, self._alone(seed), episodes, greedy, steps)
@@ -234,10 +239,10 @@ class SavedPolicy:
             MissingExtraError: what it draws with is not installed.
         """
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.watched import film_here
+            from .host.host_evaluation import film_here
 
             return film_here(self.plan, self._alone(seed), episodes, greedy)
-        from .film import film
+        from .evaluation import film
 
         return film(self.plan, self._alone(seed), episodes, greedy)
 
@@ -352,3 +357,123 @@ def _number(id_: str, name: str, value: Any) -> float:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+_SHOWN = 5
+_FILES = "files"
+IMPORTS = "imports"
+"""Folder within a policy's: the code that registers what it is made with."""
+
+
+def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
+    """Write a policy into a new directory.
+
+    Args:
+        directory: where.
+        saved: the policy.
+        code: the files that `saved.imports` are made of, copied beside it: path within the
+            folder that they lie in -> where they are now.
+
+    Raises:
+        FileExistsError: it is there already.
+    """
+    if directory.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
+    new_folder(directory)
+    document = {
+        "format": FORMAT,
+        "env": _take_along(saved.plan.env, "env", directory),
+        "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
+        "features": list(saved.plan.features),
+        "config": dict(saved.config),
+        "env_params": dict(saved.env_params),
+        "eval_params": dict(saved.eval_params),
+        "about": dict(saved.about),
+    }
+    if saved.imports:
+        document["imports"] = list(saved.imports)
+    for path, file in code.items():
+        copied = directory / IMPORTS / path
+        make_folder(copied.parent)
+        with telling(copied):
+            shutil.copyfile(file, copied)
+    if saved.rewards is not None:
+        document["reward_state"] = saved.rewards.as_data()
+    text = json.dumps(document, indent=2, sort_keys=True)
+    save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
+    write_text(directory / NAME, text + "\n")
+
+
+def _policies_inside(directory: Path) -> list[str]:
+    """Return up to five policy folders below one of a trial, of all trials, or of a study."""
+    for levels in ("*", "*/*", "*/*/*"):
+        if found := sorted(directory.glob(f"{levels}/policy.json")):
+            return [str(one.parent) for one in found[:_SHOWN]] + ["..."] * (len(found) > _SHOWN)
+    return []
+
+
+def load_policy(directory: str | Path) -> SavedPolicy:
+    """Read a policy that `save_policy` wrote; the code beside it is not run.
+
+    Raises:
+        StoreError: it is not a policy folder, or damaged.
+        ConfigError: what it was made with is not known here; names the files that bring it.
+    """
+    directory = Path(directory)
+    path = directory / NAME
+    if not path.is_file():
+        inside = _policies_inside(directory)
+        each = f"; inside it are {', '.join(inside)}" if inside else ""
+        raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
+    document = read_document(path)
+    env, eval_env = (_env_plan(one, directory) for one in (document.env, document.eval_env))
+    with _naming(document.imports, directory):
+        plan = make_plan(document.config, env, eval_env, document.features)
+        empty = SavedPolicy(
+            plan, document.config, document.env_params, document.eval_params, {},
+            RunningStatistics.empty(()), document.about, _rewards(document), document.imports,
+        )  # fmt: skip
+        shapes = lane_shapes(plan, empty.hypers())
+    like = {"params": shapes.params, "statistics": shapes.observation_statistics}
+    arrays = restore_tree(directory / "arrays", like)
+    return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
+
+
+@contextmanager
+def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
+    """Say of what does not fit which file it stands in, and of an unknown name who brings it."""
+    try:
+        yield
+    except (ConfigError, KeyError) as error:
+        if not imports:
+            remedies = error.remedies if isinstance(error, ConfigError) else {}
+            raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
+        files = [str(directory / IMPORTS / name) for name in imports]
+        raise ConfigError(
+            f"{error}; this policy needs the code of {', '.join(imports)} in {directory}, which "
+            "runs only if asked for; read it, then allow it",
+            policy_imports=(directory, files),
+        ) from error
+
+
+def _rewards(document: PolicyDocument) -> RewardState | None:
+    if not document.has_rewards:
+        return None
+    return RewardState.from_data(document.returns, document.centring)
+
+
+def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
+    """Return an environment as JSON data; the files that it is made of are copied beside it."""
+    keys = dict(env.keys)
+    for key, file in files_of(env.id, keys).items():
+        copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"
+        make_folder(directory / _FILES)
+        with telling(directory / copied):
+            shutil.copyfile(Path(env.folder) / file, directory / copied)
+        keys[key] = copied.as_posix()
+    return {"id": env.id, "keys": keys}
+
+
+def _env_plan(document: EnvDocument, directory: Path) -> EnvPlan:
+    folder = str(directory) if files_of(document.id, document.keys) else ""
+    return EnvPlan(document.id, tuple(sorted(document.keys.items())), folder)

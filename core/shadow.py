@@ -24,19 +24,9 @@ from .advantages import Steps, gae
 from .envs.contract import Environment, ShadowedEnvironment
 from .hypers import Hypers
 from .lane_state import LaneState
-from .over_lanes import over_lanes
 from .plan import Plan
-from .pytree import Pytree, pytree
+from .pytree import Pytree, over_lanes, pytree
 from .trajectory import ShadowSteps, Trajectory, forget, where_ended
-
-__all__ = [
-    "Shadow",
-    "begin_shadow",
-    "has_shadow",
-    "last_value",
-    "shadow_advantages",
-    "step_shadow",
-]
 
 
 @pytree

@@ -14,18 +14,6 @@ from .lane_state import LaneState
 from .plan import Plan
 from .pytree import Pytree, pytree
 
-__all__ = [
-    "EpisodeSums",
-    "Rollout",
-    "ShadowSteps",
-    "Trajectory",
-    "as_record",
-    "count_step",
-    "forget",
-    "from_record",
-    "where_ended",
-]
-
 
 @pytree
 class ShadowSteps(Pytree):

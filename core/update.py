@@ -13,25 +13,23 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
+from .actions import component_sizes, draw_entropy_noise
 from .advantages import Steps, gae, temporal_differences, v_trace
 from .envs import registry as environments
+from .envs.contract import as_array
 from .epochs import Learning, minibatch_shape, run_epochs
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
-from .losses import Losses
+from .losses import Losses, ppo_loss
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
-from .observations import as_array
-from .over_lanes import over_lanes
+from .minibatches import Samples, Segments, importance_weights, priorities, probabilities
+from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
-from .priority import importance_weights, priorities, probabilities
+from .pytree import over_lanes
 from .rollout import rollout
-from .samples import Samples, Segments
-from .scheduled import Scheduled, progress_of, scheduled_values
 from .shadow import shadow_advantages
 from .trajectory import EpisodeSums, Rollout, Trajectory
-
-__all__ = ["learn", "prepare", "update"]
 
 ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, refill.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
@@ -163,7 +161,7 @@ def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array
     """Draw one lane's noise for sampled entropies, the same in all epochs of this update."""
     env = environments.make(plan.env)
     key = use_key(state.key, ENTROPY_NOISE, state.updates)
-    return policy.draw_entropy_noise(plan, env, key, rows)
+    return draw_entropy_noise(plan, env, key, rows)
 
 
 def _with_features(
@@ -176,7 +174,7 @@ def _with_features(
 ) -> Samples:
     """Add what masks, priorities and V-trace need."""
     if seen.mask is not None and seen.valid_mass is not None:
-        sizes = policy.component_sizes(environments.make(plan.env))
+        sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
         samples = samples.replace(weights=jax.tree.map(lambda x: _rows(plan, x), weights))
     if "priority" in plan.features:
@@ -358,7 +356,7 @@ def _feature_metrics(
     """Return the metrics that only plans with some feature, masks or shadows have."""
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
-        sizes = policy.component_sizes(environments.make(plan.env))
+        sizes = component_sizes(environments.make(plan.env))
         found |= mask_metrics(seen.mask, seen.valid_mass, seen.action, sizes)
         found["choice_log_prob"] = means.choice_log_prob
         found["choice_entropy"] = means.choice_entropy
@@ -381,3 +379,56 @@ def _feature_metrics(
         alone = jnp.var(samples.advantage + samples.shadow)
         found["shadow_removed"] = 1.0 - jnp.var(samples.advantage) / jnp.maximum(alone, 1e-12)
     return found
+
+
+def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
+    """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
+
+    Trajectories and advantages are time first, [T, E, ...] (rows of several bodies [T, S, ...]);
+    losses and gradients are those of the whole rollout as one minibatch, before the first step:
+    every row once, so that none has the importance weight that rows drawn by priority carry.
+
+    Args:
+        plan: static part.
+        hypers: traced part, scalars.
+        state: of one lane.
+    """
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
+    all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
+    played = rollout(plan, all_hypers, one)
+    found = inspect_rollout(plan, hypers, played)
+    told = jax.tree.map(lambda x: x[:, 0], played.info)
+    return {**found, "trajectories": found["trajectories"].replace(info=told)}
+
+
+def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, Any]:
+    """Return the parts that `look` does, of a rollout that one lane has played.
+
+    Args:
+        plan: static part.
+        hypers: traced part, scalars.
+        played: by the one lane, whose parameters are those that acted.
+    """
+    all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
+    values, _, samples = prepare(plan, all_hypers, played)
+    trajectory = played.trajectory
+    shape = trajectory.reward.shape  # [T, 1, rows]
+
+    def by_time(x: jax.Array) -> jax.Array:
+        return x[0].T if plan.by_segments else x[0].reshape((shape[0], shape[2]))
+
+    coefficients, rows, params, alone = jax.tree.map(
+        lambda x: x[0], (values.coefficients, samples, played.state.params, all_hypers)
+    )
+    gradient = jax.grad(ppo_loss, has_aux=True)
+    unweighted = rows.replace(importance=None)
+    gradients, losses = gradient(params, plan, alone, coefficients, unweighted, None)
+    return {
+        "trajectories": jax.tree.map(lambda x: x[:, 0], trajectory),
+        "advantages": {
+            "advantage": by_time(samples.advantage),
+            "target": by_time(samples.target),
+        },
+        "losses": losses,
+        "gradients": gradients,
+    }

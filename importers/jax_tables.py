@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from .common_table import COMPUTED, OUTPUT, PPO_ALONE
-from .rows import Row, System, left, refused, same, taken
-from .torch_tables import with_defaults
-from .transforms import (
+from .name_mapping import (
     ACTIVATIONS,
     ANNEAL,
+    COMPUTED,
     ENV_KEYS,
+    OUTPUT,
     PLAIN_PPO,
+    PPO_ALONE,
     STATISTICS,
     TORCH_INIT,
     VALUE_CLIP,
     NoCounterpart,
+    Row,
     Settings,
+    System,
+    left,
     mapping_of,
     parsed,
+    refused,
+    same,
+    taken,
     words,
 )
-
-__all__ = ["ARLBENCH", "JAXDEM", "LERAX", "PUREJAXRL", "REJAX"]
+from .torch_tables import with_defaults
 
 _ENDED = "episodes that a time limit cuts bootstrap from their last observation here; {} counts "
 _ENDED += "them as ended"

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["NotPlain", "Source", "Unread", "read_source", "value_of"]
-
 _LONGEST = 200_000
 _LARGEST = 2.0**80
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
@@ -100,8 +98,7 @@ def read_source(
         ):
             (first, at), (second, there) = distinct[:2]
             raise NotPlain(
-                f"{name} is {first!r} (line {at}) and {second!r} (line {there}); give one "
-                "of them",
+                f"{name} is {first!r} (line {at}) and {second!r} (line {there}); give one of them",
                 flags={name: first},
             )
         found.named[name] = (plain or values)[0][0]

@@ -11,27 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, listed, suggestion
-from ..plain_data import is_dict
-from ..studies.writer import to_yaml
-from ..via_gymnasium import PREFIX, registered
+from ..files.plain_data import is_dict
+from ..studies.yaml_io import to_yaml
 from .convert import settle, take
-from .draft import Draft, Source
+from .converted_study import Draft, Source
 from .formats import file_name, flags_of, read_data, read_word, text_of, words_of
+from .name_mapping import COMMON, System
 from .plain_python import NotPlain, read_source
-from .rows import System
-from .tables import COMMON, SYSTEMS, recognise, system
+from .tables import SYSTEMS, recognise, system
 from .xlron_rules import negations, on
 from .xlron_table import XLRON
-
-__all__ = [
-    "HEURISTICS",
-    "NetworkFile",
-    "one_configuration",
-    "read_flags",
-    "read_hyperparameters",
-    "read_settings",
-]
 
 _FALLBACKS = ("default", "atari")
 _OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "qrdqn", "sac", "td3", "tqc", "trpo")

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from ..plain_data import is_list
-from ..spaces.configspace_files import read_configspace
+from ..files.plain_data import is_list
 from ..spaces.forbid import ValueRule
 from ..spaces.space import Parameter, Space
+from ..spaces.via_configspace import read_configspace
 from .convert import begin, settle
-from .draft import Draft, Source
-from .ranges import plain_value, settings_of
-from .transforms import NoCounterpart, is_number
-
-__all__ = ["read_space", "read_storage"]
+from .converted_study import Draft, Source
+from .formats import plain_value, settings_of
+from .name_mapping import NoCounterpart, is_number
 
 _NO_NAMES = ("env", "system", "without", "metric", "name")
 _BEST = 10
@@ -43,7 +41,7 @@ def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sour
 
 def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read a space of ConfigSpace."""
-    from ..spaces.from_configspace import from_configspace
+    from ..spaces.via_configspace import from_configspace
 
     draft = Draft(str(path))
     space = from_configspace(read_configspace(path))
@@ -114,7 +112,7 @@ def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
 
 def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Draft:
     """Read a study from Optuna's storage; its ten best trials are enqueued."""
-    from ..spaces.from_optuna import read_study
+    from ..spaces.via_optuna import read_study
 
     theirs = read_study(storage, name)
     if len(theirs.directions) != 1:

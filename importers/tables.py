@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..errors import UnknownNameError
-from .common_table import COMMON
 from .jax_tables import ARLBENCH, JAXDEM, LERAX, PUREJAXRL, REJAX
-from .rows import Row, System
+from .name_mapping import COMMON, Row, System
 from .torch_tables import CLEANRL, SB3, TORCH_PPO
 from .xlron_table import XLRON, XLRON_JULY
-
-__all__ = [
-    "COMMON",
-    "SYSTEMS",
-    "XLRON",
-    "another_algorithm",
-    "env_names",
-    "find",
-    "hints",
-    "names_of",
-    "recognise",
-    "system",
-    "versions_of",
-]
 
 SYSTEMS: Mapping[str, System] = {
     one.name: one

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from .common_table import COMPUTED, MACHINE, OUTPUT, PPO_ALONE
-from .rows import Row, System, left, refused, same, taken
-from .transforms import (
+from .name_mapping import (
     ACTIVATIONS,
     ANNEAL,
+    COMPUTED,
     ENV_KEYS,
+    MACHINE,
     NORMALISED,
+    OUTPUT,
     PLAIN_PPO,
+    PPO_ALONE,
     STATISTICS,
     VALUE_CLIP,
     NoCounterpart,
+    Row,
     Settings,
+    System,
+    left,
     mapping_of,
     off,
     one_minus,
     orthogonal,
     parsed,
     power_of_two,
+    refused,
+    same,
     scheduled,
+    taken,
     times,
     widths_of,
     words,
 )
-
-__all__ = ["CLEANRL", "SB3", "TORCH_PPO", "with_defaults"]
 
 _ENDED = "episodes that a time limit cuts bootstrap from their last observation here; {} counts "
 _ENDED += "them as ended"

@@ -19,11 +19,9 @@ from pathlib import PurePath
 from typing import Any
 
 from ..errors import ConfigError
-from .draft import Draft, Source
+from .converted_study import Draft, Source
 from .formats import file_name, read_word
 from .xlron_table import OLDER, XLRON, XLRON_JULY
-
-__all__ = ["XlronRules", "negations", "on", "read_networks", "read_output", "read_schedules"]
 
 _PARTS = ("edge", "node", "global", "attn")
 _LAYERS, _UNITS = 2, 64

@@ -10,11 +10,24 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from .common_table import COMPUTED, MACHINE, OUTPUT
-from .rows import UNKNOWN, Row, System, left, refused, same, taken
-from .transforms import NoCounterpart, Settings, Values, off, parsed, words
-
-__all__ = ["OLDER", "XLRON", "XLRON_JULY"]
+from .name_mapping import (
+    COMPUTED,
+    MACHINE,
+    OUTPUT,
+    UNKNOWN,
+    NoCounterpart,
+    Row,
+    Settings,
+    System,
+    Values,
+    left,
+    off,
+    parsed,
+    refused,
+    same,
+    taken,
+    words,
+)
 
 _NOT_HERE = "networks of this kind are not built here"
 _NO_EFFECT = "has no effect there"

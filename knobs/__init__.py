@@ -5,20 +5,19 @@ its names in other systems stand in `elsewhere`. `check_value` makes a value can
 fills a configuration in.
 """
 
-from .configuration import complete
-from .knob import SCHEDULES, Knob
-from .names import canonical_name, check_name, hint_of
-from .networks import RECURRENT_NETWORKS
+from .configuration import allowed, canonical_name, check_name, check_value, complete, hint_of
 from .table import (
     DEFAULTS_OF_OLD,
     KNOBS,
+    RECURRENT_NETWORKS,
     REGISTRABLE,
     SCHEDULE_KNOBS,
+    SCHEDULES,
+    Knob,
     allow_choice,
     known_choices,
     matters,
 )
-from .values import allowed, check_value
 
 __all__ = [
     "DEFAULTS_OF_OLD",

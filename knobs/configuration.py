@@ -6,12 +6,178 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigError
-from .names import check_name
-from .table import KNOBS, REGISTRABLE
-from .values import check_value
+from ..errors import ConfigError, listed, suggestion
+from ..importers.name_mapping import Row
+from ..importers.tables import hints
+from .table import KNOBS, REGISTRABLE, Knob, known_choices
 
-__all__ = ["complete"]
+
+def canonical_name(name: str) -> str | None:
+    """Return our name of a knob known here or elsewhere, or None.
+
+    >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
+    ('rollout_length', 'normalise_advantages', None)
+    """
+    if name in KNOBS:
+        return name
+    british = _british(name)
+    if british in KNOBS:
+        return british
+    row = _row_of(name)
+    if row is not None:
+        return row.target
+    plain = _british(name.lower().replace("-", "_"))
+    return plain if plain in KNOBS else None
+
+
+def _row_of(name: str) -> Row | None:
+    """Return the row of a name that is a knob's elsewhere."""
+    rows = (*hints(name), *hints(_american(name)), *hints(_british(name)))
+    return next((row for row in rows if row.target in KNOBS), None)
+
+
+def _british(name: str) -> str:
+    for american, ours in _AMERICAN.items():
+        name = name.replace(american, ours)
+    return name
+
+
+def _american(name: str) -> str:
+    for american, ours in _AMERICAN.items():
+        name = name.replace(ours, american)
+    return name
+
+
+_AMERICAN = {
+    "normalize": "normalise",
+    "optimizer": "optimiser",
+    "initialization": "initialisation",
+}
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it is a knob; American spellings are accepted.
+
+    Raises:
+        ConfigError: with our name for it, or the nearest.
+    """
+    ours = canonical_name(name)
+    if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
+        return ours
+    if ours is not None:
+        row = _row_of(name)
+        means = f" ({row.values.meaning})" if row is not None and row.values.meaning else ""
+        raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}{means}")
+    hint = hint_of(name) or f"{suggestion(name, KNOBS)} {listed(name, list(KNOBS))}"
+    raise ConfigError(f"unknown knob {name!r};{hint}", knobs=True)
+
+
+def hint_of(name: str) -> str:
+    """Return what a name of another system is in a study, if it is no knob; nothing if unknown.
+
+    >>> hint_of("num_seeds"), hint_of("learning_rates")
+    (' in a study it is `seeds.per_config`', '')
+    """
+    for row in hints(name):
+        if row.fate == "taken":
+            where = f"`{row.target}`" if row.target not in KNOBS else f"the knob `{row.target}`"
+            if row.target.startswith("loggers."):
+                _, kind, *option = row.target.split(".")
+                where = (
+                    f"`loggers: [{{type: {', '.join((kind, *(f'{x}: ...' for x in option)))}}}]`"
+                )
+            return f" in a study it is {where}"
+        return f" it has no counterpart: {row.because}"
+    return ""
+
+
+def allowed(name: str) -> str:
+    """Return in words what a knob's values may be.
+
+    >>> allowed("rho_clip")
+    'a number above 0 or off'
+    """
+    knob, words = KNOBS[name], []
+    if knob.type == "bool":
+        words.append("true or false")
+    elif knob.type == "choice":
+        words.append("one of " + ", ".join(known_choices(name)))
+    elif knob.type == "widths":
+        words.append("a list of integers of at least 1, such as [64, 64]")
+    else:
+        noun = "an integer" if knob.type == "int" else "a number"
+        bounds = []
+        if knob.low > -math.inf:
+            bounds.append(f"{'above' if knob.low_open else 'at least'} {knob.low:g}")
+        if knob.high < math.inf:
+            bounds.append(f"at most {knob.high:g}")
+        words.append(" ".join([noun, " and ".join(bounds)]).strip())
+        words.extend(repr(choice) for choice in knob.choices)
+    if knob.off:
+        words.append("off")
+    return " or ".join(words)
+
+
+def check_value(name: str, value: Any) -> Any:
+    """Make a knob's value canonical: float, int, bool, str, tuple of int, or None for off.
+
+    Raises:
+        ConfigError: says what was given and what is allowed.
+    """
+    knob = KNOBS[name]
+    if knob.off and (value is None or value is False or value == "off"):
+        return None
+    checked = _CHECKS[knob.type](knob, value)
+    if checked is _ILLEGAL:
+        hint = suggestion(value, known_choices(name)) if isinstance(value, str) else ""
+        raise ConfigError(f"{name} is {value!r};{hint} allowed: {allowed(name)}")
+    return checked
+
+
+_ILLEGAL = object()
+_LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones are flushed to 0
+
+
+def _check_bool(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, bool) else _ILLEGAL
+
+
+def _check_choice(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, str) and value in known_choices(knob.name) else _ILLEGAL
+
+
+def _check_widths(knob: Knob, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) > 64:
+        return _ILLEGAL
+    whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
+    return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
+
+
+def _check_number(knob: Knob, value: Any) -> Any:
+    if isinstance(value, str) and value in knob.choices:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return _ILLEGAL
+    if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
+        return _ILLEGAL
+    if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
+        raise ConfigError(
+            f"{knob.name} is {value!r}, which is no number in float32; allowed: 0, if that is "
+            f"legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}"
+        )
+    if knob.type == "int":
+        return int(value) if value == int(value) else _ILLEGAL
+    return float(value)
+
+
+_CHECKS = {
+    "bool": _check_bool,
+    "choice": _check_choice,
+    "widths": _check_widths,
+    "int": _check_number,
+    "float": _check_number,
+}
+
 
 _RECURRENT = ("lstm", "gru")
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")

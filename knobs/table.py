@@ -2,22 +2,388 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from .knob import SCHEDULES, Knob
-from .static import STATIC
-from .traced import TRACED
+KnobType = Literal["float", "int", "bool", "choice", "widths"]
+SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
 
-__all__ = [
-    "DEFAULTS_OF_OLD",
-    "KNOBS",
-    "REGISTRABLE",
-    "SCHEDULE_KNOBS",
-    "allow_choice",
-    "known_choices",
-    "matters",
-]
+
+@dataclass(frozen=True)
+class Knob:
+    """One hyperparameter.
+
+    Attributes:
+        name: ours, used in study files, tables and code.
+        type: of its values; `widths` is a list of positive integers.
+        default: its value when nobody sets it; None means off, or a rule that `meaning` tells.
+        traced: a leaf of `Hypers` (free to vary per lane); else a part of `Plan`.
+        low: smallest legal value.
+        high: largest legal value.
+        low_open: `low` itself is not legal.
+        choices: the legal words of a `choice`; for a number, words legal beside it.
+        off: whether `null` or `off` is legal.
+        meaning: one line, with unit where there is one.
+        search: a suggested distribution, as a study file writes it.
+        networks: the built-in networks that it matters for; () for all.
+    """
+
+    name: str
+    type: KnobType
+    default: Any
+    traced: bool
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    choices: tuple[str, ...] = ()
+    off: bool = False
+    meaning: str = ""
+    search: Mapping[str, Any] | None = None
+    networks: tuple[str, ...] = ()
+
+
+def number(name: str, default: Any, meaning: str, **rest: Any) -> Knob:
+    """Return a traced knob that is a float."""
+    return Knob(name, "float", default, True, meaning=meaning, **rest)
+
+
+def switch(name: str, default: bool, meaning: str, **rest: Any) -> Knob:
+    """Return a traced knob that is on or off."""
+    return Knob(name, "bool", default, True, meaning=meaning, **rest)
+
+
+def schedule(name: str, default: str | None, meaning: str, **rest: Any) -> Knob:
+    """Return a traced knob that says how another one changes over the run."""
+    return Knob(name, "choice", default, True, choices=SCHEDULES, meaning=meaning, **rest)
+
+
+def static(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    """Return a knob that is a part of `Plan`."""
+    return Knob(name, type_, default, False, meaning=meaning, **rest)
+
+
+def log(low: float, high: float, **rest: Any) -> dict[str, Any]:
+    """Return a log-uniform distribution, as a study file writes it."""
+    return {"min": low, "max": high, "distribution": "log_uniform", **rest}
+
+
+def uniform(low: float, high: float) -> dict[str, Any]:
+    """Return a uniform distribution, as a study file writes it."""
+    return {"min": low, "max": high, "distribution": "uniform"}
+
+
+POSITIVE = {"low": 0.0, "low_open": True}
+FRACTION = {"low": 0.0, "high": 1.0}
+
+
+RECURRENT_NETWORKS = ("lstm", "gru")
+"""Networks with a memory, which learn from whole segments."""
+
+
+def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    """Return a knob of one network."""
+    networks = rest.pop("networks", (network,))
+    bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
+    return static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
+
+
+def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    return _of("gnn", f"gnn_{name}", type_, default, meaning, **rest)
+
+
+def _transformer(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    return _of("transformer", f"transformer_{name}", type_, default, meaning, **rest)
+
+
+_LAYERS = {"low": 0, "high": 64}
+_RATE = {"low": 0.0, "high": 0.99}
+_POOLINGS = ("mean", "sum", "min_mean_max", "attention")
+
+NETWORK_KNOBS = (
+    _of("cnn", "cnn_channels", "widths", None,
+        "channels of each convolution; unset: 32, 64, 64, or 16 for images below 36 pixels",
+        off=True, search={"values": [[16], [16, 32]]}),
+    _of("cnn", "cnn_kernels", "widths", None,
+        "pixels of each kernel's side; unset: 8, 4, 3, or 3 for small images", off=True),
+    _of("cnn", "cnn_strides", "widths", None,
+        "pixels of each stride; unset: 4, 2, 1, or 1 for small images", off=True),
+    _of("cnn", "cnn_dense", "widths", None,
+        "widths of the dense layers behind; unset: 512, or 128 for small images", off=True),
+    _of("recurrent", "recurrent_size", "int", 64, "units of the cell behind the hidden layers",
+        networks=RECURRENT_NETWORKS,
+        search={"values": [32, 64, 128]}),
+    _of("path_mlp", "path_mlp_begins", "choice", "path",
+        "what it goes by untrained: the first path with room (ksp_ff), the lowest slot (ff_ksp)",
+        choices=("path", "slot"), search={"values": ["path", "slot"]}),
+    _of("gnn", "link_critic_sees", "choice", "slots",
+        "what a separate critic sees of links: every slot, or the shares in use and no request",
+        choices=("slots", "shares"), networks=("gnn", "transformer"),
+        search={"values": ["slots", "shares"]}),
+    _gnn("message_passing_steps", "int", 3, "rounds of messages", high=64,
+         search={"values": [2, 3, 4]}),
+    _gnn("edge_embedding_size", "int", 128, "width of what an edge carries"),
+    _gnn("node_embedding_size", "int", 16, "width of what a node carries"),
+    _gnn("global_embedding_size", "int", 8, "width of what the graph carries"),
+    _gnn("edge_mlp_layers", "int", 2, "hidden layers of the edge update", **_LAYERS),
+    _gnn("node_mlp_layers", "int", 2, "hidden layers of the node update", **_LAYERS),
+    _gnn("global_mlp_layers", "int", 1, "hidden layers of the graph update", **_LAYERS),
+    _gnn("edge_mlp_latent", "int", 128, "their width, for edges"),
+    _gnn("node_mlp_latent", "int", 128, "their width, for nodes"),
+    _gnn("global_mlp_latent", "int", 16, "their width, for the graph"),
+    _gnn("attn_mlp_layers", "int", 1, "hidden layers of the attention on edges; 0 is without",
+         **_LAYERS),
+    _gnn("attn_mlp_latent", "int", 64, "their width, for the attention"),
+    _gnn("num_spectral_features", "int", 8, "Laplacian coordinates of a node", low=0, high=8),
+    _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages"),
+    _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside its MLPs"),
+    _gnn("normalise_by_link_length", "bool", False,
+         "weigh links by their share of the path's length"),
+    _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero"),
+    _transformer("layers", "int", 1, "blocks", high=64,
+                 search={"values": [1, 2]}),
+    _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
+    _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
+    _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward half"),
+    _transformer("obs_type", "choice", "departure",
+                 "what link tokens show of a slot, where `observation` is left out",
+                 choices=("departure", "occupancy", "capacity"),
+                 search={"values": ["departure", "occupancy"]}),
+    _transformer("wire_features", "int", 8, "coordinates that the rotary encoding turns by",
+                 low=0, high=8),
+    _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
+    _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
+    _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
+    _transformer("critic_mlp_depth", "int", 2, "hidden layers of the critic's head", **_LAYERS),
+    _transformer("actor_pooling", "choice", "mean", "of the tokens along a candidate path",
+                 choices=_POOLINGS, search={"values": ["mean", "sum"]}),
+    _transformer("critic_pooling", "choice", "mean", "of all tokens", choices=_POOLINGS),
+    _transformer("share_layers", "bool", False, "actor and critic share the blocks, as with "
+                 "shared_encoder"),
+    _transformer("dropout", "float", 0.1, "rate behind each half of a block, if dropout is on",
+                 **_RATE),
+    _transformer("attention_dropout", "float", 0.1, "rate on attention weights, if dropout is on",
+                 **_RATE),
+    _transformer("enable_dropout", "bool", False, "drop in training, the same in both halves"),
+)  # fmt: skip
+
+
+_FLAT = ("mlp", "path_mlp", "lstm", "gru")
+
+STATIC = (
+    static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
+           search={"values": [4, 8, 16, 32]}),
+    static("rollout_length", "int", 128, "env steps per environment between updates", low=2,
+           high=65536, search={"values": [32, 64, 128, 256]}),
+    static("num_minibatches", "int", 4, "gradient steps an epoch", low=1, high=65536,
+           search={"values": [1, 2, 4, 8]}),
+    static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
+           low=1, high=2**24, off=True),
+    static("network", "choice", "mlp", "kind of network, or one that user code registers",
+           choices=("mlp", "cnn", "gnn", "transformer", "path_mlp", "lstm", "gru"),
+           search={"values": ["mlp", "gnn", "transformer"]}),
+    static("history", "int", 1, "observations stacked; cleared where an episode ends", low=1,
+           high=1024, search={"values": [1, 4]}),
+    static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers", networks=_FLAT,
+           search={"values": [[64, 64], [128, 128], [256, 256]]}),
+    static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1,
+           high=64, off=True),
+    static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
+           high=16384, off=True),
+    static("activation", "choice", "tanh",
+           "non-linearity of the hidden layers; if unset relu for cnn, gnn, transformer, path_mlp",
+           choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
+           search={"values": ["tanh", "relu", "silu"]}),
+    static("layer_norm", "bool", False, "layer normalisation before each non-linearity",
+           search={"values": [True, False]}),
+    static("shared_encoder", "bool", False, "actor and critic share the hidden layers",
+           search={"values": [True, False]}),
+    *NETWORK_KNOBS,
+    static("initialisation", "choice", "orthogonal", "of weight matrices",
+           choices=("orthogonal", "lecun")),
+    static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **POSITIVE),
+    static("policy_gain", "float", 0.01, "gain of the policy head", **POSITIVE),
+    static("value_gain", "float", 1.0, "gain of the value head", **POSITIVE),
+    static("optimiser", "choice", "adam", "optimiser, or one that user code registers; muon "
+           "takes matrices, adam the rest; adam_l2 adds weight_decay to the gradient",
+           choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
+           search={"values": ["adam", "muon"]}),
+    static("gradient_accumulation", "int", "auto",
+           "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
+           "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",)),
+    static("accumulate_minibatches", "int", 1,
+           "minibatches of an epoch whose mean gradient makes one step of the optimiser", low=1,
+           high=65536, search={"values": [1, 2, 4]}),
+    static("priority_over", "choice", None,
+           "what priority_alpha draws; unset: segments where minibatches are whole segments",
+           choices=("steps", "segments"), off=True),
+    static("distribution", "choice", None, "action distribution, or one that user code "
+           "registers; unset: from the action space",
+           choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
+           off=True, search={"values": ["gaussian", "tanh_gaussian", "beta"]}),
+    static("action_low", "float", None, "smallest action, of every component; unset: the space's",
+           off=True),
+    static("action_high", "float", None, "largest action, likewise; tanh_gaussian and beta fill "
+           "the range, gaussian is clipped to it", off=True),
+    static("dtype", "choice", "float32",
+           "of the networks' arithmetic; parameters and statistics stay float32",
+           choices=("float32", "bfloat16"), search={"values": ["float32", "bfloat16"]}),
+    static("matmul_precision", "choice", "float32", "of matrix products on accelerators",
+           choices=("float32", "tf32", "bfloat16")),
+)  # fmt: skip
+
+
+_INHERITED = "; unset follows the policy's"
+
+TRACED = (
+    number("learning_rate", 1e-3, "step size of the optimiser", **POSITIVE,
+           search=log(1e-5, 1e-2)),
+    schedule("lr_schedule", "constant", "how the learning rate changes over the run",
+             search={"values": list(SCHEDULES)}),
+    number("lr_end_fraction", 0.1, "final learning rate as a fraction of the initial",
+           **FRACTION),
+    number("lr_warmup_fraction", 0.2, "share of the horizon that warms up (warmup_cosine)",
+           low=0.0, high=0.99),
+    number("lr_warmup_multiplier", 1.0, "peak learning rate over learning_rate (warmup_cosine)",
+           **POSITIVE),
+    number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate",
+           **FRACTION),
+    number("lr_schedule_multiplier", 1.0, "horizon of the schedule over the length of the run",
+           **POSITIVE),
+    number("lr_decay_exponent", 1.0, "exponent of the cosine", **POSITIVE),
+    number("gamma", 0.99, "discount per env step", **FRACTION,
+           search={"min": 0.9, "max": 0.9999, "distribution": "one_minus_log"}),
+    number("gae_lambda", 0.95, "lambda of generalised advantage estimation", **FRACTION,
+           search=uniform(0.8, 1.0)),
+    number("vf_gae_lambda", None, "lambda of the critic's targets; off: the advantages' own",
+           low=0.0, low_open=True, high=1.0, off=True,
+           search=uniform(0.9, 1.0)),
+    number("gae_lambda_initial", None, "lambda at the start; with gae_lambda_final set, anneals",
+           **FRACTION, off=True),
+    number("gae_lambda_final", None, "lambda that annealing approaches", **FRACTION, off=True),
+    number("gae_lambda_schedule_multiplier", 1.0, "horizon of the annealing over the run",
+           **POSITIVE),
+    number("clip_eps", 0.2, "clip of the probability ratio", **POSITIVE,
+           search=log(0.02, 0.4)),
+    schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
+    number("clip_eps_end_fraction", 0.0, "final clip_eps as a fraction of the initial",
+           **FRACTION),
+    number("value_clip_eps", None, "clip of the value's change; `same` follows clip_eps",
+           **POSITIVE, off=True, choices=("same",)),
+    number("vf_coef", 0.5, "weight of the value loss 0.5 (V - R)^2", low=0.0,
+           search=log(0.05, 5.0)),
+    number("ent_coef", 0.0, "weight of the entropy bonus", low=0.0,
+           search=log(1e-4, 0.1, zero=0.2)),
+    schedule("ent_schedule", "constant", "how ent_coef changes over the run"),
+    number("ent_end_fraction", 0.1, "final ent_coef as a fraction of the initial", low=0.0),
+    number("ent_schedule_multiplier", 1.0, "horizon of the schedule over the run", **POSITIVE),
+    number("max_grad_norm", 0.5, "clip of the global gradient norm", **POSITIVE, off=True,
+           search=log(0.1, 5.0)),
+    number("adam_eps", 1e-5, "epsilon of Adam", **POSITIVE),
+    number("adam_beta1", 0.9, "decay of Adam's first moment", low=0.0, high=0.99999,
+           search=uniform(0.8, 0.99)),
+    number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
+           search=uniform(0.9, 0.999)),
+    number("weight_decay", 0.0, "decoupled weight decay (adam_l2: coupled); above 0 needs an "
+           "optimiser but adam", low=0.0),
+    number("sgd_momentum", 0.9, "momentum of optimiser sgd", low=0.0, high=0.99999,
+           search=uniform(0.0, 0.99)),
+    number("muon_momentum", 0.95, "momentum of the matrices of optimiser muon", low=0.0,
+           high=0.99999, search=uniform(0.8, 0.99)),
+    switch("separate_vf_optimiser", False,
+           "own clip, moments and schedule for all critic parameters"),
+    number("vf_learning_rate", None, "the critic's learning rate; unset: learning_rate / 3",
+           **POSITIVE, off=True),
+    schedule("vf_lr_schedule", None, "the critic's schedule" + _INHERITED, off=True),
+    number("vf_lr_end_fraction", None, "the critic's final fraction" + _INHERITED, **FRACTION,
+           off=True),
+    number("vf_warmup_fraction", None, "the critic's warm-up share" + _INHERITED, low=0.0,
+           high=0.99, off=True),
+    number("vf_warmup_multiplier", None, "the critic's peak factor" + _INHERITED, **POSITIVE,
+           off=True),
+    number("vf_warmup_start_fraction", None, "the critic's first fraction" + _INHERITED,
+           **FRACTION, off=True),
+    number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED,
+           **POSITIVE, off=True),
+    number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **POSITIVE, off=True),
+    number("vf_adam_beta1", None, "the critic's first decay" + _INHERITED, low=0.0, high=0.99999,
+           off=True),
+    number("vf_adam_beta2", None, "the critic's second decay" + _INHERITED, low=0.0,
+           high=0.9999999, off=True),
+    number("vf_max_grad_norm", "same", "the critic's gradient clip; `same` is the policy's",
+           **POSITIVE, off=True, choices=("same",)),
+    number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's",
+           low=0.0, choices=("same",)),
+    number("shadow_weight", 1.0,
+           "part of the shadow's advantage that is subtracted, where `env.shadow` names one",
+           **FRACTION, search={"values": [0.0, 1.0]}),
+    number("reward_scale", 1.0, "factor on the reward that the learner sees", **POSITIVE,
+           search=log(0.1, 10.0)),
+    number("reward_clip", None,
+           "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
+           **POSITIVE, off=True),
+    switch("reward_centering", False, "subtract a running average from the learner's reward",
+           search={"values": [True, False]}),
+    number("average_reward_initial", 0.0,
+           "first average reward (reward_centering); 0: that of the first rollout"),
+    number("average_reward_step", 1e-3, "step of the average reward, once a rollout",
+           **{**POSITIVE, "high": 1.0}, search=log(1e-4, 1e-1)),
+    switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",
+           search={"values": [True, False]}),
+    number("observation_clip", 10.0, "clip of normalised observations", **POSITIVE, off=True),
+    switch("normalise_rewards", True, "by the running deviation of the discounted return",
+           search={"values": [True, False]}),
+    switch("raw_reward_deviation", False,
+           "normalise_rewards divides by the deviation of rewards, not of returns",
+           search={"values": [True, False]}),
+    switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch"),
+    number("logr_clip", 10.0, "clip of the log probability ratio", **POSITIVE, off=True),
+    number("adv_clip", 10.0, "clip of normalised advantages", **POSITIVE, off=True),
+    number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
+           **POSITIVE, off=True, search=log(0.005, 0.05)),
+    number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once",
+           low=0.0,
+           search=uniform(0.0, 1.0)),
+    number("priority_beta0", 1.0, "first exponent of its importance weights", **FRACTION,
+           search=uniform(0.0, 1.0)),
+    switch("anneal_priority_beta", True, "that exponent rises to 1 over the run"),
+    number("rho_clip", None, "V-trace: largest weight of an error; on with c_clip", **POSITIVE,
+           off=True,
+           search=uniform(0.5, 2.0)),
+    number("c_clip", None, "V-trace: largest weight of what follows; on with rho_clip",
+           **POSITIVE, off=True,
+           search=uniform(0.5, 2.0)),
+    number("log_std_init", -0.5, "first log standard deviation of Gaussian policies", low=-20.0,
+           high=2.0),
+    number("log_std_min", -20.0, "smallest log standard deviation", low=-20.0, high=2.0),
+    number("log_std_max", 2.0, "largest log standard deviation", low=-20.0, high=5.0),
+    Knob("update_epochs", "int", 4, True, low=1, high=1000, meaning="passes over each rollout",
+         search={"min": 1, "max": 20, "distribution": "log_int_uniform"}),
+    switch("action_masking", True, "invalid actions get probability 0, where there is a mask"),
+    switch("off_policy_masking", False,
+           "ratio of the unmasked policy to the masked one that acted",
+           search={"values": [True, False]}),
+    Knob("masking_gate_min_actions", "int", 2, True, low=1, high=2**24,
+         meaning="valid actions a row needs to teach the policy (masking_gating)"),
+    switch("masking_gating", True,
+           "rows with too few valid actions do not teach the policy, with none not the value",
+           search={"values": [True, False]}),
+    switch("masking_damping", True, "rows weigh min(1, valid mass / valid_mass_target)",
+           search={"values": [True, False]}),
+    number("valid_mass_target", 0.05, "valid mass from which rows weigh 1 (masking_damping)",
+           **{**POSITIVE, "high": 1.0},
+           search=log(0.02, 0.1)),
+    number("valid_mass_coef", 0.0, "weight of the loss -log(valid mass)", low=0.0,
+           search=log(2e-4, 0.1, zero=0.2)),
+    schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run"),
+    number("valid_mass_end_fraction", 10.0, "final valid_mass_coef over the initial", low=0.0),
+    number("valid_mass_schedule_multiplier", 1.0, "horizon of the schedule over the run",
+           **POSITIVE),
+    switch("schedule_on_gradient_steps", False,
+           "schedules follow gradient steps taken, not updates done"),
+)  # fmt: skip
+
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in TRACED + STATIC}
 

@@ -8,8 +8,6 @@ from ..core.device_request import DETERMINISTIC, ask_for_devices, has_started, l
 from ..core.population import Device
 from ..errors import ConfigError
 
-__all__ = ["ask_for_devices", "prepare_devices"]
-
 
 def prepare_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None

@@ -8,24 +8,93 @@ processes at once, and the parent still needs its workers to end in good order.
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import signal
 import socket
+import struct
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
-from ..core.host.said import numbers
-from ..core.host.shared_arrays import SharedArrays
-from ..core.host.slots import Opening, Slots
-from ..core.host.space_code import SpaceCode
+from ..core.host.batch import Opening, Slots, numbers
+from ..core.host.shared_arrays import SharedArrays, SpaceCode
 from ..errors import HpoError
-from .messages import receive, receive_descriptor, send
-from .shared_memory import received_block
 
-__all__ = ["PARENTS_SIGNALS", "serve"]
+_LENGTH = struct.Struct("<I")
+
+
+def send(link: socket.socket, message: Any) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: nobody is there any more.
+    """
+    body = json.dumps(message, separators=(",", ":")).encode()
+    link.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(link: socket.socket) -> Any:
+    """Wait for one message.
+
+    Raises:
+        EOFError: the other side has ended.
+    """
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    return json.loads(_exactly(link, length))
+
+
+def send_descriptor(link: socket.socket, descriptor: int) -> None:
+    """Let the other side share an open file."""
+    socket.send_fds(link, [b"."], [descriptor])
+
+
+def receive_descriptor(link: socket.socket) -> int:
+    """Wait for an open file of the other side's.
+
+    Raises:
+        EOFError: the other side has ended.
+    """
+    _, descriptors, _, _ = socket.recv_fds(link, 1, 1)
+    if not descriptors:
+        raise EOFError("the other side has ended")
+    return descriptors[0]
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    parts = b""
+    while len(parts) < size:
+        part = link.recv(size - len(parts))
+        if not part:
+            raise EOFError("the other side has ended")
+        parts += part
+    return parts
+
+
+def shared_block(size: int) -> tuple[int, memoryview]:
+    """Return a file descriptor and memory of zeros that belong to no name.
+
+    Whoever receives the descriptor shares it; it is gone with the last process that has it.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("hpo-environments")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor, memoryview(mmap.mmap(descriptor, size))
+
+
+def received_block(descriptor: int, size: int) -> memoryview:
+    """Return the memory of a descriptor from another process, which is closed."""
+    memory = mmap.mmap(descriptor, size)
+    os.close(descriptor)
+    return memoryview(memory)
+
 
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a worker ignores. They are blocked while it starts, see `workers`."""

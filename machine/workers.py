@@ -18,20 +18,19 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.host.outcome import FINE, Outcome
-from ..core.host.shared_arrays import SharedArrays
-from ..core.host.slots import Opening
-from ..core.host.space_code import SpaceCode
+from ..core.host.batch import FINE, Opening, Outcome
+from ..core.host.shared_arrays import SharedArrays, SpaceCode
+from ..environments.via_gymnasium import facts_of
 from ..errors import ConfigError
+from ..studies.spec import Study
+from ..studies.user_code import import_user_code
 from . import worker
-from .messages import receive, send, send_descriptor
-from .shared_memory import shared_block
-
-__all__ = ["WorkerBatch", "Workers"]
+from .worker import receive, send, send_descriptor, serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -355,3 +354,44 @@ def _words(code: int) -> str:
     except ValueError:  # a signal of the system's own
         name = f"signal {-code}"
     return f"was ended by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
+
+
+_LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
+"""Where environments are defined of which a step costs less than telling another process."""
+_STEP_SECONDS = 300.0
+"""That a call of an environment may take: no step does, but making one may take minutes."""
+
+
+def workers_of(study: Study, cores: int) -> Workers | None:
+    """Return the workers that step a study's environments; None where this process does."""
+    count = worker_count(study, cores)
+    if count == 0:
+        return None
+    source = str(Path(study.source).resolve())
+    asked = study.population.step_timeout
+    return Workers(
+        count,
+        f"{__name__}:{serve_study.__name__}",
+        [list(study.imports), source],
+        limit=_STEP_SECONDS if asked is None else asked or math.inf,
+    )
+
+
+def worker_count(study: Study, cores: int) -> int:
+    """Return how many workers a study has: as asked, else by what defines its environment.
+
+    No result depends on it. A limit on steps needs them: a process cannot break off its own.
+    """
+    asked = study.population.workers
+    if asked is not None:
+        return asked
+    if study.population.step_timeout:
+        return cores
+    light = f"{facts_of(study.env.id).module}.".startswith(_LIGHT)
+    return 0 if light or cores < 2 else cores
+
+
+def serve_study(descriptor: int, parent: int, imports: Sequence[str], source: str) -> None:
+    """Be a worker: run the study's own code, which registers environments, then serve."""
+    import_user_code(imports, source)
+    serve(descriptor, parent)

@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnknownNameError
-from ..store.background import Background
-from ..store.csv_sink import CsvSink
 from ..store.follow import Follower
-from ..store.sinks import Sink, Sinks
+from ..store.sinks import Background, CsvSink, Sink, Sinks
 from ..store.tables import TABLES
-from ..studies.fields import LOGGERS
 from ..studies.resolved import resolved
 from ..studies.spec import Logger, Study
-
-__all__ = ["VIEWS", "make_sink", "sinks_of"]
+from ..studies.study_keys import LOGGERS
 
 VIEWS = ("console",)
 """Loggers that are no sinks: the command line's views look for them."""

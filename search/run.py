@@ -12,54 +12,52 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ..disk import delete_copies, has_refused
 from ..errors import StoreError
+from ..files.atomic_files import delete_copies, has_refused
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
-from ..store.begun_anew import begin_anew
-from ..store.conclusions import Conclusion, conclude
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ..store.lock import StopRequest
+from ..store.remove_study import begin_anew
 from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
-from ..store.stop_request import StopRequest
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
-from ..studies.given import Given, given_in, without_given
-from ..studies.many_programs import programs_note
+from ..store.verdict import Conclusion, conclude
+from ..studies.overrides import Given, given_in, without_given
+from ..studies.programs import programs_note
 from ..studies.spec import Study
-from .after.conclusion import conclusion_of
-from .book.buckets import Bucket
-from .book.codec import encode
-from .book.ledger import Ledger
-from .book.progress import Observer
-from .book.runs import Run
-from .book.state import LoopState, Phase
-from .book.usage import Usage
-from .book.warm_start import WarmStart, warm_start, write_warm_start
-from .checks import check_continues, check_runnable, gives_new_bits, study_meta
+from .analysis.verdict import conclusion_of
+from .checks import (
+    check_continues,
+    check_runnable,
+    gives_new_bits,
+    study_meta,
+    takes_changed_files,
+)
 from .engine.callbacks import Callback, Callbacks
-from .engine.commits import Committer, restore_buckets, restore_ledger
-from .engine.compile_beside import CompileBeside
-from .engine.confirm_resume import read_fresh
-from .engine.engine import Engine, Outcome
-from .engine.evolve import make_evolver
-from .engine.growth import length_of, lengthen
-from .engine.intake import Intake
+from .engine.commits import Committer, Shelf, restore_buckets, restore_ledger
+from .engine.confirm import read_fresh
+from .engine.engine import CompileBeside, Engine, Outcome
+from .engine.evaluate import measure_baselines
+from .engine.extend_run import length_of, lengthen
+from .engine.finish_trials import Policies
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
-from .engine.measure_baselines import measure_baselines
-from .engine.settle import Policies
-from .engine.shelf import Shelf
-from .engine.telling import Telling
-from .lanes.contract import PopulationFactory
-from .lanes.resolver import Resolver
-from .ray_tune.drive import drive
+from .engine.notify import Telling
+from .engine.pbt_step import make_evolver
+from .engine.refill import Intake
+from .lanes.contract import PopulationFactory, Resolver
+from .ray_tune.loop import drive
 from .rules.registry import make_pruner
-from .samplers.ask_ahead import AskAhead
-from .samplers.proposer import Proposer
+from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
-from .study_files import takes_changed_files
-
-__all__ = ["Results", "Settings", "run"]
+from .state.buckets import Bucket
+from .state.loop_state import LoopState, Phase, encode
+from .state.progress import Observer
+from .state.search_state import Ledger
+from .state.trials import Run
+from .state.usage import Usage
+from .state.warm_start import WarmStart, warm_start, write_warm_start
 
 
 @dataclass(frozen=True)

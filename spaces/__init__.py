@@ -1,9 +1,9 @@
 """What may vary: plain data about parameters, and its conversions to other libraries."""
 
-from .distributions import KINDS, Distribution
+from .base import Distribution
+from .distributions import KINDS
 from .forbid import Rule, TextRule, ValueRule, parse_rule
-from .make import make_distribution
-from .of_knobs import ppo, ppo_architecture
+from .make import make_distribution, ppo, ppo_architecture
 from .space import Condition, Parameter, Space
 
 __all__ = [

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from .distributions import same
-
-__all__ = ["Rule", "TextRule", "ValueRule", "parse_rule"]
+from .base import same
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}

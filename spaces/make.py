@@ -8,15 +8,16 @@ bounds of a real number make a uniform: `ent_coef: {min: 0, max: 1}` means the n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, suggestion
-from ..plain_data import is_sequence
-from .distributions import KINDS, Distribution, freeze, same
-
-__all__ = ["WHOLE_KINDS", "Fault", "infer_kind", "make_distribution", "read_distribution"]
+from ..files.plain_data import is_sequence
+from ..knobs import KNOBS
+from .base import Distribution, freeze, same
+from .distributions import KINDS
+from .space import Parameter, Space
 
 _MOST_VALUES = 200
 _MOST_STEPS = 10**9
@@ -244,3 +245,48 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
     if "zero" not in KINDS[kind].optional:
         fields.pop("zero")
     return KINDS[kind](**fields)
+
+
+if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
+
+PPO = (
+    "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
+    "max_grad_norm", "update_epochs", "normalise_observations", "normalise_rewards",
+)  # fmt: skip
+"""Knobs of `ppo`: all traced, so that the whole space is one compiled program."""
+
+ARCHITECTURE = (
+    "hidden_sizes", "activation", "layer_norm", "shared_encoder", "num_minibatches",
+)  # fmt: skip
+"""Knobs of `ppo_architecture`: every combination of values is a program of its own."""
+
+
+def knob_space(names: Sequence[str]) -> Space:
+    """Return the space of some knobs, each with the distribution that the knob table suggests."""
+    return Space(tuple(_parameter(name) for name in names))
+
+
+def _parameter(name: str) -> Parameter:
+    knob = KNOBS[name]
+    assert knob.search is not None  # a test holds both tuples against the table
+    distribution = make_distribution(knob.search)
+    return Parameter(name, distribution, distribution.canonical(knob.default))
+
+
+def ppo(seed: int | None = None) -> ConfigurationSpace:
+    """Return PPO's own hyperparameters as a ConfigurationSpace; its default is the core's.
+
+    >>> dict(ppo().get_default_configuration())["learning_rate"]
+    0.001
+    """
+    from .via_configspace import as_configspace
+
+    return as_configspace(knob_space(PPO), seed)
+
+
+def ppo_architecture(seed: int | None = None) -> ConfigurationSpace:
+    """Return the shape of network and update as a ConfigurationSpace; lists are JSON texts."""
+    from .via_configspace import as_configspace
+
+    return as_configspace(knob_space(ARCHITECTURE), seed)

@@ -12,10 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import ConfigError, suggestion
-from .distributions import Distribution, Random, freeze, same
+from .base import Distribution, Random, freeze, same
 from .forbid import Rule
-
-__all__ = ["DRAWS", "Condition", "Parameter", "Space", "structure_faults"]
 
 DRAWS = 100
 """How often a configuration that a rule forbids is drawn again."""

@@ -13,10 +13,8 @@ from typing import Any
 
 from ray import tune  # pyright: ignore[reportMissingImports]
 
-from .axis import Axis
+from .base import Axis
 from .space import Space
-
-__all__ = ["domains"]
 
 
 def domains(space: Space) -> dict[str, Any]:

@@ -20,26 +20,27 @@ are loaded on first use.
 """
 
 from .codec import param_kind
-from .commit import Commit, Head, Part, Phase
-from .compare import tables_equal
-from .csv_sink import CsvSink
 from .journal import Journal
 from .leaderboard import Entry, leaderboard
 from .lock import StudyLock, lock_holder
-from .parts import CurveParts
+from .parquet import CurveParts
 from .query import query, rows_as_json
 from .rows import (
     AskRow,
     AttributeRow,
+    Commit,
     CurveRow,
     DecisionRow,
     EvaluationRow,
+    Head,
+    Part,
+    Phase,
     Stream,
     StudyMeta,
     TrialRow,
     TrialState,
 )
-from .sinks import Sink, Sinks
+from .sinks import CsvSink, Sink, Sinks
 from .statistics import Interval, aggregate, interval, iqm, mean, median
 from .study_folder import (
     StudyFolder,
@@ -51,7 +52,7 @@ from .study_folder import (
     read_leaderboard,
 )
 from .study_store import StudyStore
-from .tables import Publisher
+from .tables import Publisher, tables_equal
 
 __all__ = [
     "AskRow",

@@ -15,8 +15,6 @@ from typing import Any
 from .rows import DecisionRow, StudyMeta, TrialRow, TrialState
 from .statistics import binomial_interval, median
 
-__all__ = ["Audit", "AuditedRung", "audit_of", "weighted_kendall"]
-
 _FEWEST = 5
 
 

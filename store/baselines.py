@@ -16,14 +16,6 @@ from .paired import paired_interval
 from .rows import AttributeRow, BaselineRow, Stream
 from .statistics import Interval, interval, mean
 
-__all__ = [
-    "BASELINES",
-    "BaselineEntry",
-    "attribute_of",
-    "baseline_entries",
-    "baselines_of",
-]
-
 BASELINES = "baselines"
 """The table; there only for studies that have some."""
 _PREFIX = "baseline/"

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import disk
+from ..files import atomic_files
 from .journal import Journal
 from .rows import Stream, TrialState
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import numpy as np
     import pyarrow as pa
-
-__all__ = ["Follower", "Mark", "News", "Point", "TrialNews", "block_means", "is_finished"]
 
 SINKS = "sinks"
 _LIVE = (
@@ -110,12 +109,16 @@ class Mark:
     def read(cls, directory: Path, sink: str) -> Mark:
         """Return the mark a sink left in a study's folder; an empty one if there is none."""
         path = directory / SINKS / f"{sink}.json"
-        return cls(**json.loads(disk.read_text(path))) if disk.is_plain_file(path) else cls()
+        return (
+            cls(**json.loads(atomic_files.read_text(path)))
+            if atomic_files.is_plain_file(path)
+            else cls()
+        )
 
     def write(self, directory: Path, sink: str) -> None:
         """Leave it there."""
-        disk.make_folder(directory / SINKS)
-        disk.write_text(directory / SINKS / f"{sink}.json", json.dumps(vars(self)) + "\n")
+        atomic_files.make_folder(directory / SINKS)
+        atomic_files.write_text(directory / SINKS / f"{sink}.json", json.dumps(vars(self)) + "\n")
 
 
 @dataclass(frozen=True)
@@ -351,3 +354,60 @@ def _finite_mean(values: np.ndarray) -> float | None:
 
     finite = values[np.isfinite(values)]
     return float(np.mean(finite)) if len(finite) else None
+
+
+class FollowingSink(ABC):
+    """A sink that goes on where it was; see `store.sinks.Sink`.
+
+    Args:
+        follower: says which trials to show.
+        target: the folder to write into; None is the study's.
+    """
+
+    name: str
+
+    def __init__(self, follower: Follower, target: Path | None = None):
+        self._follower, self._target = follower, target
+        self._directory: Path | None = None
+        self._mark = Mark()
+
+    def published(self, directory: Path) -> None:
+        """Take what is new."""
+        if self._directory is None:
+            self._mark = Mark.read(self._place(directory), self.name)
+        self._directory = directory
+        self._follow(directory, final=False)
+
+    def close(self) -> None:
+        """Take what only the end decides, and close what was opened."""
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            finished = is_finished(directory)
+            news = self._follow(directory, finished)
+            if finished:
+                self._write_end(directory, news)
+        self._close_all()
+
+    def _place(self, directory: Path) -> Path:
+        """Return the folder to write into, for a study's folder."""
+        return self._target or directory
+
+    def _follow(self, directory: Path, final: bool) -> News:
+        news = self._follower.news(directory, self._mark, final)
+        self._write(directory, news)
+        self._keep_mark(directory)  # last: after a crash points come twice, and none is missing
+        return news
+
+    def _keep_mark(self, directory: Path) -> None:
+        self._mark.write(self._place(directory), self.name)
+
+    @abstractmethod
+    def _write(self, directory: Path, news: News) -> None:
+        """Write what is new."""
+
+    def _write_end(self, directory: Path, news: News) -> None:  # noqa: B027 - few have any
+        """Write what a finished study has besides."""
+
+    @abstractmethod
+    def _close_all(self) -> None:
+        """Close what was opened."""

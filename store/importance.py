@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, counted
-from .explained import (
+from .rank_variance import (
     FEWEST_TRIALS,
     Column,
     Shape,
@@ -24,11 +25,10 @@ from .explained import (
     resampled,
     shape,
 )
+from .statistics import Interval, interval, mean
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = ["Column", "Decided", "KnobShare", "decide"]
 
 _CHANCE = 0.04  # not 0.05: what a model proposed depends on values, which costs up to 0.01
 _DEALS, _DEALS_A_KNOB = 999, 50
@@ -238,3 +238,59 @@ def _knob(
 def _beyond(share: np.ndarray, chance: float) -> np.ndarray:
     """Return the share explained beyond chance, which explains of what the knob leaves over."""
     return (share - chance) / (1.0 - chance)
+
+
+_GROUP = 8
+_MOST_GROUPS = 8
+_FEWEST = 5
+
+
+@dataclass(frozen=True)
+class EffectPoint:
+    """One group of trials.
+
+    Attributes:
+        place: where they lie on the axis on average, from 0 to 1; of choices their number.
+        trials: how many.
+        mean: of their values.
+        interval: its 95 % interval.
+    """
+
+    place: float
+    trials: int
+    mean: float
+    interval: Interval
+
+
+def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, ...]:
+    """Return the main effect of a knob over the trials in which it was active.
+
+    Choices, and axes of a few values, have a group a value, those of fewer than 5 trials left out;
+    others have up to 8 groups of equally many trials, at least 8. Empty where two groups are not
+    to be had.
+
+    Args:
+        column: the knob.
+        values: one finite value a trial.
+    """
+    known = sorted(
+        (place, value)
+        for place, value in zip(column.places, values, strict=True)
+        if place is not None
+    )
+    distinct = {place for place, _ in known}
+    if column.choices or len(distinct) <= _MOST_GROUPS:
+        groups = [[pair for pair in known if pair[0] == place] for place in sorted(distinct)]
+    else:
+        count = min(_MOST_GROUPS, len(known) // _GROUP)
+        ends = [round(index * len(known) / count) for index in range(count + 1)] if count else []
+        groups = [known[low:high] for low, high in pairwise(ends)]
+    points = tuple(_point(group) for group in groups if len(group) >= _FEWEST)
+    return points if len(points) > 1 else ()
+
+
+def _point(group: Sequence[tuple[float, float]]) -> EffectPoint:
+    values = [value for _, value in group]
+    return EffectPoint(
+        mean([place for place, _ in group]), len(group), mean(values), interval(values)
+    )

@@ -15,23 +15,23 @@ from typing import Any, Literal, Protocol
 
 from ..errors import ConfigError
 from .codec import finite_json
-from .default_trial import default_of
 from .paired import Bounds
 from .pareto import hypervolume, places
-from .rows import StudyMeta, TrialRow, TrialState
+from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 from .statistics import aggregate as aggregated
 from .value_bounds import value_bounds
 
-__all__ = [
-    "Entry",
-    "Ranking",
-    "leaderboard",
-    "leaderboard_of",
-    "search_interval",
-    "seeds_that_choose",
-    "volume_of",
-]
+
+def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
+    """Return the trial that is the default configuration, from beginning to end; maybe none.
+
+    That is trial 0, unless it copied others on its way: then the one made for the comparison.
+    """
+    by_number = {row.trial: row for row in rows}
+    first = by_number.get(0)
+    return first if first is not None and not first.schedule else by_number.get(REFERENCE_TRIAL)
+
 
 _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (

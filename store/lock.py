@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from ..disk import open_plain
 from ..errors import StoreError
-
-__all__ = ["LOCK_NAME", "StudyLock", "lock_holder"]
+from ..files import atomic_files
+from ..files.atomic_files import open_plain
 
 LOCK_NAME = "lock"
 _ATTEMPTS, _PAUSE_SECONDS = 10, 0.05
@@ -131,3 +130,53 @@ def _say(descriptor: int, text: str) -> None:
 def _text(descriptor: int) -> str:
     text = os.pread(descriptor, 400, 0).decode(errors="replace").strip()
     return text or "a process that has not said who it is"
+
+
+STOP_NAME = "stop"
+_LOOK_SECONDS = 0.2
+_LONGEST = 400
+
+
+def ask_to_stop(folder: Path, holder: str) -> None:
+    """Ask the process that writes a study to commit and end.
+
+    Args:
+        folder: of the study.
+        holder: who holds its lock, as `lock_holder` says it.
+
+    Raises:
+        StoreError: the disk refuses, or something else has the file's place.
+    """
+    atomic_files.write_text(folder / STOP_NAME, holder)
+
+
+class StopRequest:
+    """Whether this process was asked to end; looks five times a second at most.
+
+    Args:
+        folder: of the study.
+        holder: what this process's own lock says.
+    """
+
+    def __init__(self, folder: Path, holder: str):
+        self._path, self._holder = folder / STOP_NAME, holder
+        self._next, self._asked = 0.0, False
+
+    def __call__(self) -> bool:
+        """Return whether there is a request for this process; once True, always."""
+        now = time.monotonic()
+        if not self._asked and now >= self._next:
+            self._next = now + _LOOK_SECONDS
+            self._asked = self._read() == self._holder
+        return self._asked
+
+    def _read(self) -> str:
+        try:
+            return atomic_files.read_text(self._path)[:_LONGEST]
+        except (OSError, UnicodeDecodeError, StoreError):  # no request, or none that can be read
+            return ""
+
+    def close(self) -> None:
+        """Delete the request: it has been heard, or came too late."""
+        with suppress(OSError):  # one that stays names a process that has ended
+            self._path.unlink()

@@ -20,33 +20,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from .agreement import Scores, deal_p
-from .explained import midranks
-from .looks import fewest_pairs, level_of, levels
+from .interim_analyses import fewest_pairs, level_of, levels
+from .permutation_test import Scores, deal_p
+from .rank_variance import midranks
 from .statistics import NO_INTERVAL, Interval, binomial_interval, mean, t_quantile, welch_degrees
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
-
-__all__ = [
-    "FEWEST_PAIRS",
-    "POWER",
-    "Bounds",
-    "alike_ends",
-    "chance_of_better",
-    "constant",
-    "deviation",
-    "is_rounding",
-    "paired_interval",
-    "paired_over_looks",
-    "placement_interval",
-    "seeds_to_tell",
-    "seeds_to_trust",
-    "sign_flip_p",
-    "unseen_between",
-    "unseen_p",
-    "wins",
-]
 
 POWER = 0.8
 _MOST = 1_000_000

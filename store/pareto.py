@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Place", "crowding", "fronts", "hypervolume", "places", "scores"]
-
 Losses = Sequence[float]
 
 

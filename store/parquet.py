@@ -6,18 +6,20 @@ faster than the default dictionary and half its size.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+import hashlib
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import disk
+from ..errors import StoreError, not_as_written
+from ..files import atomic_files
+from .rows import CurveRow, Part, Stream, is_part_name, part_name
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-__all__ = ["open_writer", "replacing", "write_grouped"]
 
 GROUP_ROWS = 131_072  # rows of a row group; fixed, so that equal rows give equal bytes
 
@@ -46,7 +48,7 @@ def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
     Raises:
         StoreError: the disk refuses.
     """
-    with disk.replacing(path) as partial, open_writer(partial, schema) as writer:
+    with atomic_files.replacing(path) as partial, open_writer(partial, schema) as writer:
         yield writer
 
 
@@ -65,3 +67,257 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
             waiting, rows = [joined.slice(GROUP_ROWS)], rows - GROUP_ROWS
     if rows:
         writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
+
+
+if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
+    import numpy as np
+    import pyarrow as pa
+
+PARTS_NAME = "parts"
+KEY_COLUMNS = ("trial", "stream", "replicate", "env_steps")
+METRIC_PREFIX = "metric:"  # metric columns of a part; keeps a metric called `trial` apart
+
+BUFFER_ROWS = 250_000  # about 35 MB with 15 metrics; a fuller buffer is written before a commit
+MERGE_PARTS = 32  # so many neighbours of one level become one part of the next
+MERGE_LEVELS = 2
+MERGE_ROWS = 4_000_000  # no more than a second or two of merging between two chunks
+_BATCH_ROWS = 65_536
+
+
+class CurveParts:
+    """The curve parts of one study, for its writer.
+
+    Attributes:
+        live: the parts that the last commit lists, in the order of their rows.
+
+    Raises:
+        StoreError: a listed part is missing or its bytes are not those that were written, or a
+            link has the place of one, or of their folder.
+    """
+
+    def __init__(self, directory: Path, live: Sequence[Part]):
+        self.directory = Path(directory) / PARTS_NAME
+        atomic_files.make_folder(self.directory)
+        self.live = list(live)
+        self._buffer: list[pa.Table] = []
+        self._buffered = 0
+        self._pending: list[Part] = []  # written, not yet listed
+        self._merged: list[str] = []  # merged away, not yet taken off the list
+        self._number = max((int(Path(part.name).stem) for part in live), default=0)
+        for part in self.live:
+            _verify(self.directory / part.name, part)
+        self._delete_unlisted()  # only once nothing that the journal lists is missing
+
+    def _delete_unlisted(self) -> None:
+        listed = {part.name for part in self.live}
+        for path in self.directory.iterdir():
+            name = path.name.removesuffix(atomic_files.PARTIAL)
+            if path.name not in listed and is_part_name(name):
+                atomic_files.delete_file(path)
+
+    @property
+    def rows(self) -> int:
+        """Curve rows so far, listed or not."""
+        parts = sum(part.rows for part in (*self.live, *self._pending))
+        merged = sum(part.rows for part in self.live if part.name in self._merged)
+        return parts - merged + self._buffered
+
+    def add(self, rows: Sequence[CurveRow]) -> None:
+        """Buffer some rows; rows that lack a metric others have get a null there."""
+        if not rows:
+            return
+        names = sorted({name for row in rows for name in row.metrics})
+        self._append(
+            [row.trial for row in rows],
+            [row.stream for row in rows],
+            [row.replicate for row in rows],
+            [row.env_steps for row in rows],
+            {name: [row.metrics.get(name) for row in rows] for name in names},
+        )
+
+    def add_chunk(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: Mapping[str, np.ndarray],
+    ) -> None:
+        """Buffer one chunk of many lanes by columns: one value a lane that is busy.
+
+        Args:
+            trials: one value a row, like all the others.
+            streams: which seeds.
+            replicates: index within the stream.
+            env_steps: training env steps of the replicate at the end of the chunk.
+            metrics: name -> float64 [rows].
+        """
+        if len(trials):
+            self._append(trials, streams, replicates, env_steps, metrics)
+
+    def _append(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: Mapping[str, Any],
+    ) -> None:
+        import pyarrow as pa
+
+        try:
+            columns = {
+                "trial": pa.array(trials, pa.int64()),
+                "stream": pa.array(map(str, streams), pa.string()),
+                "replicate": pa.array(replicates, pa.int64()),
+                "env_steps": pa.array(env_steps, pa.int64()),
+            }
+            for name in sorted(metrics):
+                columns[METRIC_PREFIX + name] = pa.array(metrics[name], pa.float64())
+            table = pa.table(columns)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise StoreError(f"curve rows must hold numbers, one a metric: {error}") from error
+        self._buffer.append(table)
+        self._buffered += table.num_rows
+        if self._buffered >= BUFFER_ROWS:
+            self._spill()
+
+    def _spill(self) -> None:
+        """Write the buffer as a part that the next commit will list."""
+        import pyarrow as pa
+
+        if not self._buffer:
+            return
+        table = pa.concat_tables(self._buffer, promote_options="default")
+        first = self.rows - self._buffered
+        part = self._write([table], table.schema, first, level=0)
+        self._pending.append(part)
+        self._buffer, self._buffered = [], 0  # only now: a full disk must not lose rows
+
+    def _write(
+        self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int
+    ) -> Part:
+        self._number += 1
+        path = self.directory / part_name(self._number)
+        rows = 0
+        with atomic_files.telling(path):
+            atomic_files.delete_file(path)  # what a commit left that the disk refused
+            with open_writer(path, schema) as writer:
+                for table in tables:
+                    writer.write_table(table)
+                    rows += table.num_rows
+            atomic_files.sync(path)
+        return Part(path.name, _checksum(path), rows, first, level)
+
+    def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
+        """How far the curves of the last commit go.
+
+        Args:
+            without: a stream to leave out.
+
+        Returns:
+            (trial, stream, replicate) -> the env steps of its last row.
+        """
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        found: dict[tuple[int, str, int], int] = {}
+        wanted = pc.field("stream") != str(without)  # whole row groups are passed over by it
+        for part in self.live:
+            table = pq.read_table(
+                self.directory / part.name, columns=list(KEY_COLUMNS), filters=wanted
+            )
+            columns = (table[name].to_pylist() for name in KEY_COLUMNS)
+            for trial, stream, replicate, env_steps in zip(*columns, strict=True):
+                key = (trial, stream, replicate)
+                found[key] = max(env_steps, found.get(key, 0))
+        return found
+
+    def flush(self) -> tuple[list[Part], list[str]]:
+        """What the next commit must list and take off the list; the files are on disk by then."""
+        self._spill()
+        for level in range(MERGE_LEVELS):
+            self._merge(level)
+        if self._pending:
+            with atomic_files.telling(self.directory):
+                atomic_files.sync(self.directory)
+        return list(self._pending), list(self._merged)
+
+    def _merge(self, level: int) -> None:
+        """Turn the neighbours of one level into one part, when there are many.
+
+        Parts of one level are always neighbours: lower levels come after higher ones.
+        """
+        now = [part for part in (*self.live, *self._pending) if part.name not in self._merged]
+        run = [part for part in now if part.level == level]
+        if len(run) < MERGE_PARTS or sum(part.rows for part in run) > MERGE_ROWS:
+            return
+        schema = unified_schema(self.directory, run)
+        tables = part_batches(self.directory, run, schema)
+        merged = self._write(tables, schema, run[0].first, level + 1)
+        names = {part.name for part in run}
+        for name in names & {part.name for part in self._pending}:
+            atomic_files.delete_file(self.directory / name)  # never listed, so no commit needs it
+        self._merged += sorted(names & {part.name for part in self.live})
+        self._pending = [part for part in self._pending if part.name not in names]
+        self._pending.append(merged)
+
+    def committed(self) -> None:
+        """The commit that lists what `flush` gave is on disk: drop the files it took off."""
+        gone = set(self._merged)
+        kept = [part for part in self.live if part.name not in gone]
+        self.live = sorted([*kept, *self._pending], key=lambda part: part.first)
+        self._pending, self._merged = [], []
+        for name in gone:
+            atomic_files.delete_file(self.directory / name)
+
+
+def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
+    """Key columns, then every metric column of any part by name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = {
+        field.name: field for part in parts for field in pq.read_schema(directory / part.name)
+    }
+    metrics = sorted(name for name in fields if name not in KEY_COLUMNS)
+    keys = [("trial", pa.int64()), ("stream", pa.string())]
+    keys += [("replicate", pa.int64()), ("env_steps", pa.int64())]
+    return pa.schema([pa.field(*key) for key in keys] + [fields[name] for name in metrics])
+
+
+def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of some parts in order, a bounded number at a time, in one schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for part in parts:
+        with pq.ParquetFile(directory / part.name) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                table = pa.Table.from_batches([batch])
+                yield pa.table(
+                    [
+                        table[field.name]
+                        if field.name in table.column_names
+                        else pa.nulls(table.num_rows, field.type)
+                        for field in schema
+                    ],
+                    schema=schema,
+                )
+
+
+def _verify(path: Path, part: Part) -> None:
+    try:
+        seen = _checksum(path)
+    except OSError as error:
+        raise not_as_written(f"the curve part {path} cannot be read ({error.strerror})") from error
+    if seen != part.checksum:
+        raise not_as_written(
+            f"the curve part {path} is damaged: its sha256 is {seen[:12]}..., "
+            f"{part.checksum[:12]}... was written"
+        )
+
+
+def _checksum(path: Path) -> str:
+    with os.fdopen(atomic_files.open_plain(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,10 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
-from .comparison import unpaired_interval
-from .over_environments import (
+from .aggregate_environments import (
     OVER,
-    Scores,
     difference,
     overall,
     overall_interval,
@@ -24,21 +22,10 @@ from .over_environments import (
     probability_of_improvement,
     profile_band,
 )
+from .comparison import unpaired_interval
 from .paired import chance_of_better, paired_interval
+from .permutation_test import Scores
 from .statistics import NO_INTERVAL, Interval, interval, mean
-
-__all__ = [
-    "NOTHING",
-    "Beside",
-    "BySeed",
-    "Estimate",
-    "OnEach",
-    "OneEnvironment",
-    "Profile",
-    "beside",
-    "on_each",
-    "profiles",
-]
 
 BySeed = Mapping[int, Sequence[float]]
 """Replicate -> its score on each environment; NaN on all of them where it diverged."""

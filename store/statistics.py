@@ -17,23 +17,6 @@ from ..errors import ConfigError
 if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no interval start faster
     import numpy as np
 
-__all__ = [
-    "AGGREGATES",
-    "IQM_MIN_SEEDS",
-    "Aggregate",
-    "Interval",
-    "IntervalKind",
-    "aggregate",
-    "binomial_interval",
-    "expanded_tail",
-    "interval",
-    "iqm",
-    "mean",
-    "median",
-    "t_quantile",
-    "welch_degrees",
-]
-
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 IntervalKind = Literal["none", "t", "bootstrap", "hall", "exact", "score"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")

@@ -13,38 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import disk
 from ..errors import StoreError, suggestion
-from .commit import Head
-from .journal import JOURNAL_NAME, Journal
-from .journal_reader import JournalReader
+from ..files import atomic_files
+from .journal import Journal, JournalReader
+from .journal_file import JOURNAL_NAME
 from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
-from .parts import PARTS_NAME
-from .rows import TrialRow, as_left
-
-__all__ = [
-    "OURS",
-    "REPORT_NAME",
-    "RESULTS",
-    "STUDY_FOLDERS",
-    "Inside",
-    "StudyFolder",
-    "StudySummary",
-    "checked_name",
-    "find_study",
-    "find_tables",
-    "first_of",
-    "free_name",
-    "list_studies",
-    "listed",
-    "look_inside",
-    "may_be_study",
-    "one_policy",
-    "read_leaderboard",
-    "state_of",
-    "trials_seen",
-]
+from .parquet import PARTS_NAME
+from .rows import Head, TrialRow, as_left
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
@@ -139,10 +115,10 @@ class StudyFolder:
             StoreError: naming the first.
         """
         for name in STUDY_FOLDERS:
-            disk.is_plain_folder(self.path / name)
+            atomic_files.is_plain_folder(self.path / name)
         for name in OURS:
-            disk.is_plain_file(self.path / name)
-            disk.is_plain_file(self.path / f"{name}{disk.PARTIAL}")
+            atomic_files.is_plain_file(self.path / name)
+            atomic_files.is_plain_file(self.path / f"{name}{atomic_files.PARTIAL}")
 
     def check_new(self) -> None:
         """Refuse to begin where a study was begun whose journal is lost: its files would go.
@@ -174,12 +150,12 @@ class StudyFolder:
 
     def _files(self, name: str) -> list[Path]:
         folder = self.path / name
-        return sorted(folder.iterdir())[:1] if disk.is_plain_folder(folder) else []
+        return sorted(folder.iterdir())[:1] if atomic_files.is_plain_folder(folder) else []
 
     def write_study(self, given: str, resolved: str) -> None:
         """Write both study files, each whole or not at all."""
-        disk.write_text(self.study_file, given)
-        disk.write_text(self.resolved_file, resolved)
+        atomic_files.write_text(self.study_file, given)
+        atomic_files.write_text(self.resolved_file, resolved)
 
 
 @dataclass(frozen=True)
@@ -314,6 +290,7 @@ def _is_study(path: Path) -> bool:
 
 
 def summary_of(path: Path) -> StudySummary:
+    """Return what `hpo list` shows of one study; its error, where it cannot be read."""
     try:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()

@@ -7,24 +7,58 @@ the files nobody needs any more are deleted. A crash between any two of these co
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from .. import disk
 from ..errors import StoreError, not_as_written
-from .clock import Clock
-from .commit import Commit, Head, Phase
+from ..files import atomic_files
 from .journal import Journal
 from .lock import StudyLock
-from .parts import CurveParts
-from .rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, StudyMeta, TrialRow
+from .parquet import CurveParts
+from .rows import (
+    AskRow,
+    AttributeRow,
+    Commit,
+    DecisionRow,
+    EvaluationRow,
+    Head,
+    Phase,
+    StudyMeta,
+    TrialRow,
+)
 from .sinks import Sinks
 from .study_folder import OURS, StudyFolder
 from .tables import Publisher
 
-__all__ = ["StudyStore"]
+
+class Clock:
+    """Seconds since the epoch.
+
+    Args:
+        earliest: never before this: the time of the last commit.
+        wall: the time of day.
+        steady: seconds that only grow.
+
+    >>> Clock(earliest=50.0, wall=lambda: 20.0, steady=lambda: 3.0)()
+    50.0
+    """
+
+    def __init__(
+        self,
+        earliest: float = 0.0,
+        wall: Callable[[], float] | None = None,
+        steady: Callable[[], float] = time.monotonic,
+    ):
+        self._steady, self._began = steady, steady()
+        self._at = max(earliest, (wall or time.time)())
+
+    def __call__(self) -> float:
+        """Return the time of day, no earlier than any before."""
+        return self._at + max(0.0, self._steady() - self._began)
+
 
 _LANES = re.compile(r"lanes-\d{6,}")
 
@@ -96,8 +130,8 @@ class StudyStore:
         Pass its name as `checkpoint` of that commit.
         """
         path = self._checkpoint_path(f"lanes-{self._number + 1:06d}")
-        disk.delete_folder(path)
-        disk.make_folder(path.parent)
+        atomic_files.delete_folder(path)
+        atomic_files.make_folder(path.parent)
         return path
 
     def checkpoint(self) -> Path | None:
@@ -110,7 +144,7 @@ class StudyStore:
 
     def _require_checkpoint(self) -> None:
         path = self.checkpoint()
-        if path is None or (_LANES.fullmatch(path.name) and disk.is_plain_folder(path)):
+        if path is None or (_LANES.fullmatch(path.name) and atomic_files.is_plain_folder(path)):
             return
         gone = not path.exists() and not path.is_symlink()
         if not (gone and self.head.phase == "finished"):
@@ -119,16 +153,16 @@ class StudyStore:
     def _delete_leftovers(self) -> None:
         """Delete what a crash left: files half written, checkpoints of no commit."""
         for name in OURS:
-            disk.delete_file(self.folder.path / f"{name}{disk.PARTIAL}")
+            atomic_files.delete_file(self.folder.path / f"{name}{atomic_files.PARTIAL}")
         self._delete_checkpoints()
 
     def _delete_checkpoints(self) -> None:
         """Delete all lane checkpoints but that of the last commit."""
         kept = self.head.checkpoint
-        if disk.is_plain_folder(self.folder.checkpoints):
+        if atomic_files.is_plain_folder(self.folder.checkpoints):
             for path in self.folder.checkpoints.iterdir():
                 if _LANES.fullmatch(path.name) and path.name != kept:
-                    disk.delete_folder(path)
+                    atomic_files.delete_folder(path)
 
     # ------------------------------------------------------------------ writing
 
@@ -189,7 +223,7 @@ class StudyStore:
         """Bring a checkpoint to disk before the commit that needs it."""
         if not path.is_dir():
             raise StoreError(f"there is no lane checkpoint {path} to commit")
-        disk.sync_tree(path)
+        atomic_files.sync_tree(path)
 
     def publish(self, *, force: bool = False) -> bool:
         """Publish the tables if it is time (or at once), then feed the sinks; tell whether."""
@@ -213,12 +247,12 @@ class StudyStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-        if error is not None and disk.has_refused(error):  # whoever wrote did not tell
-            with disk.telling(self.folder.path):
+        if error is not None and atomic_files.has_refused(error):  # whoever wrote did not tell
+            with atomic_files.telling(self.folder.path):
                 raise error
 
 
 def _make(folder: Path) -> None:
     """Make a study's folder, which may be a link: people keep results on another disk."""
     if not folder.is_dir():
-        disk.make_folder(folder)
+        atomic_files.make_folder(folder)

@@ -15,13 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
-from .follow import Follower, News, TrialNews
-from .following_sink import FollowingSink
+from .follow import Follower, FollowingSink, News, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
-
-__all__ = ["TensorBoardSink"]
 
 _FOLDER = "tensorboard"
 
@@ -37,7 +34,7 @@ class TensorBoardSink(FollowingSink):
 
     def __init__(self, follower: Follower, target: Path | None = None):
         try:
-            importlib.import_module("tensorboardX")  # in the study's thread: `store.background`
+            importlib.import_module("tensorboardX")  # in the study's thread: `store.sinks`
         except ImportError as error:
             name = "the tensorboard logger"
             raise MissingExtraError("tensorboardX", "tensorboard", name) from error

@@ -8,11 +8,9 @@ from typing import Any, cast
 
 import yaml
 
-from ..environments import find
+from ..environments.registry import find
 from .paired import Bounds
 from .rows import StudyMeta
-
-__all__ = ["RETURN", "bounds_in", "return_bounds", "value_bounds"]
 
 RETURN = "eval/return_mean"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

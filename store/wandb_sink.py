@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError, MissingExtraError
-from .follow import Follower, News, Point, TrialNews
-from .following_sink import FollowingSink
+from .follow import Follower, FollowingSink, News, Point, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     import wandb
     from wandb.sdk.wandb_run import Run
-
-__all__ = ["WandbSettings", "WandbSink"]
 
 _COLUMNS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "value_from", "seeds",
             "env_steps", "params")  # fmt: skip
@@ -73,7 +70,7 @@ class WandbSink(FollowingSink):
 
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
         try:
-            importlib.import_module("wandb")  # in the study's thread: `store.background`
+            importlib.import_module("wandb")  # in the study's thread: `store.sinks`
         except ImportError as error:
             raise MissingExtraError("wandb", "wandb", "the wandb logger") from error
         if settings.mode == "online" and not _logged_in():

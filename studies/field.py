@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from ..errors import ConfigError
 
-__all__ = ["REQUIRED", "Field", "count", "flag", "option", "word"]
-
 FieldType = Literal[
     "word",
     "words",

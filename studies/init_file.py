@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ..env_entry import EnvEntry
-from ..environments import entry, full_id
+from ..environments.registry import entry, full_id
+from ..environments.table import EnvEntry
 from ..knobs import KNOBS
 from ..spaces.make import make_distribution
 from .search_methods import METHODS
-from .writer import to_yaml
-
-__all__ = ["init_text"]
+from .yaml_io import to_yaml
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _NORMALISED = "normalise_observations"

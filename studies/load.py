@@ -13,22 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..env_entry import EnvEntry
-from ..environments import ENVIRONMENTS
-from ..errors import ConfigError
+from ..environments.table import ENVIRONMENTS, EnvEntry
+from ..errors import ConfigError, suggestion
 from ..spaces.space import Space
-from .baselines_section import read_baselines
-from .driver_section import check_driver, check_executor
-from .enqueue import read_enqueue
-from .env_section import read_env, read_eval_env, read_imports
-from .fields import CONSTRAINT, RACING, SECTIONS, TOP
-from .gymnasium_section import check_gymnasium
-from .init_section import read_init
-from .logger_section import read_loggers
-from .metrics import COSTS, metric_fault
-from .notes import Notes
+from .cross_section_checks import check_driver, check_executor, check_gymnasium, check_together
+from .env_section import check_several, read_env, read_envs, read_eval_env, read_imports
 from .overrides import apply_overrides
-from .reader import Node, plain, read_file, read_text
 from .resolved import defaults_of_old
 from .search_section import (
     named_fields,
@@ -37,10 +27,8 @@ from .search_section import (
     run_imports_for_names,
 )
 from .sections import read_section
-from .several import each_alone
-from .several_section import check_several, read_envs
-from .space_file import space_nodes
-from .space_section import SpaceReader
+from .several_environments import each_alone
+from .space_section import SpaceReader, read_enqueue, space_nodes
 from .spec import (
     Budget,
     Checkpoint,
@@ -49,16 +37,129 @@ from .spec import (
     EnvSpec,
     Evaluation,
     Executor,
+    Init,
+    Logger,
     Metric,
     PopulationSpec,
     Racing,
     Seeds,
     Study,
 )
-from .together import check_together
-from .vocabulary import Vocabulary
+from .study_keys import CONSTRAINT, COSTS, LOGGERS, RACING, SECTIONS, TOP, metric_fault
+from .study_values import Vocabulary
+from .yaml_io import Node, Notes, plain, read_file, read_text
 
-__all__ = ["load", "loads", "of_its_day", "recorded"]
+DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")
+"""Of studies in optical networks that name none."""
+
+
+def read_baselines(
+    notes: Notes, items: Sequence[Node] | None, known: EnvEntry | None
+) -> tuple[str, ...]:
+    """Read the names; a study in an optical network has some unless it says `baselines: []`.
+
+    Args:
+        notes: where mistakes go.
+        items: what is listed, None if the key is left out.
+        known: the study's environment.
+    """
+    optical = known is not None and known.source == "optical"
+    if items is None:
+        return DEFAULT_BASELINES if optical else ()
+    if items and not optical:
+        text = "baselines are heuristics of optical networks, and env is none; leave them out"
+        notes.add(text, items[0])
+        return ()
+    from ..core.envs.optical.optical_settings import parse_baseline  # no jax
+
+    names: list[str] = []
+    for item in items:
+        given = item.value
+        if not isinstance(given, str):
+            notes.add(f"a baseline is {item.shown()}; type a heuristic such as ksp_bf@10", item)
+            continue
+        try:
+            parse_baseline(given)
+        except ConfigError as error:
+            notes.add(f"baseline {given}: {error}", item)
+            continue
+        if given in names:
+            notes.add(f"baseline {given} is listed twice; keep one", item)
+        else:
+            names.append(given)
+    return tuple(names)
+
+
+def read_init(
+    notes: Notes, node: Node | None, values: Mapping[str, Any], source: Path | None
+) -> Init | None:
+    """Return where lanes start, or None where they start fresh or the section has mistakes.
+
+    Args:
+        notes: where mistakes go.
+        node: the section; None or `null` when lanes start fresh.
+        values: its fields, read.
+        source: the study file's folder; None does not look for the policy.
+    """
+    if node is None or not node.is_map or "folder" not in values:
+        return None
+    init = Init(**values)
+    if source is None:
+        return init
+    folder = source / init.folder
+    if not (folder / "policy.json").is_file():
+        text = f"init.from: {folder} is not a policy folder, such as .../policies/trial_N"
+        notes.add(text, node, "from")
+    elif init.optimiser == "restored" and init.keep != "all":
+        text = f"init.optimiser is restored, which needs keep: all; here keep is {init.keep}"
+        notes.add(text, node, "optimiser")
+    elif init.optimiser == "restored" and not (folder / "parts" / "optimiser.npz").is_file():
+        text = (
+            f"init.optimiser is restored, but {folder} holds no state of the optimiser; make the "
+            "policy with checkpoint: {parts: [optimiser]}, or start it fresh"
+        )
+        notes.add(text, node, "optimiser")
+    return init
+
+
+def read_loggers(notes: Notes, items: Sequence[Node]) -> tuple[Logger, ...]:
+    """Return the loggers of a list, each a word or a mapping with `type`."""
+    found = [_logger(notes, item) for item in items]
+    return tuple(logger for logger in found if logger is not None)
+
+
+def _logger(notes: Notes, item: Node) -> Logger | None:
+    kind = item.value.get("type") if item.is_map else item
+    if kind is None or not isinstance(kind.value, str):
+        notes.add(f"a logger is {item.shown()}; allowed: {{type: csv}}", item)
+        return None
+    if kind.value not in LOGGERS:
+        text = (
+            f"unknown logger {kind.value!r};{suggestion(kind.value, LOGGERS)} "
+            f"Known: {', '.join(LOGGERS)}"
+        )
+        notes.add(text, kind)
+        return None
+    rest = Node(item.line, {}, item.key_lines, item.origin, item.outer)
+    if item.is_map:
+        rest.value = {key: node for key, node in item.value.items() if key != "type"}
+    options = read_section(notes, f"loggers: {kind.value}", rest, LOGGERS[kind.value])
+    return Logger(kind.value, options)
+
+
+def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
+    """Return one logger with options written as `key=value`.
+
+    Raises:
+        StudyError: an option is not known, or not with this value.
+    """
+    notes, node = Notes(kind), Node(None, {}, {})
+    apply_overrides(notes, node, overrides)
+    options = read_section(notes, kind, node, LOGGERS[kind])
+    if notes:
+        raise notes.error()
+    return Logger(kind, options)
+
 
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

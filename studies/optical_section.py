@@ -12,17 +12,14 @@ from typing import Any
 
 from ..core.envs.optical.modulation import make_modulation
 from ..core.envs.optical.optical_settings import OpticalSettings
-from ..core.envs.optical.request_list import read_requests
-from ..core.envs.optical.topologies import make_topology
-from ..core.envs.optical.traffic_matrix import read_traffic_matrix
-from ..environments import ENVIRONMENTS, rooted
+from ..core.envs.optical.topology import make_topology
+from ..core.envs.optical.traffic_files import read_requests, read_traffic_matrix
+from ..environments.registry import rooted
+from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
-from .buckets import buckets_of
-from .notes import Notes
-from .reader import Node
+from .programs import buckets_of
 from .spec import Study
-
-__all__ = ["check_optical", "read_settings"]
+from .yaml_io import Node, Notes
 
 _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
 """Keys that decide how many actions there are and what is observed."""

@@ -12,26 +12,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..files.plain_data import as_lists, is_mapping
 from ..knobs import DEFAULTS_OF_OLD, KNOBS
-from ..plain_data import as_lists, is_mapping
 from ..spaces.space import Parameter, Space
-from .fields import DRIVEN_KEYS, SEARCHER_KEYS
-from .longer import LENGTH_KEYS, why_not_longer
-from .reader import plain, read_text
-from .several import environments_of
+from .several_environments import environments_of
 from .spec import Checkpoint, Confirm, EarlyTerminate, Executor, SearchSpec, Study
 from .stopping_rules import foreign_keys
-from .writer import to_yaml
-
-__all__ = [
-    "Change",
-    "as_recorded",
-    "defaults_of_old",
-    "diff",
-    "resolved",
-    "resolved_yaml",
-    "study_hash",
-]
+from .study_keys import DRIVEN_KEYS, SEARCHER_KEYS
+from .train_study import LENGTH_KEYS, why_not_longer
+from .yaml_io import plain, read_text, to_yaml
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
 _CHANGES_NO_RESULT = (

@@ -13,8 +13,6 @@ from typing import Any, Literal
 from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
-__all__ = ["METHODS", "MOST_POINTS", "Method", "add_method", "check_options", "method_row"]
-
 Dealt = Literal["modelled", "at random", "yes"]
 """Part of the model; drawn at random beside it; of a method that has no model."""
 
@@ -72,19 +70,19 @@ _BLIND: dict[str, Any] = {
 METHODS: dict[str, Method] = {
     row.name: row
     for row in (
-        Method("random", "random", **_BLIND),
+        Method("random", "random_and_grid:build_random", **_BLIND),
         Method(
             "grid",
-            "grid",
+            "random_and_grid:build_grid",
             (Field("points", "points", 5, "values taken of each range; as a mapping, by name, "
                    "`*` for the rest", low=1, high=MOST_POINTS),),
             ends=True,
             **_BLIND,
         ),
-        Method("sobol", "sobol", **_BLIND),
+        Method("sobol", "sobol:build", **_BLIND),
         Method(
             "tpe",
-            "optuna_tpe",
+            "via_optuna:build_tpe",
             (
                 _STARTUP,
                 count("n_ei_candidates", 24, "candidates compared for one proposal", 1,
@@ -99,7 +97,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "gp",
-            "optuna_gp",
+            "via_optuna:build_gp",
             (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
             learns_from="values and estimates",
             constraints="modelled",
@@ -109,7 +107,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "cmaes",
-            "via_cmaes",
+            "via_cmaes:build",
             (
                 count("popsize", 0,
                       "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
@@ -130,7 +128,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "nsga2",
-            "optuna_nsga2",
+            "via_optuna:build_nsga2",
             (
                 count("population_size", 50, "trials of a generation", 2, high=10_000),
                 Field("crossover_prob", "number", 0.9, "chance that two parents are mixed",
@@ -146,7 +144,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "smac",
-            "via_smac",
+            "via_smac:build",
             (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
             learns_from="values and estimates",
             constraints="as losses",

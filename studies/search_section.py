@@ -9,16 +9,13 @@ from typing import Any
 
 from ..errors import ConfigError
 from .field import Field
-from .fields import SECTIONS, WARM_START
-from .notes import Notes
-from .reader import Node, plain
 from .search_methods import METHODS
 from .sections import read_section
 from .spec import EarlyTerminate, SearchSpec, WarmStart
 from .stopping_rules import RULES
+from .study_keys import SECTIONS, WARM_START
 from .user_code import import_user_code
-
-__all__ = ["named_fields", "read_early_terminate", "read_search", "run_imports_for_names"]
+from .yaml_io import Node, Notes, plain
 
 _NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "search": ("method", METHODS),

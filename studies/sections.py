@@ -7,20 +7,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError, suggestion
-from ..importers.common_table import SEARCH_METHODS
+from ..files.plain_data import is_list, is_mapping, is_sequence
+from ..importers.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
-from ..plain_data import is_list, is_mapping, is_sequence
-from .amounts import amount_meant, count_of, number_of, seconds_of
-from .belongs import belongs
 from .field import Field
-from .fields import SECTIONS
-from .notes import Notes
 from .overrides import SET
-from .reader import Node, plain
 from .stopping_rules import RULES
-from .writer import flow
+from .study_keys import SECTIONS, TOP
+from .study_values import amount_meant, count_of, number_of, seconds_of
+from .yaml_io import Node, Notes, flow, plain
 
-__all__ = ["checked_options", "defaults", "read_section", "read_value"]
+_POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
+"""What elsewhere says how many run side by side; here that is the number of trials."""
+_SETTINGS = {"search", "early_terminate", "population"}
+
+
+def belongs(where: str, key: str, child: Node) -> str:
+    """Return where a key belongs that its section does not know; "" if nowhere, or in several.
+
+    Args:
+        where: the section it stands in, such as `search` or `search.options`; "" at the top.
+        key: as it was written.
+        child: what stands behind it.
+    """
+    section = where.split(".")[0]
+    if where and section not in SECTIONS:
+        return ""
+    if key in _POPULATION and section in _SETTINGS and not (child.is_map or child.is_list):
+        return f" the population of pbt and pb2 is all trials:{_typed('budget', 'trials', child)}"
+    homes = [
+        name for name, fields in SECTIONS.items()
+        if name != where and any(field.key == key for field in fields)
+    ]  # fmt: skip
+    at_top = bool(where) and any(field.key == key for field in TOP)
+    if len(homes) + at_top != 1:
+        return ""
+    if at_top:
+        return f" it belongs at the top of the file, not under `{section}`"
+    return f" it belongs under `{homes[0]}`:{_typed(homes[0], key, child)}"
+
+
+def _typed(section: str, key: str, child: Node) -> str:
+    """Return what to type, as an override where it was one."""
+    value = flow(plain(child))
+    if child.origin.startswith(SET):
+        return f" type {section}.{key}={value}"
+    return f" type `{section}: {{{key}: {value}}}`"
+
 
 _BAD = object()
 _OFF = (None, "off")

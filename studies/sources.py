@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, Mistake, StudyError
-from ..plain_data import is_mapping, is_sequence
+from ..files.plain_data import is_mapping, is_sequence
 from .load import load, loads
 from .resolved import resolved_yaml
 from .spec import Study
-from .writer import to_yaml
-
-__all__ = ["Source", "YamlText", "read_study", "yaml"]
+from .yaml_io import to_yaml
 
 
 @dataclass(frozen=True)

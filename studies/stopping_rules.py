@@ -15,16 +15,6 @@ from ..errors import ConfigError, UnknownNameError
 from .field import REQUIRED, Field, count, word
 from .search_methods import check_options
 
-__all__ = [
-    "RULES",
-    "Rule",
-    "add_rule",
-    "finishing_rules",
-    "foreign_keys",
-    "rule_fields",
-    "rule_row",
-]
-
 _STOPPING = (
     count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
     Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta goes on",
@@ -88,7 +78,7 @@ RULES: dict[str, Rule] = {
     for row in (
         Rule(
             "asha",
-            "asha",
+            "successive_halving:build_asha",
             (
                 count("pause", 0, "trials kept paused at rungs, which go on if the cut-off comes "
                       "to them; 0: they are stopped for good", high=100_000),
@@ -96,11 +86,13 @@ RULES: dict[str, Rule] = {
             passing="halving",
             shown="with eta {eta:g}",
         ),
-        Rule("hyperband", "hyperband", passing="brackets", shown="with eta {eta:g}"),
-        Rule("median", "median", passing="half", shown="with eta {eta:g}"),
+        Rule("hyperband", "successive_halving:build_hyperband", passing="brackets",
+             shown="with eta {eta:g}"),
+        Rule("median", "median_and_plateau:build_median", passing="half",
+             shown="with eta {eta:g}"),
         Rule(
             "plateau",
-            "plateau",
+            "median_and_plateau:build_plateau",
             (
                 count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
                 Field("tolerance", "number", 0.02, "share of a trial's gain that counts as one",
@@ -110,8 +102,10 @@ RULES: dict[str, Rule] = {
             finishes=True,
             shown="with patience {patience}",
         ),
-        Rule("pbt", "explore", _PERTURB, evolves=True, shown="every {every:,} env steps"),
-        Rule("pb2", "pb2", _PERTURB, evolves=True, learns=True, shown="every {every:,} env steps"),
+        Rule("pbt", "pbt_perturb:build", _PERTURB, evolves=True,
+             shown="every {every:,} env steps"),
+        Rule("pb2", "pb2:build", _PERTURB, evolves=True, learns=True,
+             shown="every {every:,} env steps"),
     )
 }  # fmt: skip
 """Name -> rule, those that were registered included."""

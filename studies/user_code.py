@@ -5,22 +5,70 @@ Each is run once a process; what goes wrong in one is told with its own file and
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from ..environments import find, fitting_distributions
+from ..environments.registry import find, fitting_distributions
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
-from .imported_files import imported_files
-from .several import environments_of
+from .several_environments import environments_of
 from .spec import Study
 
-__all__ = ["check_registered", "import_user_code", "user_module"]
+
+def imported_files(imports: Iterable[str], source: Path) -> list[str]:
+    """Return the files of `imports`, and what they import from beside them, each once.
+
+    Args:
+        imports: as a study names them.
+        source: the folder they are relative to, as the returned paths are.
+    """
+    named, found = list(imports), dict[str, None]()
+    waiting = [Path(given) for given in named]
+    while waiting:
+        path = waiting.pop(0)
+        if path.as_posix() not in found and (source / path).is_file():
+            found[path.as_posix()] = None
+            roots = {Path(given).parent for given in named}
+            waiting += _imports_of(source, path, roots)
+    return list(found)
+
+
+def _imports_of(source: Path, path: Path, roots: Iterable[Path]) -> Iterator[Path]:
+    """Find the files beside a study's imports that one of them imports, wherever in its text."""
+    try:
+        tree = ast.parse((source / path).read_bytes())
+    except (SyntaxError, ValueError, OSError):  # told where it is run
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            starts = list(roots)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)]
+            starts = [path.parents[node.level - 1]] if 0 < node.level <= len(path.parents) else []
+            starts = starts or list(roots)
+        else:
+            continue
+        for start in starts:
+            for name in filter(None, names):
+                yield from _modules(source, start, name.split("."))
+
+
+def _modules(source: Path, start: Path, words: list[str]) -> Iterator[Path]:
+    """Find the files of a dotted name: those of the packages on the way, and its own."""
+    for count in range(1, len(words) + 1):
+        stem = start.joinpath(*words[:count])
+        for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+            if (source / path).is_file():
+                yield path
+
 
 _DONE: dict[Path, ModuleType] = {}
 _texts: dict[Path, list[bytes]] = {}  # of each, and of what it imports beside it, when it was run
@@ -146,3 +194,33 @@ def _said(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = text.strip().splitlines()[0] if text.strip() else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def run_own_code(study: Study, cores: int | None = None) -> None:
+    """Run a study's `imports`; a module that starts jax finds as many devices as the study needs.
+
+    An array made at import, as gymnax and many a module of one's own has, starts jax.
+
+    Args:
+        study: whose `imports` are run.
+        cores: of this machine that this process may use; None: all.
+
+    Raises:
+        ConfigError: `file:line: what went wrong`.
+    """
+    if study.imports:
+        from ..core.device_request import ask_for_devices
+
+        ask_for_devices(study.population.device, study.population.deterministic, cores)
+    import_user_code(study.imports, study.source)
+
+
+def is_inside(path: str) -> bool:
+    r"""Return whether a path, as written in a file, stays below the folder it is relative to.
+
+    >>> is_inside("spaces/ppo.yaml"), is_inside("../x"), is_inside("/etc/x"), is_inside("a\\b")
+    (True, False, False, False)
+    """
+    pure = PurePosixPath(path)
+    unclear = any(character in path for character in "\\:\x00") or len(path) > 500
+    return bool(path) and not pure.is_absolute() and ".." not in pure.parts and not unclear

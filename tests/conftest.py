@@ -53,7 +53,7 @@ _SLOW = frozenset(
         "search/test_own_parts",
         "search/test_priorities",
         "search/cluster/test_ray",
-        "search/after/test_replay",
+        "search/analysis/test_replay",
         "search/engine/test_resume",
         "search/cluster/test_shares",
         "store/test_crash",

@@ -21,15 +21,14 @@ from scipy.stats import norm, rankdata, spearmanr
 from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.run import run
-from hpo.search.what_if.guesses import Guesses
-from hpo.search.what_if.record import read_record
+from hpo.search.what_if.recorded_curves import Guesses, read_record
 from hpo.search.what_if.replay import located, replay
-from hpo.store.explained import Column
 from hpo.store.query import query
+from hpo.store.rank_variance import Column
 from hpo.studies.load import load as load_study
 from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 ROOT = Path(__file__).resolve().parent.parent
 _spec = importlib.util.spec_from_file_location("s", ROOT / "tests" / "search" / "samples.py")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hpo import disk
 from hpo.errors import StoreError
+from hpo.files import atomic_files
 
 
 def full(*_: object, **__: object) -> None:
@@ -36,11 +36,11 @@ def full(*_: object, **__: object) -> None:
 def test_refusals_are_told_from_other_errors(
     error: Exception, found: tuple[str, bool] | None
 ) -> None:
-    assert disk.reason(error) == found
+    assert atomic_files.reason(error) == found
 
 
 def test_an_error_of_another_kind_passes_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="shapes"), disk.telling(tmp_path):
+    with pytest.raises(ValueError, match="shapes"), atomic_files.telling(tmp_path):
         raise ValueError("shapes differ")
 
 
@@ -60,14 +60,14 @@ def test_a_file_is_on_disk_before_its_name_and_its_name_before_all_else(
 
     monkeypatch.setattr(os, "fsync", syncs)
     monkeypatch.setattr(Path, "replace", renames)
-    disk.write_text(tmp_path / "a", "words")
+    atomic_files.write_text(tmp_path / "a", "words")
     assert seen == ["file", "rename", "folder"]
     seen.clear()
-    disk.make_folder(tmp_path / "b" / "c")
+    atomic_files.make_folder(tmp_path / "b" / "c")
     assert seen == ["folder", "folder"]
     (tmp_path / "b" / "c" / "x").write_text("x")
     seen.clear()
-    disk.sync_tree(tmp_path / "b")
+    atomic_files.sync_tree(tmp_path / "b")
     assert seen == ["folder", "file", "folder", "folder"]
 
 
@@ -76,17 +76,17 @@ def test_a_refused_file_leaves_the_old_one_and_no_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     path = tmp_path / "study.yaml"
-    disk.write_text(path, "old")
+    atomic_files.write_text(path, "old")
     with monkeypatch.context() as patch:
-        patch.setattr(disk, where, full)
+        patch.setattr(atomic_files, where, full)
         with pytest.raises(StoreError) as told:
-            disk.write_text(path, "new")
+            atomic_files.write_text(path, "new")
     assert str(told.value) == (
         f"No space left on device while writing {path}; what was committed is safe; free space "
         "and run the same command again"
     )
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["study.yaml"]
-    disk.write_text(path, "new")
+    atomic_files.write_text(path, "new")
     assert path.read_text() == "new"
 
 
@@ -99,16 +99,20 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
     (home / "table.partial").symlink_to(kept / "file")
     (home / "table").symlink_to(kept / "file")
     (home / "folder").symlink_to(kept)
-    disk.write_text(home / "table", "ours")
+    atomic_files.write_text(home / "table", "ours")
     assert (kept / "file").read_text() == "theirs" and not (home / "table").is_symlink()
-    for act in (disk.delete_folder, disk.make_folder, disk.is_plain_folder):
+    for act in (
+        atomic_files.delete_folder,
+        atomic_files.make_folder,
+        atomic_files.is_plain_folder,
+    ):
         with pytest.raises(StoreError, match="folder is a link"):
             act(home / "folder")
     with pytest.raises(StoreError, match="is a link"):
-        disk.delete_file(home / "folder")
+        atomic_files.delete_file(home / "folder")
     (home / "link").symlink_to(kept / "file")
     with pytest.raises(StoreError, match="is a link"):
-        disk.open_plain(home / "link")
+        atomic_files.open_plain(home / "link")
     assert (kept / "file").read_text() == "theirs"
 
 
@@ -116,25 +120,25 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
         with pytest.raises(StoreError, match="pipe is no file"):
-            disk.open_plain(tmp_path / "pipe", flags)
+            atomic_files.open_plain(tmp_path / "pipe", flags)
     os.mkfifo(tmp_path / "table.partial")
     with pytest.raises(StoreError, match="partial is no file"):
-        disk.write_text(tmp_path / "table", "x")
+        atomic_files.write_text(tmp_path / "table", "x")
     assert not (tmp_path / "table").exists()
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreError, match="folder is no file"):
-        disk.open_plain(tmp_path / "folder")
+        atomic_files.open_plain(tmp_path / "folder")
 
 
 def test_what_the_user_names_may_be_a_link_or_a_device(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
     for path in (tmp_path / "link.csv", Path(os.devnull)):
-        with disk.output(path) as file:
+        with atomic_files.output(path) as file:
             file.write("new")
     assert (tmp_path / "real.csv").read_text() == "new" and (tmp_path / "link.csv").is_symlink()
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
-    missing = disk.output(tmp_path / "none" / "x")
+    missing = atomic_files.output(tmp_path / "none" / "x")
     with pytest.raises(StoreError, match="No such file or directory while writing"), missing:
         pass
 
@@ -145,11 +149,11 @@ def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         folder.mkdir()
         (folder / "policy").write_text(folder.name)
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "sync_tree", full)
+        patch.setattr(atomic_files, "sync_tree", full)
         with pytest.raises(StoreError, match="No space"):
-            disk.copy_folder(source, tmp_path / "copy")
+            atomic_files.copy_folder(source, tmp_path / "copy")
     assert sorted(os.listdir(tmp_path)) == ["seeds", "source"]
-    disk.copy_folder(source, tmp_path / "copy", {"seeds": seeds})
+    atomic_files.copy_folder(source, tmp_path / "copy", {"seeds": seeds})
     assert (tmp_path / "copy" / "policy").read_text() == "source"
     assert (tmp_path / "copy" / "seeds" / "policy").read_text() == "seeds"
 
@@ -164,8 +168,8 @@ def test_half_a_copy_goes_once_its_process_has_ended(tmp_path: Path) -> None:
     for folder in (half, other, runs, strange, tmp_path / "source"):
         folder.mkdir()
         (folder / "policy").write_text("half")
-    disk.copy_folder(tmp_path / "source", tmp_path / "copy")
+    atomic_files.copy_folder(tmp_path / "source", tmp_path / "copy")
     assert not half.exists() and other.exists() and runs.exists() and strange.exists()
-    disk.delete_copies(tmp_path)
+    atomic_files.delete_copies(tmp_path)
     assert not other.exists() and runs.exists() and strange.exists()
-    disk.delete_copies(tmp_path / "none")
+    atomic_files.delete_copies(tmp_path / "none")

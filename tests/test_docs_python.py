@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import hpo
-from hpo.core.policy_folder import save_policy
+from hpo.core.saved_policy import save_policy
 from hpo.search import api
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

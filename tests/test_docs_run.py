@@ -15,8 +15,8 @@ import pytest
 
 from hpo.cli import main
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
 from hpo.store import query
+from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from hpo.environment_references import REFERENCES, Reference, normalised, reference_of
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.references import REFERENCES, Reference, normalised, reference_of
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
 
 LEAST = {

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.environments import ENVIRONMENTS, entry, full_id
+from hpo.environments.registry import entry, full_id
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import UnknownNameError
 
 GYMNAX = [id_ for id_, item in ENVIRONMENTS.items() if item.source == "gymnax"]

@@ -13,8 +13,9 @@ from hpo.core.envs.optical.optical_settings import (
     XLRON_NAMES,
     OpticalSettings,
 )
-from hpo.core.envs.optical.topologies import topology_names
-from hpo.environments import ENVIRONMENTS, files_of, rooted
+from hpo.core.envs.optical.topology import topology_names
+from hpo.environments.registry import files_of, rooted
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
 
 OPTICAL = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "optical"}

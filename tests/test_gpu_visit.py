@@ -269,7 +269,7 @@ def test_gymnax_imports_without_matplotlib(load, tmp_path, monkeypatch):
     monkeypatch.setattr(wheels, "_is_there", lambda name: False)
     wheels.stand_in(tmp_path / "pictures")
     code = (
-        "import sys; from hpo.core.envs.light_gymnax import import_gymnax; import_gymnax(); "
+        "import sys; from hpo.core.envs.from_gymnax import import_gymnax; import_gymnax(); "
         "print(sys.modules['matplotlib'].__file__)"
     )
     paths = [str(tmp_path / "pictures"), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -301,7 +301,7 @@ FORMULAS = """
 import sys
 from hpo.cli import main
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 class Formulas(AnalyticFactory):
     def check(self, config):

@@ -43,7 +43,7 @@ def test_search_hardly_writes_into_other_objects(house, modules):
     inside = [module for name, module in modules.items() if name.startswith("search.")]
     writes = [write for module in inside for write in house.foreign_writes(module)]
     assert len(writes) <= MOST_WRITES, "\n".join(writes)
-    own = {f"{wing}." for wing in ("search.engine", "search.book", "search.ray_tune")}
+    own = {f"{wing}." for wing in ("search.engine", "search.state", "search.ray_tune")}
     wings = [module for module in inside if module.name.startswith(tuple(own))]
     assert [write for module in wings for write in house.foreign_writes(module)] == []
 

@@ -12,9 +12,9 @@ import pytest
 
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.query import query
 from hpo.studies.load import load
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 STUDY = """\

@@ -1,4 +1,4 @@
-"""`__all__` of every module: sorted, no name twice, every name there.
+"""`__all__`, where there is one: sorted, no name twice, every name there.
 
 Modules are parsed, not imported, so that optional packages do not matter.
 """
@@ -58,7 +58,7 @@ def test_all_is_sorted_and_every_name_exists(path):
     tree = ast.parse(path.read_text())
     names, there = declared(tree), defined(tree)
     if names is None:
-        assert path.name == "__init__.py" and not there, "no __all__"
+        assert path.name != "__init__.py" or not there, "a face without __all__"
         return
     assert len(names) == len(set(names)) and names == sorted(names, key=order)
     missing = set() if "__getattr__" in there else set(names) - there

@@ -5,14 +5,13 @@ import os
 import pytest
 
 from hpo.core.envs.optical.modulation import make_modulation
-from hpo.core.envs.optical.request_list import read_requests
-from hpo.core.envs.optical.topologies import make_topology
-from hpo.core.envs.optical.traffic_matrix import read_traffic_matrix
-from hpo.core.policy_folder import load_policy
+from hpo.core.envs.optical.topology import make_topology
+from hpo.core.envs.optical.traffic_files import read_requests, read_traffic_matrix
+from hpo.core.saved_policy import load_policy
 from hpo.errors import ConfigError, HpoError, StudyError
-from hpo.spaces.configspace_files import read_configspace
+from hpo.files.plain_data import parse_json
+from hpo.spaces.via_configspace import read_configspace
 from hpo.studies import load
-from hpo.user_files import parse_json
 
 NETWORK = make_topology("nsfnet_deeprmsa", True)
 READERS = {

@@ -4,25 +4,25 @@ from functools import partial
 
 import pytest
 
-from hpo import environments, via_gymnasium
+from hpo.environments import registry, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.studies.study_values import check_env_value
 from hpo.studies.user_code import import_user_code
-from hpo.studies.vocabulary import check_env_value
 
 
 def test_numbers_of_a_constructor_are_parameters_and_all_else_is_a_key():
-    entry = environments.entry("gym:FrozenLake-v1")
+    entry = registry.entry("gym:FrozenLake-v1")
     assert entry.source == "gymnasium" and entry.actions == "any"
     assert entry.keys["map_name"].type == "str" and entry.keys["map_name"].default == "4x4"
     assert entry.keys["is_slippery"].default is True
     assert entry.params["success_rate"] == pytest.approx(1 / 3)
     assert entry.keys["max_episode_steps"].default == 100
     assert "render_mode" not in entry.keys
-    assert environments.entry("gym:FrozenLake8x8-v1").keys["map_name"].default == "8x8"
+    assert registry.entry("gym:FrozenLake8x8-v1").keys["map_name"].default == "8x8"
 
 
 def test_values_are_checked_like_those_of_every_environment():
-    entry = environments.entry("gym:CartPole-v1")
+    entry = registry.entry("gym:CartPole-v1")
     assert check_env_value(entry, "sutton_barto_reward", True) is True
     assert check_env_value(entry, "max_episode_steps", "1k") == 1000
     with pytest.raises(ConfigError, match="allowed: true or false"):
@@ -35,12 +35,12 @@ def test_values_are_checked_like_those_of_every_environment():
 
 def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
     with pytest.raises(UnknownNameError, match=r"did you mean 'gym:CartPole-v1'\? Nearest of \d"):
-        environments.entry("gym:Cartpole-v1")
+        registry.entry("gym:Cartpole-v1")
     with pytest.raises(UnknownNameError, match="gym:CartPole-v1"):
-        environments.entry("gym:CartPole")
-    assert environments.find("gym:Cartpole-v1") is None
-    assert environments.find("Cartpole") is None
-    assert environments.find("gym:CartPole-v1") is environments.entry("gym:CartPole-v1")
+        registry.entry("gym:CartPole")
+    assert registry.find("gym:Cartpole-v1") is None
+    assert registry.find("Cartpole") is None
+    assert registry.find("gym:CartPole-v1") is registry.entry("gym:CartPole-v1")
 
 
 def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
@@ -78,10 +78,10 @@ def test_an_id_alone_imports_no_module(tmp_path, monkeypatch):
     """A study file or a policy may come from anywhere."""
     (tmp_path / "hpo_test_never.py").write_text("raise SystemExit('was run')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    for look in (environments.entry, partial(via_gymnasium.make, values={})):
+    for look in (registry.entry, partial(via_gymnasium.make, values={})):
         with pytest.raises(UnknownNameError, match=r"imports: \[my_envs.py\]"):
             look("gym:hpo_test_never:X-v0")
-    assert environments.find("gym:hpo_test_never:X-v0") is None
+    assert registry.find("gym:hpo_test_never:X-v0") is None
 
 
 def test_a_module_that_is_imported_registers_what_an_id_names(tmp_path, monkeypatch):
@@ -94,13 +94,13 @@ def test_a_module_that_is_imported_registers_what_an_id_names(tmp_path, monkeypa
     )
     monkeypatch.syspath_prepend(tmp_path)
     import_user_code(["hpo_test_maker.py"], tmp_path)
-    entry = environments.entry("gym:hpo_test_maker:HpoTestMade-v0")
+    entry = registry.entry("gym:hpo_test_maker:HpoTestMade-v0")
     assert entry.params == {"size": 2.0} and entry.meaning == "A pole of some size"
     env = via_gymnasium.make("gym:hpo_test_maker:HpoTestMade-v0", {})
     env.reset(seed=0)
     assert [env.step(0)[3] for _ in range(7)][-1]
     with pytest.raises(UnknownNameError, match="unknown environment 'gym:hpo_test_maker:X-v0'"):
-        environments.entry("gym:hpo_test_maker:X-v0")
+        registry.entry("gym:hpo_test_maker:X-v0")
 
 
 def test_values_that_the_constructor_refuses_are_said_on_one_line():
@@ -110,7 +110,7 @@ def test_values_that_the_constructor_refuses_are_said_on_one_line():
 
 def test_a_study_of_compiled_environments_never_imports_it():
     code = (
-        "import sys, hpo.environments as e; e.entry('CartPole-v1'); e.find('nothing')\n"
+        "import sys, hpo.environments.registry as e; e.entry('CartPole-v1'); e.find('nothing')\n"
         "assert not {'gymnasium', 'numpy', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

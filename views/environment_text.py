@@ -8,23 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..search.after.environment_scores import EnvironmentScores
-from ..search.after.leave_one_out import LeaveOneOut, Side
-from ..store.by_environment import environment_names
+from ..errors import counted
+from ..search.analysis.across_environments import EnvironmentScores, LeaveOneOut, Side
+from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
 from ..store.score_tables import Beside, BySeed, Estimate, OnEach, on_each
-from .formatting import aligned, between, counted, folded, narrow, number
-
-__all__ = [
-    "AGGREGATES_NOTE",
-    "TOGETHER",
-    "beside_lines",
-    "each_data",
-    "each_text",
-    "left_out_text",
-    "seeds_words",
-    "signed",
-]
+from .formatting import aligned, between, folded, narrow, number
 
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 """Aggregates over environments -> what tables call them."""

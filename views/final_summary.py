@@ -10,11 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
+from ..errors import counted
 from ..search.run import Results
-from ..store.conclusion_words import as_json
 from ..store.leaderboard import Entry
 from ..store.study_folder import StudyFolder
-from .formatting import counted, duration, steps
+from ..store.verdict_text import as_json
+from .formatting import duration, steps
 from .leaderboard_text import (
     front_line,
     headline,
@@ -24,8 +25,6 @@ from .leaderboard_text import (
     target,
 )
 from .time_spent import time_text
-
-__all__ = ["command_lines", "next_commands", "print_results", "results_data", "summary"]
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
 

@@ -9,24 +9,6 @@ from datetime import datetime
 from textwrap import wrap
 from typing import Any
 
-from ..errors import counted
-
-__all__ = [
-    "Listing",
-    "aligned",
-    "aligned_line",
-    "between",
-    "counted",
-    "duration",
-    "folded",
-    "moment",
-    "narrow",
-    "number",
-    "param",
-    "sparkline",
-    "steps",
-]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
 

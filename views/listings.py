@@ -8,23 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..env_entry import EnvEntry
-from ..environments import ENVIRONMENTS
+from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..importers.tables import names_of
 from ..knobs import KNOBS, Knob, allowed
 from ..store.codec import finite_json
 from ..store.study_folder import StudySummary
 from .formatting import Listing, duration, number, param
-
-__all__ = [
-    "env_text",
-    "envs_data",
-    "envs_listing",
-    "knob_text",
-    "knobs_data",
-    "knobs_listing",
-    "studies_listing",
-]
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import counted
 from ..store.statistics import NO_INTERVAL, interval
-from .formatting import aligned, between, counted, number
+from .formatting import aligned, between, number
 
 if TYPE_CHECKING:
     from ..core.envs.optical.agents import Rule
     from ..core.envs.optical.heuristic_evaluation import Evaluation, Summary
     from ..core.envs.optical.optical_environment import OpticalEnvironment
     from ..core.envs.optical.supported_load import SupportedLoad
-
-__all__ = ["Compared", "compare", "found_loads", "more_load", "results_data", "results_text"]
 
 Rules = Mapping[str, "Rule"]
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..search.book.usage import Usage
-from ..store.commit import Head
+from ..search.state.usage import Usage
+from ..store.rows import Head
 from .formatting import duration
-
-__all__ = ["time_facts", "time_text", "usage_at"]
 
 _WORDS = {
     "compile": ("compiling", "programs, or reading them from the cache"),
@@ -27,7 +25,7 @@ _LEAST = 0.005
 
 def usage_at(head: Head) -> Usage:
     """Return what a study had used up at its last commit."""
-    from ..search.book.state import LoopState  # with numpy, which few commands need
+    from ..search.state.loop_state import LoopState  # with numpy, which few commands need
 
     return LoopState.from_text(head.loop_state).usage if head.number else Usage()
 

@@ -6,43 +6,101 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
+from textwrap import wrap
 from typing import Any
 
-from ..errors import StoreError
-from ..search.after.conclusion import conclusion_of
-from ..search.after.start_up import start_up_words
+from ..errors import StoreError, counted
+from ..search.analysis.verdict import conclusion_of
 from ..store.audits import Audit, audit_of
-from ..store.by_environment import ENVIRONMENT, environment_names
 from ..store.codec import finite_json, unpack_evaluation
-from ..store.conclusion_words import as_json
-from ..store.conclusions import Conclusion
-from ..store.default_trial import default_of
+from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
-from ..store.leaderboard import Entry, leaderboard_of
+from ..store.leaderboard import Entry, default_of, leaderboard_of
 from ..store.query import has_column, query
-from ..store.rows import StudyMeta, TrialRow
+from ..store.rows import AskRow, StudyMeta, TrialRow, TrialState
 from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
 from ..store.value_bounds import value_bounds
-from ..studies.reader import plain, read_text
+from ..store.verdict import Conclusion
+from ..store.verdict_text import as_json
+from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
-from .documents import finite_or_none
-from .formatting import (
-    aligned,
-    between,
-    counted,
-    duration,
-    folded,
-    moment,
-    number,
-    param,
-    sparkline,
-    steps,
-)
-from .lineage_text import lineage_text
+from ..studies.yaml_io import plain, read_text
+from .formatting import aligned, between, duration, folded, moment, number, param, sparkline, steps
+from .json_output import finite_or_none
 from .time_spent import time_text, usage_at
 
-__all__ = ["trial_data", "trial_text"]
+_OPTION = "n_startup_trials"
+
+
+def start_up_words(
+    search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
+) -> dict[int, str]:
+    """Return of each trial drawn before its method had anything to go by, why, in words.
+
+    Args:
+        search: that section of the resolved study, as plain data.
+        asks: its batches of proposals, in order.
+        rows: its trials.
+    """
+    if search.get("warm_start") is not None:
+        return {}  # what an earlier study told is not in these batches
+    by_number = {row.trial: row for row in rows}
+    found: dict[int, str] = {}
+    told: set[int] = set()  # one that was paused is told of again when it ends
+    for ask in asks:
+        told |= {trial for trial in ask.told if _counts(by_number.get(trial))}
+        words = _words(search, ask.method, len(told))
+        if not words:
+            continue
+        for trial in ask.trials:
+            row = by_number.get(trial)
+            if row is not None and row.proposed_by == ask.method:
+                found[trial] = words
+    return found
+
+
+def _counts(row: TrialRow | None) -> bool:
+    """Return whether a method learns something from a trial that has ended."""
+    return row is not None and row.state is not TrialState.FAILED
+
+
+def _words(search: Mapping[str, Any], method: str, known: int) -> str:
+    row = METHODS.get(method)
+    if row is None or not row.learns:
+        return ""
+    options: Mapping[str, object] = {field.key: field.default for field in row.options}
+    fewest = {**options, **(search.get("options") or {})}.get(_OPTION)
+    if isinstance(fewest, int) and known < fewest:
+        return f"drawn at random: its model begins with {fewest} results, and {known} were known"
+    return "" if known else "before it knew any result"
+
+
+def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line a segment: its first env step, its trial, and the knobs that changed.
+
+    >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
+    ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]
+    >>> print(lineage_text(parts))
+    lineage
+      from     0  in trial 3  gamma 0.9, ent_coef 0.01
+      from    8k  in trial 5  gamma 0.95
+    """
+    lines: list[str] = []
+    before: Mapping[str, Any] = {}
+    for part in schedule:
+        words = [
+            f"{name} {param(value)}"
+            for name, value in part["params"].items()
+            if name not in before or before[name] != value
+        ]
+        gone = [f"without {name}" for name in before if name not in part["params"]]
+        changes = ", ".join([*words, *gone])
+        start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
+        lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
+        before = part["params"]
+    return "\n".join(["lineage", *lines])
+
 
 _CURVE = "episode_return"
 _WIDTH, _LABEL = 80, 11
@@ -102,7 +160,7 @@ def _scores(
 ) -> dict[str, Any] | None:
     """Return the scores of a trial on each of several environments."""
     # Loaded on use: it brings numpy, which no other view of a table needs.
-    from ..search.after.environment_scores import environment_scores
+    from ..search.analysis.across_environments import environment_scores
     from .environment_text import each_data
 
     return each_data(meta, environment_scores(journal, rows), entry.trial, entry.value_from)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..errors import counted
 from ..knobs import KNOBS
 from ..store.statistics import Interval
 from ..studies.tuned.record import DEFAULT, TUNED, Contender, Record
@@ -17,24 +18,12 @@ from ..studies.tuned.summary import (
     comparisons,
     summary,
 )
-from .documents import finite_or_none
-from .formatting import (
-    aligned,
-    between,
-    counted,
-    duration,
-    narrow,
-    number,
-    param,
-    sparkline,
-    steps,
-)
+from .formatting import aligned, between, duration, narrow, number, param, sparkline, steps
+from .json_output import finite_or_none
 from .terminal.console import in_columns, knows_blocks
 
 if TYPE_CHECKING:
-    from ..search.tuned.verify import Verification
-
-__all__ = ["record_data", "record_words", "records_table", "verified_data", "verified_words"]
+    from ..search.tuned_runs import Verification
 
 
 def records_table(records: Sequence[Record]) -> str:

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..errors import HpoError
 
-__all__ = ["REMEDIES", "in_python", "on_command_line", "speaks_python"]
-
 REMEDIES = {
     "accept_changed_files": ("--accept-changed-files", "accept_changed_files=True"),
     "accept_new_bits": ("--accept-new-bits", "accept_new_bits=True"),

@@ -12,26 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int8, Key, PRNGKeyArray
 
 from ...errors import ConfigError
 from ..pytree import Pytree, pytree
-
-__all__ = [
-    "ActionSpace",
-    "Box",
-    "Discrete",
-    "DrawingEnvironment",
-    "Environment",
-    "HostedEnvironment",
-    "MultiDiscrete",
-    "RoutedEnvironment",
-    "Routes",
-    "ShadowedEnvironment",
-    "Step",
-    "same_observations",
-]
 
 
 @dataclass(frozen=True)
@@ -260,3 +246,176 @@ def same_observations(one: Environment, other: Environment) -> bool:
     """Return whether two environments' observations have the same structure, shapes and dtypes."""
     leaves, structure = jax.tree.flatten(one.observation_struct)
     return (leaves, structure) == jax.tree.flatten(other.observation_struct)
+
+
+def agents_of(env: Environment) -> int:
+    """Return the bodies of one environment: its `agents`, 1 where it has none to say."""
+    return getattr(env, "agents", 1)
+
+
+def reset_all(env: Environment, keys: Key[Array, " E"], params: Any) -> tuple[Any, Any]:
+    """Return fresh (states [E, ...], observations [S, ...]) from keys [E]."""
+    state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
+    return state, _joined(env, observation)
+
+
+def step_all(
+    env: Environment, keys: Key[Array, " E"], state: Any, action: Array, params: Any
+) -> Step:
+    """Advance all one step.
+
+    Args:
+        env: the environment.
+        keys: [E].
+        state: [E, ...].
+        action: [S, ...], as the environment takes them.
+        params: of the environment, shared.
+
+    Returns:
+        A step whose observation and reward are [S, ...], and all else [E, ...].
+    """
+    agents = agents_of(env)
+    if agents > 1:
+        action = action.reshape((-1, agents, *action.shape[1:]))
+    after = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
+    if agents == 1:
+        return after
+    return after.replace(
+        observation=_joined(env, after.observation), reward=_joined(env, after.reward)
+    )
+
+
+def mask_all(env: Environment, state: Any, params: Any) -> Array | None:
+    """Return the valid actions [S, A] of states [E, ...], or None where there are no masks."""
+    if not env.has_mask:
+        return None
+    return _joined(env, jax.vmap(lambda one: env.action_mask(one, params))(state))
+
+
+def per_body(env: Environment, flags: Array) -> Array:
+    """Return [..., S] from what all bodies of an environment share, [..., E]."""
+    agents = agents_of(env)
+    return flags if agents == 1 else jnp.repeat(flags, agents, axis=-1)
+
+
+def mean_over_bodies(env: Environment, values: Array) -> Array:
+    """Return the mean [..., E] over the bodies of each environment of [..., S]."""
+    agents = agents_of(env)
+    if agents == 1:
+        return values
+    return jnp.mean(values.reshape((*values.shape[:-1], -1, agents)), axis=-1)
+
+
+def _joined(env: Environment, tree: Any) -> Any:
+    if agents_of(env) == 1:
+        return tree
+    return jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), tree)
+
+
+@pytree
+class Remembering(Pytree):
+    """State of an environment whose observations are stacked.
+
+    Attributes:
+        inner: the environment's own.
+        seen: the last observations, oldest first, [length, ...].
+    """
+
+    inner: Any
+    seen: Array
+
+
+class StackedEnvironment:
+    """An environment that shows its last `length` observations as [length, ...]."""
+
+    def __init__(self, env: Environment, length: int):
+        """Wrap an environment.
+
+        Raises:
+            ConfigError: its observations are a tree, or it has several bodies.
+        """
+        if agents_of(env) > 1:
+            raise ConfigError(
+                f"history is {length}, but {env.id} has several bodies, whose observations are "
+                "not stacked; leave history out"
+            )
+        struct = env.observation_struct
+        if not hasattr(struct, "shape"):
+            raise ConfigError(
+                f"history is {length}, but the observations of {env.id} are a tree, which cannot "
+                "be stacked; leave history out or choose another `observation`"
+            )
+        self.inner, self.length = env, length
+        self.id, self.action_space = env.id, env.action_space
+        self.has_mask, self.never_ends = env.has_mask, env.never_ends
+        self.warmup_steps, self.default_params = env.warmup_steps, env.default_params
+        self.observation_struct = jax.ShapeDtypeStruct((length, *struct.shape), struct.dtype)
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Remembering, Array]:
+        """Return a fresh state and its first observation, behind zeros."""
+        state, observation = self.inner.reset(key, params)
+        struct = self.observation_struct
+        seen = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
+        return Remembering(state, seen), seen
+
+    def step(self, key: PRNGKeyArray, state: Remembering, action: Array, params: Any) -> Step:
+        """Advance one step; the oldest observation makes room for the newest."""
+        return _seen(state, self.inner.step(key, state.inner, action, params))
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the environment has one."""
+        return isinstance(self.inner, ShadowedEnvironment) and self.inner.has_shadow
+
+    def shadow_step(self, key: PRNGKeyArray, state: Remembering, params: Any) -> Step:
+        """Advance one step by the environment's own rule."""
+        assert isinstance(self.inner, ShadowedEnvironment)
+        return _seen(state, self.inner.shadow_step(key, state.inner, params))
+
+    def action_mask(self, state: Remembering, params: Any) -> Array:
+        """Return the valid actions of this state."""
+        return self.inner.action_mask(state.inner, params)
+
+    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
+        """Return the environment's own metrics."""
+        return self.inner.summarise(sums, steps)
+
+
+def _seen(before: Remembering, after: Step) -> Step:
+    """Return a step of the inner environment as the stack shows it."""
+    seen = pushed(before.seen, after.observation)
+    return after.replace(state=Remembering(after.state, seen), observation=seen)
+
+
+def pushed(seen: Array, observation: Array) -> Array:
+    """Return stacked observations [length, ...] with one more in the place of the oldest."""
+    return jnp.concatenate([seen[1:], observation[None]])
+
+
+def unwrapped(env: Environment) -> Environment:
+    """Return the environment that an id names, without what the engine puts around it.
+
+    Whoever asks for more than the contract (`isinstance(env, OpticalEnvironment)`, `env.routes`)
+    asks the unwrapped one.
+    """
+    while isinstance(env, StackedEnvironment):
+        env = env.inner
+    return env
+
+
+@pytree
+class Flagged(Pytree):
+    """Rows of an array of m + n numbers of which all but the first m are 0 or 1.
+
+    Attributes:
+        numbers: the first m; float32 [..., m].
+        flags: the others; int8 [..., n].
+    """
+
+    numbers: Float[Array, "... m"]
+    flags: Int8[Array, "... n"]
+
+
+def as_array(observation: Any) -> Any:
+    """Return the array of an observation; one without `as_vector` is returned as it is."""
+    return observation.as_vector() if hasattr(observation, "as_vector") else observation

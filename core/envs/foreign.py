@@ -17,20 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ...env_entry import EnvEntry
+from ...environments.table import EnvEntry
 from ...errors import ConfigError, MissingExtraError
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete
-
-__all__ = [
-    "ForeignEnvironment",
-    "action_space_of",
-    "box_of",
-    "canonical",
-    "imported",
-    "limit_and_keys",
-    "made_params",
-    "relaxed",
-]
 
 _LIMIT = "max_steps_in_episode"
 

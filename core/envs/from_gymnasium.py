@@ -15,13 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ...environments.via_gymnasium import facts_of, make
 from ...errors import ConfigError
-from ...via_gymnasium import facts_of, make
-from ..host.space_code import SpaceCode, code_of
+from ..host.shared_arrays import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
 from .foreign import ForeignEnvironment, made_params
-
-__all__ = ["GymnasiumEnvironment"]
 
 
 class GymnasiumEnvironment(ForeignEnvironment):
@@ -43,7 +41,7 @@ class GymnasiumEnvironment(ForeignEnvironment):
                 `history.StackedEnvironment` does.
 
         Raises:
-            HpoError: see `via_gymnasium.make` and `code_of`.
+            HpoError: see `environments.via_gymnasium.make` and `code_of`.
         """
         self.id, self.keys = id_, dict(keys)
         params = facts_of(id_).params

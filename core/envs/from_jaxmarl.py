@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from ...env_entry import EnvEntry
+from ...environments.table import EnvEntry
 from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Discrete, Step
@@ -27,8 +27,6 @@ from .foreign import (
     made_params,
     relaxed,
 )
-
-__all__ = ["JaxMarlEnvironment", "JaxMarlState"]
 
 _NEVER = 2**30
 

@@ -31,8 +31,6 @@ from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step
 
-__all__ = ["Navigators", "NavigatorsParams", "State"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ two are told apart. The wrappers of neither library are used.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,13 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...env_entry import EnvEntry
+from ...environments.table import EnvEntry
 from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step
-from .foreign import ForeignEnvironment, canonical, limit_and_keys, made_params, relaxed
-
-__all__ = ["PhysicsEnvironment", "PhysicsState"]
+from .foreign import ForeignEnvironment, canonical, imported, limit_and_keys, made_params, relaxed
 
 
 @pytree
@@ -115,3 +114,75 @@ def _theirs(struct: Any, leaf: Array | None) -> Array:
     if leaf is None:
         return jnp.zeros(struct.shape, struct.dtype)
     return jax.random.wrap_key_data(leaf, impl="threefry2x32") if _is_key(struct) else leaf
+
+
+class BraxEnvironment(PhysicsEnvironment):
+    """One brax environment with fixed keys; gravity, friction and strength are traced."""
+
+    def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
+        """Make the environment of an entry with source `brax`; errors are the base's."""
+        super().__init__(entry, keys, _load_brax, _brax_with_physics)
+
+
+def _brax_with_physics(env: Any, params: Any) -> Any:
+    env, system = copy.copy(env), env.sys
+    down = jnp.stack([jnp.zeros_like(params.gravity)] * 2 + [-params.gravity])
+    env.sys = system.replace(
+        gravity=down,
+        opt=system.opt.replace(gravity=down),
+        actuator=system.actuator.replace(gear=system.actuator.gear * params.strength),
+        actuator_gear=system.actuator_gear * params.strength,
+        geom_friction=system.geom_friction * params.friction,
+    )
+    return env
+
+
+def _load_brax(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
+    envs, name = imported("brax.envs", entry), entry.id.removeprefix("brax:")
+    try:
+        with relaxed():
+            return envs.get_environment(name, **keys)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"brax refuses {entry.id} with {dict(keys)}: {error}") from error
+
+
+class PlaygroundEnvironment(PhysicsEnvironment):
+    """One environment of Playground with fixed keys; what its entry has of physics is traced."""
+
+    def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
+        """Make the environment of an entry with source `playground`; errors are the base's."""
+        super().__init__(entry, keys, _load_playground, _playground_with_physics)
+
+
+def _playground_with_physics(env: Any, params: Any) -> Any:
+    env, model = copy.copy(env), env.mjx_model
+    changed = {"actuator_gear": model.actuator_gear * params.strength}
+    if hasattr(params, "friction"):
+        changed["geom_friction"] = model.geom_friction * params.friction
+    if hasattr(params, "gravity"):
+        down = jnp.stack([jnp.zeros_like(params.gravity)] * 2 + [-params.gravity])
+        changed["opt"] = model.opt.replace(gravity=down)
+    env._mjx_model = model.replace(**changed)  # Playground has no public name to set it by
+    return env
+
+
+def _load_playground(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
+    suite = imported("mujoco_playground", entry).dm_control_suite
+    _refuse_parts_of_steps(entry, keys)
+    try:
+        with relaxed():
+            return suite.load(
+                entry.id.removeprefix("playground:"), config_overrides={**keys, "impl": "jax"}
+            )
+    except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"playground refuses {entry.id} with {dict(keys)}: {error}") from error
+
+
+def _refuse_parts_of_steps(entry: EnvEntry, keys: Mapping[str, Any]) -> None:
+    """Refuse what Playground would round, to no step at all where an env step is short."""
+    steps = keys["ctrl_dt"] / keys["sim_dt"]
+    if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:
+        raise ConfigError(
+            f"{entry.id}: ctrl_dt {keys['ctrl_dt']:g} is {steps:g} times sim_dt "
+            f"{keys['sim_dt']:g}; an env step is a whole number of steps of the physics"
+        )

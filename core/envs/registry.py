@@ -11,17 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...environments import ENVIRONMENTS, entry, find, gymnax_class, rooted
+from ...environments.registry import entry, find, gymnax_class, rooted
+from ...environments.table import ENVIRONMENTS
+from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, UnknownNameError
-from ...via_gymnasium import is_gymnasium
 from ..plan import EnvPlan
-from .contract import Environment, HostedEnvironment
+from .contract import Environment, HostedEnvironment, StackedEnvironment
 from .from_gymnax import GymnaxEnvironment
 from .navigators import Navigators
-from .stacked_observations import StackedEnvironment
 from .traced_once import calling
-
-__all__ = ["float_params", "known", "make", "params_of", "register"]
 
 EnvironmentFactory = Callable[..., Environment]
 _REGISTERED: dict[str, EnvironmentFactory] = {}
@@ -92,7 +90,7 @@ def _make(plan: EnvPlan) -> Environment:
 
         return GymnasiumEnvironment(plan.id, keys, plan.history)
     if gymnax_class(plan.id) is not None:
-        from .from_gymnax_class import GymnaxClass
+        from .from_gymnax import GymnaxClass
 
         return GymnaxClass(plan.id, keys)
     if plan.id not in ENVIRONMENTS:
@@ -105,11 +103,11 @@ def _make(plan: EnvPlan) -> Environment:
     if known_as.source == "navigators":
         return Navigators(**keys)
     if known_as.source == "brax":
-        from .from_brax import BraxEnvironment
+        from .physics import BraxEnvironment
 
         return BraxEnvironment(known_as, keys)
     if known_as.source == "playground":
-        from .from_playground import PlaygroundEnvironment
+        from .physics import PlaygroundEnvironment
 
         return PlaygroundEnvironment(known_as, keys)
     if known_as.source == "jaxmarl":

@@ -15,9 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import ConfigError, HpoError
-from ...faults import shown_path, told_whole
-from .bodies import agents_of
+from ...errors import ConfigError, HpoError, format_traceback, shown_path
 from .contract import (
     Box,
     Discrete,
@@ -25,9 +23,8 @@ from .contract import (
     HostedEnvironment,
     MultiDiscrete,
     ShadowedEnvironment,
+    agents_of,
 )
-
-__all__ = ["action_struct", "calling", "mask_size", "trace_once"]
 
 _PARTS = ("id", "action_space", "observation_struct", "has_mask", "never_ends", "warmup_steps",
           "default_params", "reset", "step", "action_mask", "summarise")  # fmt: skip
@@ -76,7 +73,7 @@ def calling(what: str) -> Generator[None, None, None]:
     except HpoError:
         raise
     except Exception as error:
-        raise ConfigError(f"{what}: {told_whole(error)}") from error
+        raise ConfigError(f"{what}: {format_traceback(error)}") from error
 
 
 def action_struct(env: Environment) -> jax.ShapeDtypeStruct:

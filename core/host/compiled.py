@@ -21,18 +21,14 @@ from .. import policy
 from ..acting import act_to_learn, value_of
 from ..envs import registry as environments
 from ..hypers import Hypers
-from ..inspection import look_at
 from ..lane_state import LaneState
 from ..metrics import Metrics
-from ..over_lanes import over_lanes
 from ..plan import Plan
-from ..population import Lanes, refill_lanes
-from ..pytree import Leaf, Pytree, pytree
+from ..pytree import Leaf, Pytree, over_lanes, pytree
+from ..refill import Lanes, refill_lanes
 from ..rollout import draw
 from ..trajectory import EpisodeSums, Rollout, Trajectory, count_step, forget
-from ..update import learn
-
-__all__ = ["Functions", "HostRollout", "HostSteps", "look_function"]
+from ..update import inspect_rollout, learn
 
 _LANES, _TIME_FIRST, _EVERYWHERE = (
     PartitionSpec("lanes"),
@@ -278,7 +274,7 @@ def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
     """
 
     def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
-        return look_at(plan, hypers, _played(plan, lanes, *played))
+        return inspect_rollout(plan, hypers, _played(plan, lanes, *played))
 
     return look
 

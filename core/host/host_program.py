@@ -27,17 +27,14 @@ from ..evaluation import Episodes
 from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
-from ..population import Changes, Lanes, Refills
+from ..population import Changes
 from ..program import Program, compiler_options
+from ..refill import Lanes, Refills
 from ..trajectory import forget
-from .batch import BatchMaker, TimedBatch, make_batch
+from .batch import BatchMaker, EnvironmentsFailed, TimedBatch, columns, make_batch
 from .compiled import Functions, HostSteps, look_function
 from .host_evaluation import act_function, evaluate_on_host
-from .outcome import EnvironmentsFailed
-from .said import columns
 from .stage import Stage
-
-__all__ = ["HostProgram"]
 
 _ENVIRONMENTS = "environments.npz"
 

@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ...disk import write_bytes
 from ...errors import ConfigError, StoreError
-from .action_log import ActionLog
-from .batch import TimedBatch
-from .slots import Opening
-from .steady import Steady
-
-__all__ = ["Stage", "stream_words"]
+from ...files.atomic_files import write_bytes
+from .batch import Opening, TimedBatch
+from .restartable_batch import ActionLog, Steady
 
 
 def stream_words(key: np.ndarray, use: str, index: int) -> str:

@@ -16,10 +16,8 @@ from jaxtyping import Array, Float
 
 from ...errors import ConfigError
 from ..plan import Plan
+from .layers import Outputs
 from .mlp import ACTIVATIONS, Head, initialiser
-from .outputs import Outputs
-
-__all__ = ["CNN", "Convolutions", "convolutions_of", "is_stacked", "unit_bytes"]
 
 _SMALL = 36  # pixels; the large default leaves nothing of smaller images
 

@@ -2,23 +2,256 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..envs.contract import Routes
 from ..plan import Plan
-from .graph import GraphState, Incidence, Messages
-from .link_shares import SHARES, shares
-from .mlp import Head, initialiser
-from .outputs import Outputs
-from .path_pooling import Nearby, marked_pairs, membership, nearby
+from ..pytree import Pytree, pytree
+from .layers import Dense, Outputs
+from .mlp import ACTIVATIONS, Head, initialiser
+from .path_pooling import SHARES, Nearby, marked_pairs, membership, nearby, shares
 
-__all__ = ["GNN"]
+Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """Which node each edge leaves and enters, as matrices of 0 and 1.
+
+    Attributes:
+        sent: [edges, nodes], or [B, edges, nodes] where every sample has a topology of its own.
+        received: likewise.
+    """
+
+    sent: Array
+    received: Array
+
+    @classmethod
+    def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
+             dtype: jnp.dtype) -> Incidence:  # fmt: skip
+        """Make the matrices from node numbers."""
+        return cls(
+            jax.nn.one_hot(senders, nodes, dtype=dtype),
+            jax.nn.one_hot(receivers, nodes, dtype=dtype),
+        )
+
+    def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
+        """Return for each edge the values of the nodes that it leaves and enters."""
+        both = _spread(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
+        return jnp.concatenate(jnp.split(both, 2), axis=-1)
+
+    def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
+        """Return each edge what the node it enters has."""
+        return _spread(self.received, nodes)
+
+    def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
+        """Sum over the edges that leave each node, and beside it over those that enter it."""
+        matrix = jnp.concatenate([self.sent, self.received], axis=-1)
+        both = _spread(jnp.swapaxes(matrix, -1, -2), edges)
+        return jnp.concatenate(jnp.split(both, 2), axis=-1)
+
+    def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
+        """Normalise over the edges that enter the same node; logits may be of any size."""
+        inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
+        far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
+        held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
+        largest = jnp.max(jnp.where(inside, held, far), axis=1).T[..., None]  # [N, B, 1]
+        raised = jnp.exp(logits - self.at_receivers(largest)[..., 0])
+        into = jnp.swapaxes(self.received, -1, -2)
+        total = self.at_receivers(_spread(into, raised[..., None]))[..., 0]
+        return raised / total
+
+
+def _spread(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
+    pattern = "km,mbd->kbd" if matrix.ndim == 2 else "bkm,mbd->kbd"
+    return jnp.einsum(pattern, matrix, items)
+
+
+@pytree
+class GraphState(Pytree):
+    """What edges [E, B, De], nodes [N, B, Dn] and the graph [B, Dg] carry."""
+
+    edges: Float[Array, "E B De"]
+    nodes: Float[Array, "N B Dn"]
+    graph: Float[Array, "B Dg"]
+
+
+class Joint(nn.Module):
+    """A dense layer over an entity's inputs side by side and the graph's row, which all share.
+
+    W [a; g] = W_a a + W_g g: the row is multiplied once, not for every edge.
+    """
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(
+        self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
+    ) -> Float[Array, "*M B W"]:
+        """Return the layer's output."""
+        size = inputs.shape[-1]
+        shape = (size + graph.shape[-1], self.width)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        shared = graph @ kernel[size:] + bias[None]
+        own = inputs @ kernel[:size]
+        return own + (shared if own.ndim == shared.ndim else shared[None])
+
+
+class Processor(nn.Module):
+    """Hidden layers of equal width over several inputs, then a linear layer.
+
+    Attributes:
+        plan: activation, norm, initialisation.
+        layers: hidden ones.
+        latent: their width.
+        outputs: width of the last layer.
+        logit: the last layer gives one number without a bias, which a softmax would not see.
+    """
+
+    plan: Plan
+    layers: int
+    latent: int
+    outputs: int
+    logit: bool = False
+
+    @nn.compact
+    def __call__(
+        self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
+    ) -> Float[Array, "*M B O"]:
+        """Return the last layer's output."""
+        plan = self.plan
+        hidden = initialiser(plan, plan.hidden_gain)
+        final = initialiser(plan, 1.0)
+        if self.layers == 0:
+            return Joint(self.outputs, final, name="out")(inputs, graph)
+        x = self._behind(Joint(self.latent, hidden, name="dense_0")(inputs, graph), 0)
+        for i in range(1, self.layers):
+            x = self._behind(Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
+        if self.logit:
+            return Head(1, final, biased=False, name="out")(x)
+        return Dense(self.outputs, kernel_init=final, name="out")(x)
+
+    def _behind(self, x: Array, number: int) -> Array:
+        if self.plan.gnn_mlp_layer_norm or self.plan.layer_norm:
+            x = nn.LayerNorm(name=f"norm_{number}")(x)
+        return ACTIVATIONS[self.plan.activation](x)
+
+
+class Messages(nn.Module):
+    """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
+
+    A round updates edges from (edge, sender, receiver, graph), nodes from (node, what they sent,
+    what they received, graph), the graph from (mean node, mean edge, graph); each gets the update
+    added and, if asked, is layer-normalised. With attention, the messages of a node are weighted
+    by a softmax, over the edges that enter it, of a_T act(W [edge, sender, receiver, graph])
+    (Brody et al. 2022, eq. 7); what the edge keeps is not. Means, not sums, reach the graph, so
+    that its numbers do not grow with the size of the network.
+
+    Attributes:
+        plan: sizes.
+        reads: of `edges` and `graph`, what is read behind the last round; the rest of that round
+            is left out.
+        sees_graph: the graph's features are embedded; else its row starts as zeros.
+    """
+
+    plan: Plan
+    reads: tuple[str, ...]
+    sees_graph: bool = True
+
+    @nn.compact
+    def __call__(
+        self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
+    ) -> GraphState:
+        """Return what edges and graph carry after the rounds, from raw features.
+
+        Args:
+            raw: features.
+            incidence: of the topology.
+            chosen: gives, of rows for all edges, those of the edges to read behind the last
+                round, which are then all that it updates; only where no graph is read.
+        """
+        plan = self.plan
+        linear = initialiser(plan, 1.0)
+
+        def embedded(x: Array, width: int, name: str) -> Array:
+            return Dense(width, kernel_init=linear, name=name)(x)
+
+        size = plan.gnn_global_embedding_size
+        state = GraphState(
+            embedded(raw.edges, plan.gnn_edge_embedding_size, "embed_edges"),
+            embedded(raw.nodes, plan.gnn_node_embedding_size, "embed_nodes"),
+            embedded(raw.graph, size, "embed_graph")
+            if self.sees_graph
+            else jnp.zeros((raw.graph.shape[0], size), raw.graph.dtype),
+        )
+        rounds = plan.gnn_message_passing_steps
+        for number in range(rounds):
+            last = number == rounds - 1
+            state = self._round(state, incidence, number, last, chosen if last else None)
+        return state
+
+    def _round(
+        self,
+        state: GraphState,
+        incidence: Incidence,
+        number: int,
+        last: bool,
+        chosen: Chosen | None,
+    ) -> GraphState:
+        plan = self.plan
+        ends = incidence.at_ends(state.nodes)
+        inputs = jnp.concatenate([state.edges, ends], axis=-1)
+        if chosen is not None:
+            inputs = chosen(inputs)
+            state = state.replace(edges=inputs[..., : state.edges.shape[-1]])
+        messages = Processor(
+            plan, plan.gnn_edge_mlp_layers, plan.gnn_edge_mlp_latent,
+            plan.gnn_edge_embedding_size, name=f"edges_{number}",
+        )(inputs, state.graph)  # fmt: skip
+        edges = state.edges
+        if not last or "edges" in self.reads:
+            edges = self._add(state.edges, messages, f"edge_norm_{number}")
+        if last and "graph" not in self.reads:
+            return state.replace(edges=edges)
+        weighted = messages
+        if plan.gnn_attn_mlp_layers:
+            logits = Processor(
+                plan, plan.gnn_attn_mlp_layers, plan.gnn_attn_mlp_latent, 1, logit=True,
+                name=f"attention_{number}",
+            )(jnp.concatenate([messages, ends], axis=-1), state.graph)  # fmt: skip
+            logits = logits[..., 0]
+            weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
+        exchanged = [state.nodes, incidence.sums_at_nodes(weighted)]
+        node_update = Processor(
+            plan, plan.gnn_node_mlp_layers, plan.gnn_node_mlp_latent,
+            plan.gnn_node_embedding_size, name=f"nodes_{number}",
+        )(jnp.concatenate(exchanged, axis=-1), state.graph)  # fmt: skip
+        nodes = state.nodes
+        if not last:
+            nodes = self._add(state.nodes, node_update, f"node_norm_{number}")
+        means = [jnp.mean(node_update, axis=0), jnp.mean(messages, axis=0)]
+        graph_update = Processor(
+            plan, plan.gnn_global_mlp_layers, plan.gnn_global_mlp_latent,
+            plan.gnn_global_embedding_size, name=f"graph_{number}",
+        )(jnp.concatenate(means, axis=-1), state.graph)  # fmt: skip
+        graph = self._add(state.graph, graph_update, f"graph_norm_{number}")
+        return GraphState(edges, nodes, graph)
+
+    def _add(self, old: Array, update: Array, name: str) -> Array:
+        total = old + update
+        return nn.LayerNorm(name=name)(total) if self.plan.gnn_layer_norm else total
+
 
 _MARKS = 2  # columns that mark the ends of a request
 

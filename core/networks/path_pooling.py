@@ -13,11 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import ConfigError
-from ..envs.contract import RoutedEnvironment, Routes
-from ..envs.stacked_observations import unwrapped
-
-__all__ = ["Nearby", "Pooling", "marked_pairs", "membership", "nearby", "pairs_by_ends", "picked",
-           "routes_of"]  # fmt: skip
+from ..envs.contract import RoutedEnvironment, Routes, unwrapped
 
 _FAR = np.float32(1e30)
 _WORTH = 0.75  # share of the links up to which it pays to pick them out
@@ -204,3 +200,20 @@ class Pooling(nn.Module):
         weights = jax.nn.softmax(jnp.where(groups, scores, far), axis=-1)
         weights = jnp.where(groups, weights, jnp.zeros_like(weights))
         return jnp.einsum("...gn,...nd->...gd", weights, items)
+
+
+SHARES = "shares"
+"""`link_critic_sees` where the critic gets `shares`."""
+
+
+def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
+    """Return 4 u - 2, where u is the share of the last axis above 0.
+
+    That is the logit of u to first order at one half, so that links as full as they usually are
+    have numbers around 0 that differ by about 1.
+
+    >>> shares(jnp.array([[0.0, 0.3, 0.0, 0.0], [0.5, 0.3, 0.1, 1.0]])).tolist()
+    [[-1.0], [2.0]]
+    """
+    used = jnp.mean((slots > 0.0).astype(slots.dtype), axis=-1, keepdims=True)
+    return 4.0 * used - 2.0

@@ -14,10 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..plan import Plan
+from .layers import Outputs
 from .mlp import Head, Tower, initialiser
-from .outputs import Outputs
-
-__all__ = ["Recurrent"]
 
 _GATES = {"lstm": 4, "gru": 3}
 

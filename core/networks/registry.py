@@ -15,15 +15,11 @@ from ..envs.optical.optical_settings import OpticalSettings
 from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of, is_stacked
 from .gnn import GNN
-from .link_shares import SHARES
-from .mlp import MLP
-from .outputs import Outputs
-from .path_mlp import SLOT, PathMLP, observed_size
-from .path_pooling import routes_of
+from .layers import Outputs
+from .mlp import MLP, SLOT, PathMLP, observed_size
+from .path_pooling import SHARES, routes_of
 from .recurrent import Recurrent
 from .transformer import LinkTransformer, SequenceTransformer
-
-__all__ = ["NetworkFactory", "RecurrentNetwork", "known", "make", "register"]
 
 NetworkFactory = Callable[[Plan, int, Any], nn.Module]
 """`factory(plan, outputs, observation_struct)`: see `register`."""

@@ -37,7 +37,7 @@ import json, sys
 from dataclasses import asdict
 from pathlib import Path
 from hpo.search.api import run
-from hpo.search.engine.compile_beside import CompileBeside
+from hpo.search.engine.engine import CompileBeside
 if sys.argv[3] == "apart":
     CompileBeside.begin = lambda self, population: None
 results = run(Path(sys.argv[1]), Path(sys.argv[2]))

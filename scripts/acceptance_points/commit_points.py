@@ -83,7 +83,6 @@ def every_commit(small: bool, work: Path) -> Outcome:
 
 def paused_case() -> Case:
     """Return a study whose trials wait at rungs one at a time, then are confirmed."""
-    from hpo.search.lanes.analytic import AnalyticFactory
     from hpo.studies.spec import (
         Budget,
         Checkpoint,
@@ -94,6 +93,7 @@ def paused_case() -> Case:
         Seeds,
         Study,
     )
+    from hpo.testing.analytic_lanes import AnalyticFactory
 
     from .crash_cases import REAL, Case
 
@@ -156,7 +156,7 @@ def _commits_of(life: Life) -> Iterator[None]:
 
 def _held(committer: Any) -> str:
     """Return all that a commit would hold here, times apart, as text."""
-    from hpo.search.book.state import BucketState
+    from hpo.search.state.loop_state import BucketState
 
     ledger, buckets = committer._ledger, committer._buckets.values()
     ledger.state.note_buckets(

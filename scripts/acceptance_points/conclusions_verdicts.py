@@ -96,7 +96,7 @@ class Simulated:
 
 def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) -> Simulated:
     """Run one study."""
-    from hpo.store.conclusions import conclude
+    from hpo.store.verdict import conclude
 
     returns = KINDS[kind]
     qualities = rng.normal(0.0, 1.0, _TRIALS) if matters else np.zeros(_TRIALS)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from .common import Outcome
 
 if TYPE_CHECKING:
-    from hpo.search.book.progress import Observer
     from hpo.search.run import Settings
+    from hpo.search.state.progress import Observer
 
     from .crash_cases import Case
 
@@ -126,8 +126,8 @@ def _counters(loop_state: str) -> dict[str, Any]:
 
 def _crash(case: Case, folder: Path, most: int) -> int:
     """Let a study commit at every boundary and die a few chunks later, until it has ended."""
-    from hpo.search.book.progress import Silent
     from hpo.search.run import Settings
+    from hpo.search.state.progress import Silent
 
     class Dies(Silent):
         left = 0

@@ -119,7 +119,7 @@ def one_environment(
 ) -> dict[str, tuple[float, int]]:
     """Return error rates of one environment: at one look, two and four; of unlike seeds."""
     from hpo.store.comparison import compare
-    from hpo.store.conclusions import conclude
+    from hpo.store.verdict import conclude
 
     draw, best = KINDS[kind], _BEST.get(kind)
     names = ("one look", "two looks", "four looks", "unpaired", "P", "P unpaired", ONE_SIDE, APART)
@@ -153,7 +153,7 @@ def six_environments(
     kind: str, seeds: int, draws: int, rng: np.random.Generator
 ) -> dict[str, tuple[float, int]]:
     """Return error rates of aggregates over six environments, and of one trial's intervals."""
-    from hpo.store.over_environments import (
+    from hpo.store.aggregate_environments import (
         difference,
         overall_interval,
         probability_of_improvement,
@@ -182,7 +182,7 @@ def power(
     """Return how often a difference of 0.8 deviations is told, beside Student's test at 5 %."""
     from scipy.stats import ttest_rel
 
-    from hpo.store.conclusions import conclude
+    from hpo.store.verdict import conclude
 
     draw, told, students = KINDS[kind], 0, 0
     spread = float(draw(np.random.default_rng(0), 100_000).std())

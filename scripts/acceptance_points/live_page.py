@@ -134,7 +134,7 @@ def _wait_for_commits(folder: Path, count: int) -> None:
 
 def _standing(folder: Path) -> tuple[int, float, int]:
     """Return number, time and env steps of the last commit; zeros before there is a study."""
-    from hpo.search.book.state import LoopState
+    from hpo.search.state.loop_state import LoopState
     from hpo.store.journal import Journal
 
     if not Journal.exists(folder):
@@ -222,7 +222,7 @@ class _Readers:
             thread.join()
 
     def _read(self, late: float) -> None:
-        from hpo.views.live.parts import ASKED
+        from hpo.views.live.study_status import ASKED
 
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_SECONDS)
         tags: dict[str, str] = {}

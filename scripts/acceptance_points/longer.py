@@ -106,7 +106,7 @@ def _compare(one: Path, other: Path) -> list[str]:
     import jax
     import numpy as np
 
-    from hpo.core.policy_folder import load_policy
+    from hpo.core.saved_policy import load_policy
     from hpo.store import tables_equal
 
     wrong = [f"table {name}" for name in tables_equal(one, other)]

@@ -133,7 +133,7 @@ def _brush(browser: Chromium) -> bool:
 
 def importance(small: bool, work: Path) -> Outcome:
     """One rung and the random share by default; over progress as a picture; a known truth."""
-    passed = run_tests(("tests/search/after/test_looking_back.py",))
+    passed = run_tests(("tests/search/analysis/test_looking_back.py",))
     folder = _asha_and_tpe(work, 40 if small else 400)
     words = [*hpo_command(), "importance", "--study", folder, "--json"]
     (alone,) = json.loads(call(words, work).stdout)
@@ -159,9 +159,9 @@ def importance(small: bool, work: Path) -> Outcome:
 
 def _asha_and_tpe(work: Path, trials: int) -> Path:
     """Run a study over learning curves of a formula in which one knob decides most."""
-    from hpo.search.lanes.analytic import AnalyticFactory
     from hpo.search.run import run
     from hpo.studies.load import loads
+    from hpo.testing.analytic_lanes import AnalyticFactory
 
     text = f"""
 name: formula

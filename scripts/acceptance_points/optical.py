@@ -52,7 +52,7 @@ def agreement(small: bool, work: Path) -> Outcome:
 
 def blocking(small: bool, work: Path) -> Outcome:
     """Measure the published steady-state blocking probabilities."""
-    from hpo.core.envs.optical.published import compare_with_published
+    from hpo.core.envs.optical.heuristic_evaluation import compare_with_published
     from hpo.machine.devices import prepare_devices
 
     prepare_devices("cpu")

@@ -86,7 +86,7 @@ def workers(small: bool, work: Path) -> Outcome:
 
 def _tune(scheduler: str, lanes: int, trials: int, work: Path) -> tuple[str, str]:
     """Let Ray Tune run a study; give what was seen, and what is wrong with it."""
-    from hpo.search.after.replay import replay
+    from hpo.search.analysis.replay import replay
     from hpo.store.journal import Journal
     from hpo.store.study_folder import StudyFolder
 

@@ -203,7 +203,7 @@ def _optuna(make: Callable[[int], Any]) -> Callable[[int, int], float]:
     def search(seed: int, trials: int) -> float:
         import optuna
 
-        from hpo.spaces.to_optuna import internal_params, suggest
+        from hpo.spaces.via_optuna import internal_params, suggest
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -251,7 +251,7 @@ def _smac(seed: int, trials: int) -> float:
     from smac import HyperparameterOptimizationFacade, Scenario
     from smac.runhistory.dataclasses import TrialValue
 
-    from hpo.spaces.to_configspace import from_configuration, to_configspace
+    from hpo.spaces.via_configspace import from_configuration, to_configspace
 
     own, best, left = space(), height(space().default()), trials - 1
     of = HyperparameterOptimizationFacade

@@ -117,8 +117,8 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def _studies() -> Callable[..., None]:
     """Return what runs the study in a folder: to its end, or cut after so many chunks."""
-    from hpo.search.book.progress import Silent
     from hpo.search.run import run
+    from hpo.search.state.progress import Silent
     from hpo.studies.spec import Confirm, EarlyTerminate
 
     samples = load_file(ROOT / "tests" / "search" / "samples.py")

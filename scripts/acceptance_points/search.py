@@ -12,7 +12,7 @@ from typing import Any
 from .bits import run_tests
 from .common import BENCHMARKS, ROOT, Outcome, call
 
-_EXACT = ("tests/core/test_change.py", "tests/search/after/test_replay.py")
+_EXACT = ("tests/core/test_change.py", "tests/search/analysis/test_replay.py")
 _COST = 1.05
 _CLOSE = 1e-5
 

@@ -36,8 +36,8 @@ budget: {{trials: {trials}}}
 _ANALYTIC = """\
 import sys
 from pathlib import Path
-from hpo.search.lanes.analytic import AnalyticFactory
-from hpo.search.lanes.several import SeveralFactory
+from hpo.testing.analytic_lanes import AnalyticFactory
+from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 study = load(sys.argv[1])

@@ -44,8 +44,9 @@ class Size:
 
 def write_study(folder: Path, size: Size) -> Path:
     """Write a finished study of that size, and return its folder."""
-    from hpo.search.book.state import LoopState, Phase, Usage
     from hpo.search.checks import study_meta
+    from hpo.search.state.loop_state import LoopState, Phase
+    from hpo.search.state.usage import Usage
     from hpo.store import Sinks, StudyFolder, StudyStore
     from hpo.studies.resolved import resolved_yaml
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpo.errors import ConfigError
+from hpo.errors import ConfigError, counted
 from hpo.store.importance import Decided
-from hpo.views.formatting import counted
 
 from .data import Atlas
 from .early import Judged, judged_early

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from hpo.errors import StoreError
-from hpo.search.after.decided import columns_of
-from hpo.store.explained import Column
+from hpo.search.analysis.knob_significance import columns_of
+from hpo.store.rank_variance import Column
 from hpo.studies.load import recorded
 
 from .reduce import ABOUT, TABLES

@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from hpo.errors import ConfigError
-from hpo.store.explained import (
+from hpo.store.rank_variance import (
     Column,
     Shape,
     explained,

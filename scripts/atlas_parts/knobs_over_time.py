@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpo.store.explained import Column, midranks, resampled_shape, shape
 from hpo.store.importance import Decided, decide
+from hpo.store.rank_variance import Column, midranks, resampled_shape, shape
 
 from .resampling import Estimate, around, generator
 

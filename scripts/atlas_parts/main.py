@@ -125,14 +125,14 @@ def _changes(parts: Mapping[str, int]) -> list[str]:
 
 def _begin(path: Path) -> None:
     """Note that a life of a study begins; where the one before was killed, its cost is unknown."""
-    from hpo import disk
+    from hpo.files import atomic_files
 
     known = json.loads(path.read_text()) if path.is_file() else {"cpu_seconds": 0.0}
     if known.get("running"):
         known["cpu_seconds"] = None
     if not known.get("finished"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        disk.write_text(path, json.dumps({**known, "running": True}))
+        atomic_files.write_text(path, json.dumps({**known, "running": True}))
 
 
 def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
@@ -140,20 +140,20 @@ def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
 
     These are None where a process was killed. Once it has finished nothing is added.
     """
-    from hpo import disk
+    from hpo.files import atomic_files
 
     known = json.loads(path.read_text())
     if not known.get("finished"):
         before = known["cpu_seconds"]
         spent = None if before is None else before + seconds
         known = {"cpu_seconds": spent, "finished": finished, **_about()}
-        disk.write_text(path, json.dumps(known))
+        atomic_files.write_text(path, json.dumps(known))
     return {name: value for name, value in known.items() if name not in ("finished", "running")}
 
 
 def _about() -> dict[str, Any]:
-    from hpo.search.lanes.versions import versions
-    from hpo.search.tuned.contribute import commit_of_checkout
+    from hpo.machine.software import versions
+    from hpo.search.tuned_record import commit_of_checkout
 
     return {
         "commit": commit_of_checkout(),

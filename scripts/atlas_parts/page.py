@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hpo.views.formatting import counted, number, steps
+from hpo.errors import counted
+from hpo.views.formatting import number, steps
 
 from .analysis import CONFIGURATIONS, SEEDS, Analysis, listed, said_of_rules
 from .resampling import Estimate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hpo.store.importance import Decided, KnobShare
-from hpo.views.charts.files import draw_picture
+from hpo.views.charts.matplotlib_files import draw_picture
 from hpo.views.charts.model import XY, Band, Dot, Key, Line, Picture, Scale
 from hpo.views.charts.scales import round_ticks, steps_scale
 

@@ -1,9 +1,9 @@
 """A search whose seeds race, over recorded runs: which trial wins when its env steps are spent.
 
-What `hpo.search.engine.racing` decides, lane by lane, without a rule that stops runs: a trial
-begins with some seeds, and one that is not clearly worse than the best of those that had them all
-gets more. Its seeds wait for lanes before those of later trials. (`hpo.search.what_if.resampled`
-sketches races by whole trials, where no budget ends them.)
+What `hpo.search.engine.finish_trials` decides, lane by lane, without a rule that stops
+runs: a trial starts with some seeds, and one that is not clearly worse than the best of those that
+had them all gets more. Its seeds wait for lanes before those of later trials.
+(`hpo.search.what_if.resampled` sketches races by whole trials, where no budget ends them.)
 
 It differs from the engine in one place: what a budget pays for less than a chunk of all lanes, the
 engine gives to the first lanes, whose runs may come to their end with it.
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpo.search.book.looks import stages
-from hpo.search.engine.racing import clearly_worse
+from hpo.search.engine.finish_trials import clearly_worse
+from hpo.search.state.schedule import stages
 from hpo.studies.spec import Seeds
 
 __all__ = ["Runs", "winner_of_race"]

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from hpo.search.what_if.resampled import Curve, winners_of
+from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.load import recorded
-from hpo.studies.quanta import rung_steps
 from hpo.studies.spec import Study
 
 from .data import Atlas

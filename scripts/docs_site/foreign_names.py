@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hpo.importers.rows import UNKNOWN, Row, System
-from hpo.importers.tables import COMMON, SYSTEMS
-from hpo.importers.transforms import in_words
+from hpo.importers.name_mapping import COMMON, UNKNOWN, Row, System, in_words
+from hpo.importers.tables import SYSTEMS
 
 
 def names_elsewhere() -> str:

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpo.cli import make_parser
-from hpo.core.envs.optical.topologies import make_topology, topology_names
-from hpo.env_entry import EnvEntry
-from hpo.environments import ENVIRONMENTS
+from hpo.core.envs.optical.topology import make_topology, topology_names
+from hpo.environments.table import ENVIRONMENTS, EnvEntry
 from hpo.knobs import KNOBS, Knob, allowed
-from hpo.store.verdicts import WORDS
-from hpo.studies.reference import methods, reference, rules
+from hpo.store.comparison import WORDS
+from hpo.studies.schema import methods, reference, rules
 from hpo.studies.tuned.catalogue import record_files, shipped
-from hpo.studies.tuned.record import DEFAULT, Record
-from hpo.studies.tuned.record_file import read_record
+from hpo.studies.tuned.record import DEFAULT, Record, read_record
 from hpo.studies.tuned.study_text import former_default
 from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary
 from hpo.views.formatting import between, number, param, steps

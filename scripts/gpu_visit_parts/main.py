@@ -187,7 +187,7 @@ def _part(name: str, path: Path, small: bool) -> int:
 
 def _devices(platform: str, deterministic: bool = False) -> tuple[Any, ...]:
     from hpo.machine.devices import prepare_devices
-    from hpo.search.lanes.compile_cache import enable_compilation_cache
+    from hpo.machine.software import enable_compilation_cache
 
     enable_compilation_cache()
     return prepare_devices(platform, deterministic)

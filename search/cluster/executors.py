@@ -2,21 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from ...studies.buckets import words_of_bucket
+from ...machine.software import enable_compilation_cache, versions
+from ...store.codec import plain_json
+from ...store.rows import Stream
 from ...studies.check import spread_note
+from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
-from ..lanes.compile_cache import enable_compilation_cache
-from ..lanes.contract import PopulationFactory
-from ..lanes.several import factories_of
-from .local_share import local_shares
-from .shared_factory import SharedFactory
+from ...studies.user_code import check_registered, run_own_code
+from ..lanes.configuration import parts_of
+from ..lanes.contract import Division, EvaluationResult, PopulationFactory, Resolved
+from ..lanes.local_population import LocalPopulation
+from ..lanes.multi_environment import factories_of
+from .worker_shards import Machine, SharedPopulation, Team, asked
 
-__all__ = ["factory_of"]
+
+def local_shares(
+    study: Study, shares: int, cores: int, neighbours: int, warn: Callable[[str], None]
+) -> LocalShares:
+    """Make ready for a study: run its own code, start jax with this worker's devices.
+
+    Args:
+        study: what is asked.
+        shares: that stand for one population.
+        cores: of this machine that this process may use.
+        neighbours: shares on this machine.
+        warn: takes a line about what went wrong with some environments.
+
+    Raises:
+        HpoError: the study cannot run here.
+    """
+    run_own_code(study, cores)
+    check_registered(study)
+    enable_compilation_cache()
+    return LocalShares(study, shares, cores, neighbours, warn)
+
+
+class LocalShares:
+    """Makes one of several equal shares of every population; see `ShareSource`."""
+
+    def __init__(
+        self,
+        study: Study,
+        shares: int,
+        cores: int,
+        neighbours: int,
+        warn: Callable[[str], None],
+    ):
+        from ..lanes.local import LocalFactory
+
+        self._factory = LocalFactory(study, warn=warn, cores=cores)
+        self._shares, self._neighbours = shares, neighbours
+        self._versions = versions(env.id for env in (study.env, *study.more_envs))
+
+    @property
+    def machine(self) -> Machine:
+        """See `ShareSource`."""
+        return Machine(self._factory.backend, self._factory.device_count, self._versions)
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`."""
+        return self._factory.resolve(config)
+
+    def check(self, resolved: Resolved) -> None:
+        """See `ShareSource`."""
+        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
+        self._factory.check_divides(resolved, self._shares)
+
+    def divide(self, resolved: Resolved, lanes: int | None) -> Division:
+        """See `ShareSource`."""
+        return self._factory.divide(resolved, lanes, self._shares, self._neighbours)
+
+    def make(self, resolved: Resolved, division: Division) -> LocalPopulation:
+        """See `ShareSource`."""
+        return self._factory.make_share(resolved, division)
+
+    def baseline(
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """See `PopulationFactory`."""
+        return self._factory.baseline(name, resolved, seeds)
+
+
+class SharedFactory:
+    """A `PopulationFactory` over a team of hosts.
+
+    Args:
+        team: reaches the hosts, all of which have begun.
+        machine: what each of them runs on.
+        compiling: entered around each compile, with words for it.
+        told_apart: configuration -> what tells its bucket from the others.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        machine: Machine,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        told_apart: Callable[[Mapping[str, Any]], str] = lambda config: "",
+    ):
+        self._team, self._compiling, self._told_apart = team, compiling, told_apart
+        self.backend = machine.backend
+        self.device_count = machine.device_count * team.shares
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`; a worker is asked."""
+        given = dict(config)
+        text = json.dumps(plain_json(given), sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        bucket, steps = asked(self._team, 0, ("resolve", (given, name)))
+        return Resolved(given, bucket, steps, name)
+
+    def check(self, resolved: Resolved) -> None:
+        """Refuse a configuration that no program can run.
+
+        Raises:
+            ConfigError: says why.
+        """
+        asked(self._team, 0, ("check", (resolved,)))
+
+    def make(self, resolved: Resolved, lanes: int | None) -> SharedPopulation:
+        """See `PopulationFactory`."""
+        words = self._told_apart(resolved.config)
+        return SharedPopulation(self._team, resolved, lanes, self._compiling, words)
+
+    def baseline(
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """See `PopulationFactory`."""
+        return asked(self._team, 0, ("baseline", (name, resolved, list(seeds))))
+
 
 _LETTERS = 22  # so that the line of a compile has 80
 _MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time

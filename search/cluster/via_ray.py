@@ -18,10 +18,7 @@ from typing import Any
 
 from ...errors import ConfigError, HpoError, MissingExtraError, SearchError
 from ...studies.spec import Executor
-from .share_host import Machine, ShareHost, ShareSource
-from .shares import Call, Lost, sound
-
-__all__ = ["Place", "RayTeam", "connected", "place_of"]
+from .worker_shards import Call, Lost, Machine, ShareHost, ShareSource, sound
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",

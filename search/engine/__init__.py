@@ -1,5 +1,5 @@
 """The loop and the steps of its boundaries: what happens between two chunks, in which order.
 
 `loop` has the order; each step is a module of its own and reads and writes the ledger of
-`search.book`. The table in docs/search.md names them all.
+`search.state`. The table in docs/search.md names them all.
 """

@@ -19,22 +19,8 @@ import numpy as np
 from ...errors import CallbackError
 from ...store.rows import EvaluationRow, Stream, TrialRow
 from ...studies.spec import Study
-from ..book.progress import Progress, Silent, Standing
-from .chunk import CurveSink
-
-__all__ = [
-    "Callback",
-    "Callbacks",
-    "ChunkEvent",
-    "ChunkStartEvent",
-    "EvaluationEvent",
-    "EvaluationStartEvent",
-    "RunEndEvent",
-    "RunStartEvent",
-    "StopStudy",
-    "TrialEndEvent",
-    "TrialStartEvent",
-]
+from ..state.progress import Progress, Silent, Standing
+from .evaluate import CurveSink
 
 
 class StopStudy(Exception):

@@ -8,38 +8,119 @@ error in it fails, who is told and what may be committed is the same for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Literal
+from math import inf
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+from weakref import WeakSet
 
-from ...errors import ConfigError, HpoError, StoreError
+from ...errors import ConfigError, HpoError, Leave, StoreError
 from ...store.rows import EvaluationRow, Stream, TrialState
+from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Study
-from ..book.buckets import Bucket
-from ..book.budget import affordable_lanes, check_confirm_fits, check_health, out_of_time
-from ..book.lane_need import lanes_to_keep
-from ..book.ledger import Ledger
-from ..book.runs import Run
-from ..book.state import Phase
-from ..book.trials import Trial
-from ..lanes.contract import Population, PopulationFactory, Resolved
+from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver
+from ..lanes.lane_count import fitting_lanes
+from ..state.buckets import Bucket
+from ..state.budget import (
+    affordable_lanes,
+    check_confirm_fits,
+    check_health,
+    may_propose,
+    out_of_time,
+    trials_left,
+)
+from ..state.loop_state import LoopState, Phase
+from ..state.search_state import Ledger
+from ..state.trials import Run, Trial
 from .callbacks import StopStudy
-from .chunk import (
+from .commits import Committer, Shelf
+from .evaluate import (
     CurveSink,
     changes_of,
     count_chunk,
     due_for_evaluation,
+    fail_runs,
     refills_of,
     retire_diverged,
     take_evaluations,
 )
-from .commits import Committer
-from .compile_beside import CompileBeside
-from .failures import fail_runs
-from .settle import Policies
-from .shelf import Shelf
-from .telling import Telling
+from .finish_trials import Policies
+from .notify import Telling
 
-__all__ = ["Engine", "Outcome"]
+
+def lanes_to_keep(ledger: Ledger, bucket: Bucket) -> int:
+    """Return the lanes that a bucket keeps of those that it was given, in whole blocks.
+
+    Args:
+        ledger: trials and state.
+        bucket: with a population in which nothing has run.
+    """
+    block = bucket.population.block if bucket.population is not None else 1
+    more = replicates_to_come(ledger, bucket.key)
+    if more == inf:
+        return bucket.lanes
+    return fitting_lanes(bucket.lanes, block, bucket.work + int(more))
+
+
+def replicates_to_come(ledger: Ledger, key: str) -> float:
+    """Return the replicates of trials to come that are expected in a bucket; may be infinite."""
+    state, study = ledger.state, ledger.study
+    trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
+    if study.budget.env_steps is not None:
+        left = max(0, study.budget.env_steps - state.usage.bounded_env_steps)
+        shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first * study.spread
+        trials = min(trials, left // max(1, shortest))
+    if state.pending is not None:
+        trials += len(state.pending.trials)
+    if trials == inf:
+        return inf
+    own = sum(trial.bucket == key for trial in ledger.trials.values())
+    return -(-int(trials) * own // max(1, len(ledger.trials))) * study.seeds.first
+
+
+class CompileBeside:
+    """Compiles one population at a time beside the loop, so that two at most compile at once."""
+
+    def __init__(self):
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile")
+        self._begun: WeakSet[Population] = WeakSet()
+
+    def begin(self, population: Population) -> None:
+        """Begin to compile a population, once, behind those begun before.
+
+        An error is dropped here: it is that of the bucket, which meets it again in its own turn.
+        """
+        if population in self._begun or population.compiles:
+            return
+        self._begun.add(population)
+        try:
+            ahead = population.compile_ahead()
+        except Exception:
+            return
+        if ahead is not None:
+            self._threads.submit(_compile, ahead)
+
+    def __enter__(self) -> CompileBeside:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for what is being compiled, unless somebody leaves at once; the rest is left."""
+        self._threads.shutdown(wait=not isinstance(error, Leave), cancel_futures=True)
+
+
+def _compile(ahead: Callable[[], None]) -> None:
+    try:
+        ahead()
+    except Exception:  # comes again where the bucket compiles, with its trials to fail
+        return
+
 
 Outcome = Literal["finished", "interrupted"]
 """How a search was left: nothing is left to do, or the same call goes on with it."""
@@ -349,3 +430,46 @@ class Engine:
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
             check_confirm_fits(self.study, first.schedule.env_steps)
+
+
+def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
+    """Return the engine of a study that begins, without a store behind it.
+
+    Args:
+        study: keeps no policies.
+        factory: makes its populations.
+        rows: leave every row in `ledger.unwritten`; else they are forgotten.
+    """
+    ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
+    return Engine(
+        ledger,
+        factory,
+        buckets := {},
+        curves=_NoCurves(),
+        committer=_NoCommits(ledger, rows),
+        policies=Policies(Path("nowhere"), study.checkpoint),
+        telling=Telling(ledger, buckets, ()),
+    )
+
+
+class _NoCommits(Committer):
+    """Commits nothing."""
+
+    def __init__(self, ledger: Ledger, rows: bool):
+        self._ledger, self._rows = ledger, rows
+
+    def commit_if_due(self) -> None:
+        """Forget the rows, unless they are wanted."""
+        if not self._rows:
+            self._ledger.written()
+
+    def commit(self, phase: Any = "running") -> None:
+        """Forget the rows, unless they are wanted."""
+        self.commit_if_due()
+
+
+class _NoCurves:
+    """Takes rows of curves and keeps none."""
+
+    def add_chunk(self, *args: Any, **kwargs: Any) -> None:
+        """See `CurveSink`."""

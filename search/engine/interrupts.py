@@ -12,9 +12,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from ...faults import Leave
-
-__all__ = ["HEARD", "Interrupts", "leaves_at_once"]
+from ...errors import Leave
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a study; SIGHUP does not where `nohup` started the process."""

@@ -9,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...store.rows import EvaluationRow
-from ..book.budget import may_propose
-from ..book.runs import RunState, cut
-from ..book.schedule import Schedule
-from ..book.state import Phase
-from ..book.trials import Trial
-from ..rules.promotion import PromotingAsha
 from ..rules.registry import Pruner
-from .confirm import advance_phase, begin_confirm, first_confirmed
-from .confirm_resume import Fresh
+from ..rules.successive_halving import PromotingAsha
+from ..state.budget import may_propose
+from ..state.loop_state import Phase
+from ..state.schedule import Schedule
+from ..state.trials import RunState, Trial, cut
+from .confirm import Fresh, advance_phase, begin_confirm, first_confirmed
 from .engine import Engine, Outcome
-from .evolve import Evolver, end_hopeless, evolve, set_aside
-from .intake import Intake
+from .finish_trials import close_search, settle
 from .interrupts import Interrupts
-from .judge import judge
-from .promote import promote_last
-from .refill import Refiller
-from .settle import close_search, settle
-
-__all__ = ["Loop"]
+from .pbt_step import Evolver, end_hopeless, evolve, set_aside
+from .refill import Intake, Refiller
+from .rung_decisions import judge, promote_last
 
 
 class Loop:

@@ -14,16 +14,13 @@ from typing import Any
 from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
-from ...environments import files_of, find
+from ...environments.registry import files_of, find
 from ...errors import UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
-from ...studies.env_spec import EnvSpec
-from ...studies.quanta import Quanta, quanta_of
-from ...studies.spec import Study
+from ...studies.chunk_sizes import Quanta, quanta_of
+from ...studies.spec import EnvSpec, Study
 from .contract import Resolved
-
-__all__ = ["Parts", "Split", "knobs_of", "parts_of"]
 
 _SEPARATE = "separate_vf_optimiser"
 

@@ -6,27 +6,20 @@ curves, so that the loop's rules are tested in milliseconds.
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...errors import SearchError
+from ...errors import ConfigError, SearchError
+from ...store.codec import plain_json
 from ...store.rows import Stream
-
-__all__ = [
-    "Change",
-    "ChunkResult",
-    "ChunkRow",
-    "EvaluationResult",
-    "Population",
-    "PopulationFactory",
-    "Refill",
-    "Resolved",
-    "refuse_failed",
-]
+from ...studies.spec import Study
 
 
 @dataclass(frozen=True)
@@ -307,3 +300,148 @@ class PopulationFactory(Protocol):
             seeds: stream and replicate of each evaluation.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the lanes of a population are divided into equal shares.
+
+    Attributes:
+        total: lanes of the population, as one process would have them.
+        tile: lanes that a device works on at a time.
+        unit: lanes that are dealt to a share together, one after the other.
+        own: lanes of the program of each share; those that are dealt nothing stay idle.
+    """
+
+    total: int
+    tile: int
+    unit: int
+    own: int
+
+    @classmethod
+    def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
+        """Divide lanes by whole tiles, by tiles of all devices at once where that comes out even.
+
+        Args:
+            total: a multiple of the tile.
+            shares: how many.
+            tile: lanes that a device works on at a time.
+            devices: of each share.
+
+        >>> Division.of(16, 2, 4, 2)
+        Division(total=16, tile=4, unit=8, own=8)
+        >>> Division.of(4, 2, 2, 2)
+        Division(total=4, tile=2, unit=2, own=4)
+        """
+        block = tile * devices
+        unit = tile if total % (shares * block) else block
+        units = -(-total // (unit * shares))
+        return cls(total, tile, unit, -(-units * unit // block) * block)
+
+
+class NotWritten:
+    """The part of a `Population` that writes single states, where there is none."""
+
+    def save_state(self, state: Any, directory: Path) -> None:
+        """See `Population`.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{directory}: {_WHY}")
+
+    def restore_state(self, directory: Path) -> Any:
+        """See `Population`.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{directory}: {_WHY}")
+
+
+class Imagined(NotWritten):
+    """The part of a `Population` that compiles and writes, where lanes only stand for others.
+
+    A rehearsal and a replay of a record ask for none of what raises `NotImplementedError`.
+    """
+
+    compiles = 0
+
+    def compile(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_ahead(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_evaluation(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def save(self, directory: Path) -> None:
+        """See `Population`; there is nothing to write."""
+        raise NotImplementedError
+
+    def restore(self, directory: Path) -> None:
+        """See `Population`; nothing was written."""
+        raise NotImplementedError
+
+    def export_policy(
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
+        """See `Population`; there is no policy."""
+        raise NotImplementedError
+
+
+_WHY = "states of these lanes are not written; leave out early_terminate.pause"
+
+
+_RECENT = 256
+
+
+class Resolver:
+    """Completes the configurations of a study and resolves them, each once while it is in use.
+
+    One that is asked for again is the same object as long as somebody holds it, or it is among
+    the latest.
+
+    Args:
+        study: whose configurations.
+        factory: resolves them.
+    """
+
+    def __init__(self, study: Study, factory: PopulationFactory):
+        self._study, self._factory = study, factory
+        self._default = plain_json(study.space.default())
+        self._known: WeakValueDictionary[str, Resolved] = WeakValueDictionary()
+        self._recent: deque[Resolved] = deque(maxlen=_RECENT)
+
+    def of(self, params: Mapping[str, Any]) -> Resolved:
+        """Return the configuration that some searched values make with what is fixed.
+
+        Args:
+            params: active searched knobs, plain JSON values.
+
+        Raises:
+            ConfigError: values contradict each other, or no program can run them.
+        """
+        name = json.dumps(params, sort_keys=True)
+        found = self._known.get(name)
+        if found is None:
+            is_default = params == self._default
+            found = self._factory.resolve(
+                self._study.default() if is_default else self._study.complete(params)
+            )
+            self._known[name] = found
+        self.touch(found)
+        return found
+
+    def touch(self, resolved: Resolved) -> None:
+        """Count a configuration among the latest."""
+        self._recent.append(resolved)
+
+    def default(self) -> Resolved:
+        """Return the default configuration.
+
+        Raises:
+            ConfigError: as of `of`.
+        """
+        return self.of(self._study.space.default())

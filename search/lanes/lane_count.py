@@ -9,19 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.memory import MEMORY_SHARE
-from ...studies.quanta import rung_steps
+from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Seeds, Study
-
-__all__ = [
-    "Machine",
-    "auto_lanes",
-    "device_count",
-    "fitting_lanes",
-    "population_replicates",
-    "startable_replicates",
-    "tile_of",
-    "wanted_lanes",
-]
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
 # Lanes that one device of a CPU works on at a time: the temporaries of a tile should stay in

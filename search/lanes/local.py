@@ -10,33 +10,35 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ...core import program
-from ...core.accumulation import for_platform
+from ...core.checkpoint import read_part
 from ...core.envs import registry as environments
 from ...core.envs.contract import same_observations
 from ...core.envs.traced_once import trace_once
-from ...core.lane_state import lane_key
-from ...core.memory import estimate_memory, gpu_tile, parameter_count
+from ...core.hypers import Hypers
+from ...core.lane_state import lane_key, reward_notes
+from ...core.memory import estimate_memory, for_platform, gpu_tile, parameter_count
 from ...core.plan import Plan
-from ...core.population import Device
-from ...environments import find
+from ...core.population import Device, lane_shapes
+from ...core.refill import Initial, kept
+from ...core.saved_policy import load_policy
+from ...environments.registry import find
+from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
 from ...machine.devices import prepare_devices
-from ...machine.workers import Workers
+from ...machine.workers import Workers, workers_of
 from ...store.rows import Stream
-from ...studies.buckets import words_of_bucket
-from ...studies.episode_end import cut_after
+from ...studies.evaluation import cut_after
+from ...studies.programs import buckets_of, words_of_bucket
 from ...studies.spec import Study
-from ...via_gymnasium import is_gymnasium
 from .configuration import Parts, Split, parts_of
-from .contract import EvaluationResult, Resolved
-from .division import Division
-from .hosting import workers_of
+from .contract import Division, EvaluationResult, Resolved
 from .lane_count import (
     Machine,
     auto_lanes,
@@ -47,9 +49,79 @@ from .lane_count import (
     wanted_lanes,
 )
 from .local_population import STREAMS, LocalPopulation, results_of
-from .saved_start import SavedStart
 
-__all__ = ["LocalFactory"]
+_TRIED = 12
+"""Buckets that a saved policy is held against before a study begins."""
+
+
+class SavedStart:
+    """The saved policy that the lanes of a study start from, if there is one.
+
+    Args:
+        split: splits the study's configurations.
+        warn: takes a line about what is not as it was saved, each once.
+
+    Raises:
+        StoreError: there is no policy where the study says.
+    """
+
+    def __init__(self, split: Split, warn: Callable[[str], None]):
+        self._split, self._warn = split, warn
+        self._noted: set[str] = set()
+        init = split.study.init
+        if init is None:
+            self._saved = None
+            return
+        self._folder = Path(split.study.source) / init.folder
+        self._saved = load_policy(self._folder)
+
+    def check(self) -> None:
+        """Refuse a policy that does not fit a bucket; of many buckets the first few are tried.
+
+        Raises:
+            ConfigError: as of `of`, and for which bucket.
+        """
+        if self._saved is None:
+            return
+        study = self._split.study
+        buckets = buckets_of(study, lambda config: self._split.resolve(config).bucket)
+        for bucket in buckets.found[:_TRIED]:
+            parts = self._split.parts(bucket.config)
+            try:
+                self.of(parts.plan, parts.hypers)
+            except ConfigError as error:
+                if len(buckets.found) == 1:
+                    raise
+                raise ConfigError(
+                    f"{error} (of {words_of_bucket(study, bucket.config)})"
+                ) from None
+
+    def of(self, plan: Plan, example: Hypers) -> Initial | None:
+        """Return what lanes of a plan start with, None for fresh ones.
+
+        Raises:
+            ConfigError: it does not fit this plan.
+            StoreError: it has no state of the optimiser, and that was asked for.
+        """
+        init, saved = self._split.study.init, self._saved
+        if init is None or saved is None:
+            return None
+        shapes = lane_shapes(plan, example)
+        normalised = bool(saved.config["normalise_observations"])
+        raw, units = bool(saved.config.get("raw_reward_deviation")), self._split.reward_units
+        rewards = saved.rewards and saved.rewards.in_units(raw, units)
+        initial = kept(
+            plan, shapes, saved.params, saved.statistics, init.keep, normalised, rewards
+        )
+        if init.keep != "policy":
+            for line in reward_notes(plan, rewards, units == {raw}):
+                if line not in self._noted:
+                    self._noted.add(line)
+                    self._warn(line)
+        if init.optimiser == "restored":
+            moments = read_part(self._folder, "optimiser", shapes.moments)
+            initial = initial.replace(moments=moments)
+        return initial
 
 
 class LocalFactory:
@@ -225,10 +297,10 @@ class LocalFactory:
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic of an optical network as replicates are evaluated."""
-        from ...core.envs.optical.baseline_names import parse_baseline
+        from ...core.envs.contract import unwrapped
         from ...core.envs.optical.heuristic_baseline import evaluate_baseline
         from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
-        from ...core.envs.stacked_observations import unwrapped
+        from ...core.envs.optical.optical_settings import parse_baseline
 
         parts = parts_of(resolved)
         environment = unwrapped(environments.make(parts.plan.eval_env))

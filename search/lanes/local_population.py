@@ -16,28 +16,23 @@ import jax
 import numpy as np
 
 from ...core import checkpoint
+from ...core.checkpoint import restore_lane, save_lane, write_parts
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
-from ...core.host.outcome import EnvironmentsFailed
+from ...core.host.batch import EnvironmentsFailed
 from ...core.hypers import Hypers
-from ...core.lane_file import restore_lane, save_lane
-from ...core.lane_state import LaneState
+from ...core.lane_state import LaneState, RewardState
 from ...core.metrics import split_rows
-from ...core.policy_folder import save_policy
-from ...core.policy_parts import write_parts
 from ...core.program import Program
-from ...core.reward_state import RewardState
-from ...core.saved_policy import SavedPolicy
-from ...disk import new_folder
+from ...core.saved_policy import SavedPolicy, save_policy
+from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
+from ...files.atomic_files import new_folder
 from ...store.rows import Stream
-from ...studies.curve_rows import curve_rows, row_ends
-from ...studies.imported_files import imported_files
-from ...via_gymnasium import is_gymnasium
+from ...studies.chunk_sizes import curve_rows, row_ends
+from ...studies.user_code import imported_files
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
-
-__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of", "warmup_chunks"]
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""

@@ -7,23 +7,277 @@ study; what it decides is written down as rungs are, one at every evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
-from ...disk import has_refused
-from ...errors import HpoError, SearchError
-from ...faults import told_if_own
-from ...store.rows import AttributeRow, EvaluationRow, TrialState
-from ..book.buckets import Bucket
-from ..book.runs import Run, RunState, cut
+from ...errors import ConfigError, HpoError, SearchError, format_error_if_own
+from ...files.atomic_files import has_refused
+from ...store.rows import AskRow, AttributeRow, EvaluationRow, Stream, TrialState
 from ..engine.engine import Engine, Outcome
+from ..engine.finish_trials import close_search, settle
 from ..engine.interrupts import Interrupts
-from ..engine.settle import close_search, settle
-from .contract import Desk, Request
-from .lanes import DrivenLanes
-from .reports import Reports, Together
-from .waiting import Waiting
+from ..lanes.contract import Population
+from ..state.buckets import Bucket
+from ..state.search_state import Ledger
+from ..state.trials import Run, RunState, Segment, Trial, cut, lineage_of
+from .desk import Desk, Reports, Request, Together, Waiting
 
-__all__ = ["Driven"]
+_KEPT = 4  # another trial may ask for one after its own has gone on, or ended
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A trial as it was.
+
+    Attributes:
+        trial: its number.
+        params: it was trained with.
+        way: its lineage.
+        runs: copies of its replicates.
+        states: replicate -> what its lane held; none of those that had diverged.
+    """
+
+    trial: int
+    params: Mapping[str, Any]
+    way: tuple[Segment, ...]
+    runs: tuple[Run, ...]
+    states: Mapping[int, Any]
+
+
+class KeptStates:
+    """The states of one study, by name."""
+
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
+        self._kept: dict[str, _Kept] = {}
+        self._count = 0
+
+    def keep(self, number: int, bucket: Bucket) -> str:
+        """Keep a trial as it is now, and give the name of that."""
+        trial = self._ledger.trials[number]
+        runs = trial.runs_of(Stream.SEARCH)
+        lanes = {
+            run.replicate: run.lane
+            for run in runs
+            if run.lane is not None and run.state is RunState.RUNNING
+        }
+        states: Mapping[int, Any] = {}
+        if lanes and bucket.population is not None:
+            found = bucket.population.take(list(lanes.values()))
+            states = dict(zip(lanes, found, strict=True))
+        self._count += 1
+        name = f"{number}-{self._count}"
+        copies = tuple(_copied(run) for run in runs)
+        self._kept[name] = _Kept(number, dict(trial.params), lineage_of(trial), copies, states)
+        own = [key for key, kept in self._kept.items() if kept.trial == number]
+        for key in own[:-_KEPT]:
+            del self._kept[key]
+        return name
+
+    def has(self, number: int, chunks: int) -> bool:
+        """Return whether a trial is kept as it is after so many chunks."""
+        return any(
+            kept.trial == number and any(run.chunks == chunks for run in kept.runs)
+            for kept in self._kept.values()
+        )
+
+    def adopt(
+        self, trial: Trial, bucket: Bucket, request: Request, room: Callable[[Bucket, int], None]
+    ) -> int | None:
+        """Let a trial go on from a kept state; give the trial it was kept of, if another one's.
+
+        Args:
+            trial: goes on, with the knobs of the request.
+            bucket: of both.
+            request: names the state.
+            room: called before so many lanes are claimed.
+
+        Raises:
+            SearchError: the state is gone.
+        """
+        kept = self._kept.get(request.state or "")
+        if kept is None or bucket.population is None:
+            raise SearchError(
+                f"Ray Tune asks for a state of trial {trial.number} that is gone ({request.state})"
+            )
+        own = kept.trial == trial.number and dict(kept.params) == dict(request.params)
+        runs = trial.runs_of(Stream.SEARCH)
+        if own and all(_intact(run, was) for run, was in zip(runs, kept.runs, strict=True)):
+            return None
+        if not kept.states:
+            return None  # it had diverged itself
+        if max(run.chunks for run in kept.runs) < max(run.chunks for run in runs):
+            raise SearchError(
+                f"Ray Tune sends trial {trial.number} back to a state at env steps that it has "
+                "trained already; take a scheduler that copies at equal env steps"
+            )
+        self._take_over(trial, bucket, kept, request.params)
+        going = [run for run in runs if run.replicate in kept.states]
+        room(bucket, sum(run.lane is None for run in going))
+        resolved = self._ledger.resolved_of(trial.number)
+        bucket.population.put(
+            {bucket.claim(run): (kept.states[run.replicate], resolved) for run in going}
+        )
+        return None if own else kept.trial
+
+    def _take_over(
+        self, trial: Trial, bucket: Bucket, kept: _Kept, params: Mapping[str, Any]
+    ) -> None:
+        """Bring a trial's books to where the state is."""
+        here = max(bucket.trained(run) for run in kept.runs) * bucket.schedule.quantum
+        way = list(kept.way)
+        if kept.trial != trial.number or dict(kept.params) != dict(params):
+            way.append(Segment(here, trial.number, dict(params)))
+        own = [part.trial for part in way] == [trial.number]
+        trial.adopt(params, () if own else [part.as_json() for part in way], kept.runs)
+        self._ledger.touch(trial)
+
+
+def _copied(run: Run) -> Run:
+    """Return a replicate as it is now, in no lane."""
+    copied = Run(run.trial, run.stream, run.replicate)
+    copied.adopt(run)
+    return copied
+
+
+def _intact(run: Run, was: Run) -> bool:
+    """Return whether a replicate is still where it was kept."""
+    if was.state is not RunState.RUNNING:
+        return run.state is was.state
+    return run.state is was.state and run.chunks == was.chunks and run.lane is not None
+
+
+class DrivenLanes:
+    """The lanes of one study, and which trial is in them.
+
+    Args:
+        engine: steps them.
+        desk: the scheduler.
+        reports: takes note of copies.
+        copies: the scheduler lets trials go on from each other's states.
+
+    Attributes:
+        states: that the scheduler has put aside.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        desk: Desk,
+        reports: Reports,
+        copies: bool,
+    ):
+        self._engine, self._ledger = engine, engine.ledger
+        self._desk, self._reports, self._copies = desk, reports, copies
+        self.states = KeptStates(engine.ledger)
+
+    @property
+    def buckets(self) -> dict[str, Bucket]:
+        """By key."""
+        return self._engine.buckets
+
+    @property
+    def _replicates(self) -> int:
+        return self._ledger.study.seeds.per_config
+
+    # ------------------------------------------------------------------ the lanes there are
+
+    def bucket_of_default(self) -> Bucket:
+        """Return the bucket of the default configuration."""
+        study = self._ledger.study
+        resolved = self._ledger.resolved(study.space.default())
+        return self._engine.bucket_of(resolved, 0)
+
+    def width(self, bucket: Bucket) -> int:
+        """Make the lanes of a bucket, and say how many trials they hold.
+
+        Raises:
+            ConfigError: trials that copy each other do not find room side by side.
+        """
+        study = self._ledger.study
+        population = self.prepared(bucket)
+        width = max(1, population.lanes // self._replicates)
+        if population.lanes < self._replicates:
+            raise ConfigError(
+                f"a trial has {self._replicates} replicates, but there are {population.lanes} "
+                "lanes; raise population.lanes, or lower seeds.per_config"
+            )
+        if self._copies and width < (study.budget.trials or 0):
+            raise ConfigError(
+                f"trials that copy each other run side by side: {study.budget.trials} x "
+                f"{self._replicates} replicates, but there are {population.lanes} lanes; raise "
+                "population.lanes, or lower budget.trials"
+            )
+        return width
+
+    def prepared(self, bucket: Bucket) -> Population:
+        """Return the population of a bucket, made if it is not there; all hold as many trials."""
+        others = [other.lanes for other in self.buckets.values() if other.lanes]
+        return self._engine.make(bucket, min(others, default=None))
+
+    # ------------------------------------------------------------------ trials that come in
+
+    def begin(self, request: Request) -> Trial:
+        """Take in a new trial; one that cannot run has failed."""
+        ledger, state = self._ledger, self._ledger.state
+        batch = state.take_foreign(request.trial)
+        trial = Trial(request.trial, dict(request.params), self._source(request), batch)
+        method = f"ray_tune {ledger.study.search.searcher}"
+        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
+        self._engine.admit(trial, self._replicates)
+        return trial
+
+    def _source(self, request: Request) -> str:
+        """Return who proposed a trial."""
+        study = self._ledger.study
+        if request.trial <= len(study.enqueue):
+            return "enqueue" if request.trial else "default"
+        return study.search.searcher.rpartition(".")[2]
+
+    def keep(self, number: int) -> str:
+        """Put a trial's state aside, and give its name."""
+        return self.states.keep(number, self.buckets[self._ledger.trials[number].bucket])
+
+    def enter(self, trial: Trial, request: Request) -> None:
+        """Assign a lane to every replicate of a trial, with the state that it goes on from.
+
+        Raises:
+            SearchError: there is no lane for it, or the state is gone.
+        """
+        bucket = self.buckets[trial.bucket]
+        self.prepared(bucket)
+        if request.state is not None:
+            old = dict(trial.params)
+            source = self.states.adopt(trial, bucket, request, self._room)
+            if source is not None:
+                self._reports.judge(trial, "copy", source, old)
+        waiting = [run for run in trial.runs if run.state is RunState.WAITING]
+        if waiting:
+            self._room(bucket, len(waiting))
+            bucket.enqueue(waiting)
+            for run in bucket.place(len(waiting)):
+                self._ledger.started(run)
+
+    def _room(self, bucket: Bucket, wanted: int) -> None:
+        """Make room: trials that were put aside leave their lanes.
+
+        Raises:
+            SearchError: the scheduler runs more trials than there are lanes for.
+        """
+        for number in sorted(self._desk.paused()):
+            if bucket.slots.count(None) >= wanted:
+                return
+            runs = [run for run in bucket.busy() if run.trial == number]
+            if runs and self.states.has(number, runs[0].chunks):
+                bucket.evict(number)
+        if bucket.slots.count(None) < wanted:
+            raise SearchError(
+                f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "
+                "population.lanes"
+            )
+
 
 _LISTEN_SECONDS = 0.05
 
@@ -89,7 +343,7 @@ class Driven:
                 raise
             raise SearchError(
                 "the default configuration does not run, so Ray Tune has no lanes: "
-                f"{told_if_own(error)}"
+                f"{format_error_if_own(error)}"
             ) from error
 
     def _give_up_without_lanes(self) -> None:
@@ -184,3 +438,23 @@ class Driven:
         if affordable < len(runs):
             cut(runs[int(affordable) :])
         return [run for run in runs if run.is_live]
+
+
+def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
+    """Let Ray Tune run a study's trials in its lanes; a cluster is there.
+
+    Args:
+        engine: steps the lanes.
+        interrupts: ask for a clean end.
+
+    Raises:
+        HpoError: the search cannot go on; what was done is committed.
+    """
+    from ..cluster.via_ray import import_ray
+    from .tune import TuneDesk
+
+    study = engine.study
+    ray = import_ray("search: {driver: ray_tune}")
+    with closing(TuneDesk(ray, study, engine.ledger)) as desk:
+        rule = f"ray_tune {study.search.scheduler.rpartition('.')[2]}"
+        return Driven(engine, desk, rule, desk.copies).run(interrupts)

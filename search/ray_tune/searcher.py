@@ -14,14 +14,12 @@ from typing import Any
 from ray.tune.search import Searcher  # pyright: ignore[reportMissingImports]
 
 from ...spaces.space import Space
-from ...spaces.to_optuna import from_internal
+from ...spaces.via_optuna import from_internal
 from ...store.codec import plain_json
 from ...studies.spec import Study
-from ..samplers.contract import Draw, Past
-from ..samplers.proposer import Proposer
-from .handle import POINT
-
-__all__ = ["SUGGESTIONS", "Proposals", "Suggestions", "point_of"]
+from ..samplers.proposal_queue import Proposer
+from ..samplers.registry import Draw, Past
+from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,8 @@ from threadpoolctl import ThreadpoolController
 
 from ...spaces.space import Parameter, Space
 from ...studies.spec import EarlyTerminate, Study
-from .explore import Gain, Perturb, Situation
-from .explore import build as build_perturb
-
-__all__ = ["Bandit", "Process", "build", "fit_process"]
+from .pbt_perturb import Gain, Perturb, Situation
+from .pbt_perturb import build as build_perturb
 
 _FEWEST = 4  # gains, below which chance decides
 _SPREAD, _AROUND, _NEAR = 256, 128, 0.05  # candidates everywhere, around the best, how near

@@ -9,30 +9,52 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
-from ...studies.field import Field, option
+from ...studies.field import Field
+from ...studies.field import option as option
 from ...studies.sections import checked_options
 from ...studies.spec import EarlyTerminate, Study
 from ...studies.stopping_rules import Rule, add_rule, rule_row
-from ..streams import uniform
-from .explore import Explorer
-from .verdict import Standing, Verdict
+from ..seeds import uniform
+from .pbt_perturb import Explorer
 
-__all__ = [
-    "Pruner",
-    "Standing",
-    "Verdict",
-    "is_audited",
-    "make_explorer",
-    "make_pruner",
-    "option",
-    "rank_of",
-    "register_pruner",
-    "register_rule",
-]
+
+@dataclass(frozen=True)
+class Standing:
+    """A trial at a rung.
+
+    Attributes:
+        trial: its number.
+        loss: there; lower is better. With several objectives or constraints it is the place among
+            all that were judged there (0 the best), so only its order means anything.
+        curve: the loss of the first objective at every rung up to this one.
+    """
+
+    trial: int
+    loss: float
+    curve: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement.
+
+    Attributes:
+        stop: the trial ends here.
+        rule: the words of the rule, for example `asha eta=4`.
+        cutoff: the loss that had to be reached, or None when everyone goes on.
+        finish: it ends with its value here, as if its run were over; only where `stop`.
+        pause: it waits here in place of ending; only where `stop`.
+    """
+
+    stop: bool
+    rule: str
+    cutoff: float | None
+    finish: bool = False
+    pause: bool = False
 
 
 class Pruner(Protocol):
@@ -72,7 +94,7 @@ def register_rule(
 
     Args:
         name: of the rule.
-        build: makes the rule, which `search/contracts.py` tests; `early.options` has a value for
+        build: makes the rule, which `testing/search.py` tests; `early.options` has a value for
             every option.
         options: keys of `early_terminate` beside those that all rules have, each made by
             `option(name, default, meaning, low=..., high=...)`.
@@ -121,7 +143,9 @@ def _made(early: EarlyTerminate, study: Study) -> Any:
     options = checked_options(f"early_terminate type {row.name!r}", own, early.options)
     build = row.build
     if isinstance(build, str):
-        build = import_module(f".{build}", __package__).build
+        build = getattr(
+            import_module(f".{build.partition(':')[0]}", __package__), build.partition(":")[2]
+        )
     return build(replace(early, options=options), study)
 
 

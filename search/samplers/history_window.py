@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...store.rows import TrialState
-from .contract import Past
-
-__all__ = ["Window", "estimates", "penalised"]
+from .registry import Past
 
 Losses = tuple[float, ...]
 

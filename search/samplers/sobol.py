@@ -16,9 +16,7 @@ from scipy.stats import qmc
 
 from ...errors import ConfigError
 from ...spaces.space import Parameter, Space
-from .contract import Batch, Draw, Past, SamplerSpec
-
-__all__ = ["SobolSearch", "build"]
+from .registry import Batch, Draw, Past, SamplerSpec
 
 _INDEX = "sobol:index"
 _MOST_POINTS = 2**30

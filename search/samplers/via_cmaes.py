@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError
-from ...spaces.axis import Axis
+from ...spaces.base import Axis
 from ...spaces.space import Parameter, Space
-from ..streams import generator, integer
-from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from ..seeds import generator, integer
 from .history_window import estimates, penalised
-
-__all__ = ["CmaEs", "build", "modelled"]
+from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 _GENERATION, _POINT, _TOLD = "cmaes:generation", "cmaes:point", "cmaes:told"
 _ENOUGH_TO_START_FROM = 10  # trials of an earlier study
@@ -243,7 +241,7 @@ def build(spec: SamplerSpec) -> CmaEs:
     Raises:
         ConfigError: the space has no range that it adapts.
     """
-    options = checked_options("cmaes", spec.options)
+    options = options_of("cmaes", spec.options)
     if not modelled(spec.space):
         raise ConfigError(
             "search method 'cmaes' adapts ranges that are always active, and this space has none; "

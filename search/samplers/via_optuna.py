@@ -6,22 +6,167 @@ history as it is then; so proposals repeat after a resume and nothing of Optuna'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import warnings
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, TPESampler
+from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
 from ...spaces.space import Space
-from ...spaces.to_optuna import internal_params, suggest
+from ...spaces.via_optuna import internal_params, suggest
 from ...store.rows import TrialState
-from .contract import Batch, Draw, Past, SamplerSpec
+from ..seeds import generator, integer
 from .history_window import Window, estimates
-from .optuna_storage import HistoryStorage
+from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
-__all__ = ["OptunaBatch", "OptunaMethod", "frozen_trial"]
+_STUDY_ID = 0
+
+
+class HistoryStorage(BaseStorage):
+    """One study; trials may be appended, and the last one dropped again.
+
+    Args:
+        directions: one an objective.
+        trials: by number, each with its number as identifier; never changed in here.
+        system: system attributes of the study.
+    """
+
+    NAME = "history"
+
+    def __init__(
+        self,
+        directions: Sequence[StudyDirection],
+        trials: Sequence[FrozenTrial],
+        system: Mapping[str, Any] | None = None,
+    ):
+        self._directions = list(directions)
+        self._trials = list(trials)
+        self._by_id = {trial.number: trial for trial in trials}
+        self._user: dict[str, Any] = {}
+        self._system: dict[str, Any] = dict(system or {})
+
+    def append(self, trial: FrozenTrial) -> None:
+        """Add a trial whose number is above all others."""
+        self._trials.append(trial)
+        self._by_id[trial.number] = trial
+
+    def drop_last(self) -> None:
+        """Forget the trial added last."""
+        del self._by_id[self._trials.pop().number]
+
+    # ------------------------------------------------------------------ the study
+
+    def create_new_study(
+        self, directions: Sequence[StudyDirection], study_name: str | None = None
+    ) -> int:
+        """Refuse: the one study is there."""
+        raise NotImplementedError("this storage holds one study only")
+
+    def delete_study(self, study_id: int) -> None:
+        """Refuse: the one study stays."""
+        raise NotImplementedError("this storage holds one study only")
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        """See `BaseStorage`."""
+        return _STUDY_ID
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        """See `BaseStorage`."""
+        return self.NAME
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        """See `BaseStorage`."""
+        return list(self._directions)
+
+    def get_all_studies(self) -> list[Any]:
+        """Refuse: nobody lists studies here."""
+        raise NotImplementedError("this storage holds one study only")
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        """See `BaseStorage`."""
+        self._user[key] = value
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        """See `BaseStorage`."""
+        self._system[key] = value
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        """See `BaseStorage`."""
+        return self._user
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        """See `BaseStorage`."""
+        return self._system
+
+    # ------------------------------------------------------------------ its trials
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        """See `BaseStorage`; the number follows the last one."""
+        number = self._trials[-1].number + 1 if self._trials else 0
+        if template_trial is not None:
+            raise NotImplementedError("trials come whole, by `append`")
+        self.append(running_trial(number))
+        return number
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        """See `BaseStorage`."""
+        trial = self._by_id[trial_id]
+        trial.params[param_name] = distribution.to_external_repr(param_value_internal)
+        trial.distributions[param_name] = distribution
+
+    def set_trial_state_values(
+        self, trial_id: int, state: OptunaState, values: Sequence[float] | None = None
+    ) -> bool:
+        """Refuse: trials end by a new history, not in this one."""
+        raise NotImplementedError("trials of a batch stay running; ended ones come with the next")
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        """See `BaseStorage`."""
+        self._by_id[trial_id].intermediate_values[step] = intermediate_value
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """See `BaseStorage`."""
+        self._by_id[trial_id].user_attrs[key] = value
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """See `BaseStorage`."""
+        self._by_id[trial_id].system_attrs[key] = value
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        """See `BaseStorage`."""
+        return self._by_id[trial_id]
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[OptunaState] | None = None,
+    ) -> list[FrozenTrial]:
+        """See `BaseStorage`."""
+        found = [trial for trial in self._trials if states is None or trial.state in states]
+        return copy.deepcopy(found) if deepcopy else found
+
+
+def running_trial(number: int) -> FrozenTrial:
+    """Return a trial that runs and has no parameters yet."""
+    return FrozenTrial(number, OptunaState.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
+
 
 _STATES = optuna.trial.TrialState
 
@@ -186,3 +331,184 @@ class OptunaBatch:
         if self._open is not None:
             self._storage.drop_last()
             self._open = None
+
+
+class Gp(OptunaMethod):
+    """Bayesian optimisation by a Gaussian process (Matern 5/2, log expected improvement).
+
+    Its time grows with the third power of what it sees, hence a small window. Conditional
+    parameters are outside of its model and drawn at random.
+    """
+
+    window = Window(best=60, latest=140)
+
+    def _sampler(self, batch: int) -> BaseSampler:
+        warnings.filterwarnings("ignore", message=".*deterministic", category=ExperimentalWarning)
+        return GPSampler(
+            seed=integer(self._seed, "gp", batch), warn_independent_sampling=False, **self._options
+        )
+
+    def _open(
+        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+    ) -> Batch:
+        return GpBatch(self._space, sampler, storage, shift, self._seed)
+
+
+class GpBatch(OptunaBatch):
+    """A batch in which a draw that was refused counts as running for the next attempts.
+
+    Else the model would propose the very same point again. After a few attempts it is asked no
+    more: what it likes best is forbidden or known.
+    """
+
+    _ATTEMPTS = 8
+
+    def __init__(
+        self, space: Space, sampler: BaseSampler, storage: HistoryStorage, shift: int, seed: int
+    ):
+        super().__init__(space, sampler, storage, shift)
+        self._seed, self._refused = seed, 0
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        if attempt >= self._ATTEMPTS:
+            return Draw(self._space.draw(generator(self._seed, "gp-refused", trial, attempt)))
+        if attempt == 0:
+            self._forget()
+        elif self._open is not None:
+            self._refused, self._open = self._refused + 1, None
+        return super().draw(trial, attempt)
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`."""
+        self._forget()
+        super().keep(trial, params)
+
+    def _forget(self) -> None:
+        """Drop the last draw, and those refused before it."""
+        self._drop()
+        for _ in range(self._refused):
+            self._storage.drop_last()
+        self._refused = 0
+
+
+def build_gp(spec: SamplerSpec) -> Gp:
+    """Build the method `gp`; its options are those of `optuna.samplers.GPSampler`."""
+    return Gp(spec, options_of("gp", spec.options))
+
+
+class Nsga2(OptunaMethod):
+    """NSGA-II (Deb et al. 2002): generations of parents, crossover and mutation.
+
+    Each trial remembers its generation, and the first of a generation who its parents are
+    (`nsga2:generation`, `nsga2:parents`), so nothing needs to be replayed. Trials of another
+    source (the default, enqueued, random) belong to the generation they were proposed in.
+    """
+
+    window = Window(best=200, latest=1_600)
+    _GENERATION, _PARENTS = "nsga2:generation", "nsga2:parents"
+    _THEIR_GENERATION, _THEIR_PARENTS = "NSGAIISampler:generation", "NSGAIISampler:parent:"
+
+    def _sampler(self, batch: int) -> BaseSampler:
+        return NSGAIISampler(seed=integer(self._seed, "nsga2", batch), **self._options)
+
+    def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
+        found: dict[int, Mapping[str, Any]] = {}
+        latest = 0
+        for past in history:
+            latest = max(latest, past.attributes.get(self._GENERATION, 0))
+            own = past.attributes.get(self._GENERATION, latest)
+            found[past.trial] = {self._THEIR_GENERATION: own}
+        return found
+
+    def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
+        return {
+            f"{self._THEIR_PARENTS}{generation}": [trial + shift for trial in parents]
+            for generation, parents in self._known(history).items()
+        }
+
+    def _known(self, history: Sequence[Past]) -> dict[int, list[int]]:
+        known: dict[int, list[int]] = {}
+        for past in history:
+            if self._PARENTS in past.attributes:
+                generation = past.attributes[self._GENERATION]
+                known.setdefault(generation, past.attributes[self._PARENTS])
+        return known
+
+    def _open(
+        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+    ) -> Batch:
+        return _Nsga2Batch(self._space, sampler, storage, shift, {0, *self._known(history)})
+
+
+class _Nsga2Batch(OptunaBatch):
+    """A batch that says of what generation its draws are."""
+
+    def __init__(
+        self,
+        space: Space,
+        sampler: BaseSampler,
+        storage: HistoryStorage,
+        shift: int,
+        known: set[int],
+    ):
+        super().__init__(space, sampler, storage, shift)
+        self._known = known
+        self._last: Draw | None = None
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        self._last = super().draw(trial, attempt)
+        return self._last
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        last = self._last
+        if last is not None and Nsga2._PARENTS in last.attributes and last.params == params:
+            self._known.add(last.attributes[Nsga2._GENERATION])
+        self._last = None
+        super().keep(trial, params)
+
+    def _note(self, trial: optuna.Trial) -> dict[str, Any]:
+        number = trial.number
+        attributes = self._storage.get_trial(number).system_attrs
+        generation = attributes.get(Nsga2._THEIR_GENERATION, 0)
+        note: dict[str, Any] = {Nsga2._GENERATION: generation}
+        if generation not in self._known:
+            parents = self._storage.get_study_system_attrs(0)[
+                f"{Nsga2._THEIR_PARENTS}{generation}"
+            ]
+            note[Nsga2._PARENTS] = [parent - self._shift for parent in parents]
+        return note
+
+
+def build_nsga2(spec: SamplerSpec) -> Nsga2:
+    """Build the method `nsga2`; its options are those of `optuna.samplers.NSGAIISampler`.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
+    return Nsga2(spec, options_of("nsga2", spec.options))
+
+
+class Tpe(OptunaMethod):
+    """Tree-structured Parzen estimator (Bergstra et al. 2011), multivariate and grouped.
+
+    Running trials count as bad ones (the constant liar), so that the many proposals of one batch
+    spread out.
+    """
+
+    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
+        super().__init__(spec, options)
+        self.understands_stopped = spec.objectives == 1
+        conditional = any(parameter.when for parameter in spec.space.parameters)
+        if not conditional or not self._options["multivariate"]:
+            self._options["group"] = False  # one group anyway; looking for more costs a fifth
+
+    def _sampler(self, batch: int) -> BaseSampler:
+        for option in ("multivariate", "group", "constant_liar"):
+            warnings.filterwarnings("ignore", message=f".*{option}", category=ExperimentalWarning)
+        return TPESampler(seed=integer(self._seed, "tpe", batch), **self._options)
+
+
+def build_tpe(spec: SamplerSpec) -> Tpe:
+    """Build the method `tpe`; its options are those of `optuna.samplers.TPESampler`."""
+    return Tpe(spec, options_of("tpe", spec.options))

@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...spaces.to_configspace import from_configuration, to_configspace, to_values
-from ..streams import generator, integer
-from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from ...spaces.via_configspace import from_configuration, to_configspace, to_values
+from ..seeds import generator, integer
 from .history_window import Window, estimates, penalised
-
-__all__ = ["Smac", "build"]
+from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own defaults
 
@@ -184,6 +182,6 @@ def build(spec: SamplerSpec) -> Smac:
     Raises:
         ConfigError: a condition of the space has no counterpart.
     """
-    options = checked_options("smac", spec.options)
+    options = options_of("smac", spec.options)
     to_configspace(spec.space)
     return Smac(spec, options)

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...studies.spec import Study
-from ..book.looks import stages
-from ..book.objective import Objective
-from ..engine.racing import clearly_worse
-from ..rules.registry import Pruner, is_audited, make_pruner
-from ..rules.verdict import Standing
-from ..streams import generator
-
-__all__ = ["Curve", "Luck", "luck", "winner_of", "winners_of"]
+from ..engine.finish_trials import clearly_worse
+from ..rules.registry import Pruner, Standing, is_audited, make_pruner
+from ..seeds import generator
+from ..state.objective import Objective
+from ..state.schedule import stages
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from pathlib import Path
 
 from ...errors import ConfigError, StudyError, UnknownNameError
 from ...store.journal import Journal
+from ...studies.chunk_sizes import rung_steps, rungs
 from ...studies.load import recorded
 from ...studies.overrides import SET
-from ...studies.quanta import rung_steps, rungs
 from ...studies.search_methods import METHODS
 from ...studies.spec import EarlyTerminate, Racing, Study
 from ...studies.stopping_rules import RULES, rule_row
-from ..own_code import run_own_code
-from .record import Record
-
-__all__ = ["Asked", "asked_rules", "is_own", "usual_rules"]
+from ...studies.user_code import run_own_code
+from .recorded_curves import Record
 
 _RACING_FROM = 4
 """Seeds a trial from which on racing is among the usual rules: it begins with three."""
@@ -121,9 +119,7 @@ def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
 def _option(rule: str, option: str) -> tuple[str, str]:
     key, equals, value = option.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(
-            f"rule {rule!r}: {option!r} is no option; type key=value, such as eta=2"
-        )
+        raise ConfigError(f"rule {rule!r}: {option!r} is no option; type key=value, such as eta=2")
     return key.strip(), value.strip()
 
 

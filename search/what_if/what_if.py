@@ -10,16 +10,23 @@ from typing import Any
 
 from ...store.rows import TrialState
 from ...studies.search_methods import METHODS
-from ...studies.several import metric_words
-from ..book.objective import Objective
-from ..book.schedule import schedule_of
-from .guesses import Guesses, value_at
-from .record import LOST, Quantum, Record, Seen, quantum_of, read_record, up_to_shared_point
+from ...studies.several_environments import metric_words
+from ..state.objective import Objective
+from ..state.schedule import schedule_of
+from .recorded_curves import (
+    LOST,
+    Guesses,
+    Quantum,
+    Record,
+    Seen,
+    quantum_of,
+    read_record,
+    up_to_shared_point,
+    value_at,
+)
 from .replay import Replayed, located, matches, replay, trained_as_recorded
 from .resampled import Curve, Luck, luck
 from .rules import Asked, asked_rules, is_own
-
-__all__ = ["Span", "WhatIf", "WhatIfRow", "what_if"]
 
 _DRAWS = 10  # of what nobody saw, where a rule asks for it
 

@@ -6,24 +6,16 @@ that ship with the package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from ...environments import full_id
+from ...environments.registry import full_id
 from ...errors import ConfigError, UnknownNameError
-from .record import Record
-from .record_file import read_record
-
-__all__ = [
-    "PLACE",
-    "PREFIX",
-    "file_name",
-    "find_record",
-    "folders",
-    "known_record",
-    "record_files",
-    "shipped",
-]
+from ..yaml_io import plain, read_file
+from .record import Record, read_record
 
 PLACE = Path("results") / "tuned"
 PREFIX = "tuned:"
@@ -97,3 +89,38 @@ def _path_of(name: str, where: Sequence[Path]) -> Path | None:
     files = record_files(where)
     stems = (file_name(word).removesuffix(".yaml") for word in (name, full_id(name)))
     return next((files[stem] for stem in stems if stem in files), None)
+
+
+_FILE = Path(__file__).with_name("published.yaml")
+
+
+@dataclass(frozen=True)
+class Published:
+    """One configuration of one environment.
+
+    Attributes:
+        by: the project, the name of a row in tables.
+        source: `repository`, `commit`, `file`, and `env_steps`, the length it was published for;
+            `without`, what it names and we do not have; `written_for`, if another environment.
+        knobs: knob -> value.
+    """
+
+    by: str
+    source: Mapping[str, Any]
+    knobs: Mapping[str, Any]
+
+
+def published(env: str) -> tuple[Published, ...]:
+    """Return what is published for an environment."""
+    return _all().get(env, ())
+
+
+@lru_cache(maxsize=1)
+def _all() -> Mapping[str, tuple[Published, ...]]:
+    data = plain(read_file(_FILE, str(_FILE)))
+    return {env: tuple(map(_one, items)) for env, items in data.items()}
+
+
+def _one(item: Mapping[str, Any]) -> Published:
+    source = {key: value for key, value in item.items() if key not in ("knobs", "by")}
+    return Published(item["by"], source, item["knobs"])

@@ -11,20 +11,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...environments import find
+from ...environments.registry import find
 from ...errors import HpoError
+from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
-from ...plain_data import as_lists
 from ..load import loads, recorded
 from ..spec import Study
-from .catalogue import file_name
-from .published import published
-from .record import DEFAULT, SEEDS, TUNED, Record
-from .record_file import read_record, record_text
+from .catalogue import file_name, published
+from .record import DEFAULT, SEEDS, TUNED, Record, read_record, record_text
 from .study_text import around_text, knobs_of, train_text
 from .tables import TABLES, tables_of
-
-__all__ = ["faults_of", "faults_of_folder"]
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PACKAGES = ("hpo-lanes", "jax", "numpy")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
+from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
-from ...plain_data import as_lists
-from ..writer import flow, to_yaml
+from ..load import load, loads
+from ..spec import Study
+from ..yaml_io import flow, to_yaml
+from .catalogue import PREFIX, find_record
 from .record import DEFAULT, Record
-
-__all__ = ["around_text", "former_default", "knobs_of", "least", "train_text"]
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _FACTOR = 4.0
@@ -178,3 +180,18 @@ def _around(name: str, value: Any) -> dict[str, Any]:
 
 def _line(name: str, data: Mapping[str, Any]) -> str:
     return f"  {flow(name)}: {flow(data)}\n"
+
+
+def load_given(
+    file: str, overrides: Sequence[str] = (), name: str | None = None
+) -> tuple[Study, str]:
+    """Return a study and its text: of a file, or the one that trains a tuned configuration.
+
+    Raises:
+        StudyError: with every mistake in the file.
+        UnknownNameError: there is no such tuned configuration.
+    """
+    if not file.startswith(PREFIX):
+        return load(file, overrides, name), Path(file).read_text(encoding="utf-8")
+    text = train_text(find_record(file.removeprefix(PREFIX)))
+    return loads(text, file, ".", overrides, name), text

@@ -8,28 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...environment_references import Reference
+from ...environments.references import Reference
+from ...store.comparison import decided_pairs
 from ...store.paired import chance_of_better, paired_interval
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
-from ...store.verdicts import decided_pairs
 from .record import Contender, Curve, Record
 
-__all__ = [
-    "BesideHeuristic",
-    "Comparison",
-    "Summary",
-    "Verdict",
-    "area",
-    "beside_heuristics",
-    "compare",
-    "comparisons",
-    "summary",
-    "threshold_of",
-    "time_to",
-]
-
 Verdict = Literal["better", "worse", "no_difference"]
-"""As `store.verdicts`; a proof ran all its seeds, so nothing is undecided."""
+"""As `store.comparison`; a proof ran all its seeds, so nothing is undecided."""
 _WAY = 0.9
 
 

@@ -19,8 +19,6 @@ from .summary import BesideHeuristic, Summary, beside_heuristics, compare, summa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "tables_of", "write_tables"]
-
 TABLES = ("trials", "evaluations", "curves")
 _FLOATS = ("greedy", "training", "area")
 

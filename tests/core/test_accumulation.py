@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core import accumulation, policy
-from hpo.core.accumulation import fitting_parts, for_platform
+from hpo.core import memory, policy
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import loss_and_gradient
+from hpo.core.memory import fitting_parts, for_platform
+from hpo.core.minibatches import Samples
+from hpo.core.optimisers import Coefficients
 from hpo.core.plan import AUTOMATIC, EnvPlan, make_plan, plan_hash
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.samples import Samples
-from hpo.core.scheduled import Coefficients
 from hpo.errors import ConfigError
 
 RING = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7")))
@@ -33,7 +33,7 @@ def test_parts_are_the_fewest_whose_rows_fit(rows, row_bytes):
 
     def fits(count):
         size = -(-rows // count)
-        return size * row_bytes <= accumulation._CACHE_BYTES or size <= least
+        return size * row_bytes <= memory._CACHE_BYTES or size <= least
 
     fewest = next(count for count in range(1, rows + 1) if fits(count))
     dividing = [count for count in range(fewest, 2 * fewest) if rows % count == 0]
@@ -78,8 +78,8 @@ def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_nam
 def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     """The same losses and gradient, up to what float32 rounds."""
     plan = make_plan(TINY, EnvPlan("CartPole-v1"), features=())
-    monkeypatch.setattr(accumulation, "_CACHE_BYTES", 1)
-    accumulation._parts_on_cpu.cache_clear()
+    monkeypatch.setattr(memory, "_CACHE_BYTES", 1)
+    memory._parts_on_cpu.cache_clear()
     plan = for_platform(plan, "cpu")
     assert plan.gradient_accumulation == 2
     rng = np.random.default_rng(2)
@@ -107,7 +107,7 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     ]
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6)
-    accumulation._parts_on_cpu.cache_clear()
+    memory._parts_on_cpu.cache_clear()
 
 
 def test_a_plan_that_leaves_it_open_is_no_division_by_zero():

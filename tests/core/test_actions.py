@@ -10,9 +10,9 @@ from hpo.core.distributions import draw_noise
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, MultiDiscrete
 from hpo.core.hypers import make_hypers
-from hpo.core.networks.outputs import Outputs
+from hpo.core.networks.layers import Outputs
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.population import init_lane
+from hpo.core.refill import init_lane
 from hpo.core.update import update
 from hpo.errors import ConfigError
 from hpo.knobs import complete

@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core import accumulation
-from hpo.core.accumulation import for_platform
+from hpo.core import memory
 from hpo.core.advantages import Steps, gae
-from hpo.core.backend import CPU, GPU, backend_of
-from hpo.core.memory import MEMORY_SHARE, estimate_memory, gpu_tile
-from hpo.core.plan import EnvPlan, make_plan, plan_hash
-from hpo.core.population import Lanes, Refills, lane_shapes
+from hpo.core.memory import MEMORY_SHARE, estimate_memory, for_platform, gpu_tile
+from hpo.core.plan import CPU, GPU, EnvPlan, backend_of, make_plan, plan_hash
+from hpo.core.population import lane_shapes
 from hpo.core.program import EvaluationPlan, Program
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane, refill_lanes
+from hpo.core.refill import Lanes, Refills, init_lane, refill_lanes
 from hpo.core.trajectory import Trajectory, as_record, from_record
 
 LANES = 10
@@ -63,7 +61,7 @@ def test_a_program_written_for_a_gpu_learns_the_same(tiny, monkeypatch, quickly)
     devices = tuple(jax.devices())
     words = (tiny.plan, 8, tiny.updates, 4, EvaluationPlan(), devices, tiny.hypers())
     plain = Program(*words)
-    monkeypatch.setattr(accumulation, "backend_of", lambda platform: GPU)
+    monkeypatch.setattr(memory, "backend_of", lambda platform: GPU)
     written = Program(*words)
     assert plain.plan.backend == CPU and written.plan.backend == GPU
     other = {"learning_rate": 3e-3, "update_epochs": 7, "target_kl": 0.001}

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
-from hpo.core.envs.testing import EnvironmentContract
+from hpo.core.envs.contract import agents_of, mean_over_bodies, per_body
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
 from hpo.core.memory import estimate_memory
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.population import init_lane
 from hpo.core.pytree import stack
+from hpo.core.refill import init_lane
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.update import learn
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -5,8 +5,14 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from hpo.core.bounded_distributions import Beta, TanhGaussian
-from hpo.core.distributions import Distribution, Gaussian, draw_entropy_noise, draw_noise
+from hpo.core.distributions import (
+    Beta,
+    Distribution,
+    Gaussian,
+    TanhGaussian,
+    draw_entropy_noise,
+    draw_noise,
+)
 
 LOW, WIDTH = np.array([-2.0, 1.0]), np.array([4.0, 0.5])
 SHAPES = [(1.0, 1.0), (1.02, 5.0), (3.0, 1.0), (2.5, 2.5), (40.0, 7.0), (300.0, 450.0)]

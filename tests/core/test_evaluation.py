@@ -11,8 +11,7 @@ from hpo.core import epochs, evaluation, refill, rollout, update
 from hpo.core.envs import registry
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.hypers import make_hypers
-from hpo.core.lane_state import lane_key, use_key
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics, lane_key, use_key
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
 from hpo.core.pytree import stack

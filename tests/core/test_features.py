@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.inspection import look
+from hpo.core.minibatches import probabilities
 from hpo.core.plan import FEATURES, EnvPlan
-from hpo.core.priority import probabilities
 from hpo.core.trajectory import EpisodeSums, Rollout
-from hpo.core.update import prepare
+from hpo.core.update import inspect_lane, prepare
 from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -187,7 +186,7 @@ def test_a_look_at_all_rows_weighs_none_of_them(segments):
     case, rows = segments
     lane, state = 4, jax.tree.map(lambda x: x[4], rows[1][0])
     hypers = jax.tree.map(lambda x: x[lane], case.begin(SEGMENT_LANES)[0])
-    parts = jax.jit(partial(look, case.plan))(hypers, state)
+    parts = jax.jit(partial(inspect_lane, case.plan))(hypers, state)
     spread = parts["advantages"]["advantage"]
     assert np.std(np.abs(spread).sum(axis=0)) > 0.1 and parts["losses"].value_loss > 0.1
     assert parts["losses"].policy_loss == pytest.approx(0.0, abs=1e-5)  # -mean of what has mean 0

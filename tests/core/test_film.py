@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.core import film as filming
+from hpo.core import evaluation as filming
 from hpo.core.envs import registry
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
 from hpo.core.saved_policy import SavedPolicy

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.initial import kept, start_from
-from hpo.core.normalise import RunningStatistics
+from hpo.core.checkpoint import part_path, read_part, write_parts
+from hpo.core.lane_state import RewardState, RunningStatistics, reward_notes
 from hpo.core.plan import make_plan
-from hpo.core.policy_parts import part_path, read_part, write_parts
-from hpo.core.population import init_lane, lane_shapes
+from hpo.core.population import lane_shapes
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.reward_state import RewardState, reward_notes
+from hpo.core.refill import init_lane, kept, start_from
 from hpo.errors import ConfigError, StoreError
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
-from hpo.core.inspection import look
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import lane_shapes
+from hpo.core.update import inspect_lane
 
 KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "normalise_rewards": False}
 
@@ -21,7 +21,7 @@ def seen(tiny):
     lanes, _ = program.advance(tiny.seed, program.empty(), rows)
     state = program.lane(lanes, 3)
     hypers = tiny.hypers(**KNOBS)
-    run = jax.jit(lambda h, s: look(tiny.plan, h, s))
+    run = jax.jit(lambda h, s: inspect_lane(tiny.plan, h, s))
     return state, jax.device_get(run(hypers, state))
 
 
@@ -40,7 +40,7 @@ def test_what_environments_say_stands_by_name_and_step():
     plan, params = make_plan(knobs, where), registry.make(where).default_params
     hypers = make_hypers(knobs, params, params)
     lane = lane_shapes(plan, hypers)
-    info = jax.eval_shape(lambda h, s: look(plan, h, s), hypers, lane)["trajectories"].info
+    info = jax.eval_shape(lambda h, s: inspect_lane(plan, h, s), hypers, lane)["trajectories"].info
     shapes = {name: value.shape for name, value in info.items()}
     assert shapes == {"arrived": (4, 2), "touching": (4, 2)}
 

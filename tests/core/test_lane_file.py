@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.lane_file import restore_lane, save_lane
+from hpo.core.checkpoint import restore_lane, save_lane
 from hpo.errors import StoreError
 
 STATE = {

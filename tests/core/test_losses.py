@@ -11,9 +11,9 @@ import pytest
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import ppo_loss
+from hpo.core.minibatches import Samples
+from hpo.core.optimisers import Coefficients
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.samples import Samples
-from hpo.core.scheduled import Coefficients
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

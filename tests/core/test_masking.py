@@ -19,9 +19,9 @@ from hpo.core.masking import (
     valid_fraction,
     valid_mass_of,
 )
+from hpo.core.minibatches import Samples
+from hpo.core.optimisers import Coefficients
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.samples import Samples
-from hpo.core.scheduled import Coefficients
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

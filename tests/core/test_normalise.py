@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics
 
 CLIP = jnp.float32(10.0)
 

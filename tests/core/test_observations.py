@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from hpo.core import policy
-from hpo.core.accumulation import for_platform
 from hpo.core.envs import registry
-from hpo.core.envs.contract import same_observations
+from hpo.core.envs.contract import as_array, same_observations
 from hpo.core.hypers import make_hypers
-from hpo.core.memory import estimate_memory
+from hpo.core.memory import estimate_memory, for_platform
 from hpo.core.networks import mlp
-from hpo.core.networks.flag_dense import FlagDense
-from hpo.core.observations import as_array
+from hpo.core.networks.layers import FlagDense
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.population import init_lane, lane_shapes
+from hpo.core.population import lane_shapes
 from hpo.core.pytree import stack
+from hpo.core.refill import init_lane
 from hpo.core.update import update
 
 KNOBS = {"num_envs": 4, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],

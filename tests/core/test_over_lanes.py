@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.over_lanes import over_lanes
+from hpo.core.pytree import over_lanes
 
 
 def one(tree, number, shared):

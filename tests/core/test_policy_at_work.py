@@ -14,10 +14,9 @@ import hpo.core
 from hpo.core import evaluate, load_policy, predict, saved_policy
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.policy_folder import save_policy
-from hpo.core.saved_policy import SavedPolicy
+from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.errors import ConfigError, HpoError
 from hpo.knobs import complete
 

@@ -19,9 +19,9 @@ from hpo.core.distributions import draw_noise
 from hpo.core.envs import registry
 from hpo.core.epochs import SHUFFLE
 from hpo.core.lane_state import use_key
+from hpo.core.minibatches import permutation
 from hpo.core.plan import EnvPlan
 from hpo.core.rollout import _RESET_WORD, ROLLOUT_NOISE, ROLLOUT_STEPS
-from hpo.core.shuffle import permutation
 from hpo.core.update import update
 from hpo.knobs import complete
 

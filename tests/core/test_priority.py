@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 
 from hpo.core.epochs import minibatch_shape
+from hpo.core.minibatches import choose_rows, draw_rows, importance_weights, probabilities
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.priority import choose_rows, draw_rows, importance_weights, probabilities
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -7,14 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.backend import CPU
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
-from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.plan import CPU, EnvPlan, make_plan
 from hpo.core.pytree import stack
 from hpo.core.refill import init_lane
-from hpo.core.rollout import rollout
-from hpo.core.rollout_values import values_wait
+from hpo.core.rollout import rollout, values_wait
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

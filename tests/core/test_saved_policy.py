@@ -11,12 +11,10 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RewardState, RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
-from hpo.core.policy_folder import load_policy, save_policy
-from hpo.core.reward_state import RewardState
-from hpo.core.saved_policy import SavedPolicy
+from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
 from hpo.errors import HpoError, StoreError
 from hpo.knobs import complete
 from hpo.views.words import on_command_line

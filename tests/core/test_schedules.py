@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpo.core.schedules import KINDS, annealed_lambda, scheduled
+from hpo.core.hypers import KINDS, annealed_lambda, scheduled
 from hpo.knobs import SCHEDULES
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
@@ -159,7 +159,7 @@ def test_lambda_between_equals_is_constant():
 @pytest.fixture
 def steps():
     """A registered schedule, taken back afterwards: it would be part of every later program."""
-    from hpo.core import schedules
+    from hpo.core import hypers as schedules
     from hpo.knobs import table
 
     schedules.register("test-steps", lambda p, end: jnp.where(p < 0.5, 1.0, end))
@@ -170,8 +170,7 @@ def steps():
 
 
 def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
-    from hpo.core.hypers import make_hypers
-    from hpo.core.schedules import curve, register
+    from hpo.core.hypers import curve, make_hypers, register
     from hpo.errors import ConfigError
     from hpo.knobs import SCHEDULE_KNOBS, complete
 

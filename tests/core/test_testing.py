@@ -7,15 +7,14 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from hpo.core import own_distributions, own_optimisers
+from hpo.core import distributions, own_optimisers
 from hpo.core.actions import environment_action
-from hpo.core.distributions import Categorical, Gaussian
+from hpo.core.distributions import Categorical, Family, Gaussian
 from hpo.core.envs.registry import make
-from hpo.core.own_distributions import Family
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.testing import DistributionContract, OptimiserContract
 from hpo.errors import ConfigError
 from hpo.knobs import check_value, known_choices
+from hpo.testing.learners import DistributionContract, OptimiserContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -80,7 +79,7 @@ class Floored(Family):
 
 def once(name, family):
     if name not in known_choices("distribution"):
-        own_distributions.register(name, family)
+        distributions.register(name, family)
 
 
 class TestFloored(DistributionContract):
@@ -164,7 +163,7 @@ def test_taken_names_and_unknown_ones_are_refused():
             own_optimisers.register(name, remembering)
     for name in ("beta", "laplace"):
         with pytest.raises(ConfigError, match=f"a distribution '{name}' exists already"):
-            own_distributions.register(name, Family())
+            distributions.register(name, Family())
     with pytest.raises(ConfigError, match="did you mean 'lion'"):
         check_value("optimiser", "lio")
     with pytest.raises(ConfigError, match="did you mean 'laplace'"):
@@ -174,7 +173,7 @@ def test_taken_names_and_unknown_ones_are_refused():
         actions = "odd"
 
     with pytest.raises(ConfigError, match="allowed: discrete, multi_discrete, continuous"):
-        own_distributions.register("test-odd", Odd())
+        distributions.register("test-odd", Odd())
     assert "test-odd" not in known_choices("distribution")
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpo.core import trace as tracing
+from hpo.core import evaluation as tracing
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpo.core.epochs import _split, minibatch_shape
+from hpo.core.minibatches import permutation
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.rollout import rollout
-from hpo.core.shuffle import permutation
 from hpo.core.update import learn, update
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -130,7 +130,7 @@ def test_target_kl_stops_at_the_step_it_should(case, three, close_to):
 
 @pytest.mark.parametrize("on", [True, False])
 def test_normalised_rewards_have_no_scale(pendulum, on):
-    """`studies/idle.py` says so: lanes that differ in it alone learn the same, but for digits."""
+    """`studies/unused_knobs.py` says so: lanes that differ in it alone learn alike."""
     given = {**FIRST, "normalise_rewards": on, "reward_clip": 1e6}
     lanes = [{**given, "reward_scale": scale} for scale in (0.5, 3.0)]
     [(_, after, metrics, _, _)] = pendulum.run(lanes, 1, replicates=[0, 0])

@@ -12,7 +12,7 @@ import yaml
 from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
-from hpo.importers.wandb import read_sweep
+from hpo.importers.wandb_sweeps import read_sweep
 from hpo.studies.load import loads
 
 

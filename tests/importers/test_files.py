@@ -11,7 +11,7 @@ from hpo.errors import HpoError
 from hpo.knobs import KNOBS, complete
 from hpo.studies.check import check
 from hpo.studies.load import loads
-from hpo.studies.reader import plain, read_text
+from hpo.studies.yaml_io import plain, read_text
 
 
 def _beside(name):

@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.cli import main
-from hpo.studies.reader import plain, read_text
+from hpo.studies.yaml_io import plain, read_text
 
 ZOO = "CartPole-v1: {n_envs: 8, n_timesteps: 100000, policy: MlpPolicy, n_steps: 32, %s}\n"
 SWEEP = "program: train.py\nmethod: random\nmetric: {name: eval/return_mean}\nparameters: {%s}\n"

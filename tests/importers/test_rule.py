@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.cli import main
-from hpo.studies.reader import plain, read_text
+from hpo.studies.yaml_io import plain, read_text
 
 XLRON = """
 program: xlron/train/train.py

@@ -17,7 +17,7 @@ from ConfigSpace.hyperparameters import (
 from hpo.cli import main
 from hpo.errors import ConfigError
 from hpo.importers.storages import read_storage
-from hpo.spaces.configspace_files import write_configspace
+from hpo.spaces.via_configspace import write_configspace
 from hpo.studies.load import load, loads
 
 

@@ -2,9 +2,15 @@
 
 import pytest
 
-from hpo.importers.rows import UNKNOWN
-from hpo.importers.tables import COMMON, SYSTEMS, recognise
-from hpo.importers.transforms import NoCounterpart, Settings, mapping_of, widths_of
+from hpo.importers.name_mapping import (
+    COMMON,
+    UNKNOWN,
+    NoCounterpart,
+    Settings,
+    mapping_of,
+    widths_of,
+)
+from hpo.importers.tables import SYSTEMS, recognise
 from hpo.knobs import KNOBS, check_value
 
 SECTIONS = ("evaluation.", "seeds.", "init.", "checkpoint.", "loggers.", "env.", "population.")

@@ -2,14 +2,23 @@
 
 import pytest
 
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
-from hpo.importers.rows import UNKNOWN, System, taken
-from hpo.importers.tables import COMMON, SYSTEMS, find, hints, names_of, recognise
-from hpo.importers.transforms import NoCounterpart, Settings, off, times, words
+from hpo.importers.name_mapping import (
+    COMMON,
+    UNKNOWN,
+    NoCounterpart,
+    Settings,
+    System,
+    off,
+    taken,
+    times,
+    words,
+)
+from hpo.importers.tables import SYSTEMS, find, hints, names_of, recognise
 from hpo.importers.xlron_table import OLDER, XLRON
 from hpo.knobs import KNOBS, check_name, check_value, hint_of
-from hpo.studies.fields import LOGGERS, SECTIONS, TOP
+from hpo.studies.study_keys import LOGGERS, SECTIONS, TOP
 
 ALL = (*SYSTEMS.values(), COMMON)
 TOPS = {field.key for field in TOP}

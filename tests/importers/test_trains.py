@@ -7,10 +7,10 @@ import pytest
 
 from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.importers.readers import read_flags
-from hpo.importers.wandb import read_sweep
+from hpo.importers.wandb_sweeps import read_sweep
 from hpo.knobs import KNOBS, complete, matters
 from hpo.studies.load import loads
-from hpo.studies.reader import plain, read_text
+from hpo.studies.yaml_io import plain, read_text
 
 _spec = importlib.util.spec_from_file_location("trains", Path(__file__).with_name("trains.py"))
 trains = importlib.util.module_from_spec(_spec)

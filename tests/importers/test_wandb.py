@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from hpo.errors import HpoError
-from hpo.importers.wandb import read_sweep
+from hpo.importers.wandb_sweeps import read_sweep
 from hpo.studies.load import loads
-from hpo.studies.reader import plain, read_text
+from hpo.studies.yaml_io import plain, read_text
 from hpo.views.words import on_command_line
 
 _spec = importlib.util.spec_from_file_location("sweeps", Path(__file__).with_name("sweeps.py"))

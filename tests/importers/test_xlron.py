@@ -6,7 +6,7 @@ from hpo.cli import main
 from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES, OpticalSettings
 from hpo.errors import ConfigError
 from hpo.importers.readers import HEURISTICS, read_flags
-from hpo.studies.env_file import read_env_file
+from hpo.studies.env_section import read_env_file
 from hpo.studies.load import loads
 from hpo.views.words import on_command_line
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from hpo.core.hypers import make_hypers
-from hpo.core.scheduled import scheduled_values
+from hpo.core.optimisers import scheduled_values
 from hpo.importers.readers import read_flags
 from hpo.knobs import complete
 from hpo.studies.load import loads

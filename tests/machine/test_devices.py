@@ -46,7 +46,7 @@ def test_a_study_s_own_code_may_make_arrays_when_it_is_imported(tmp_path):
         "import sys\n"
         "from dataclasses import replace\n"
         "from hpo.studies.load import loads\n"
-        "from hpo.search.own_code import run_own_code\n"
+        "from hpo.studies.user_code import run_own_code\n"
         "study = loads('env: CartPole-v1\\nenv_steps: 10k\\nbudget: {trials: 2}\\n')\n"
         "run_own_code(replace(study, imports=('mine.py',), source=sys.argv[1]), 3)\n"
         "import jax; print(len(jax.devices('cpu')))\n"
@@ -80,7 +80,7 @@ def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
 
 STARTS_JAX = """\
 import jax.numpy as jnp
-from hpo.search.samplers.random import RandomSearch
+from hpo.search.samplers.random_and_grid import RandomSearch
 from hpo.search.samplers.registry import register_sampler
 
 GOAL = jnp.ones(2)

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.run import Settings
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
 from hpo.studies.spec import (
@@ -17,6 +16,7 @@ from hpo.studies.spec import (
     Seeds,
     Study,
 )
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 
 def parameter(name, default=None, **fields):

@@ -10,12 +10,12 @@ import pytest
 import hpo
 from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search import api
-from hpo.search.book import warm_start as book_of_warm_starts
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.search.state import warm_start as book_of_warm_starts
 from hpo.store import tables_equal
-from hpo.store.begun_anew import common_failure
+from hpo.store.remove_study import common_failure
 from hpo.studies.load import load
+from hpo.testing.analytic_lanes import AnalyticFactory
 
 TEXT = """\
 env: CartPole-v1

@@ -11,7 +11,7 @@ import pytest
 CHILD = """
 import json
 from hpo.search.samplers import via_smac
-from hpo.search.samplers.contract import Past, SamplerSpec
+from hpo.search.samplers.registry import Past, SamplerSpec
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.rows import TrialState
 

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.core.host import stage
-from hpo.core.policy_folder import load_policy
+from hpo.core.saved_policy import load_policy
+from hpo.machine.workers import worker_count
 from hpo.search.api import run as train
-from hpo.search.book.progress import Silent
-from hpo.search.lanes.hosting import worker_count
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
+from hpo.search.state.progress import Silent
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import load

@@ -16,7 +16,7 @@ from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.loggers import make_sink, sinks_of
 from hpo.search.run import run
 from hpo.store import Sinks, query, tables_equal
-from hpo.store.background import Background
+from hpo.store.sinks import Background
 from hpo.studies.resolved import resolved
 from hpo.studies.spec import Logger
 

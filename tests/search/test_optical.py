@@ -10,10 +10,10 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.knobs import complete
-from hpo.search.book.progress import Silent
 from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store import Stream
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hpo import environments
 from hpo.cli import main
-from hpo.core import own_distributions, own_optimisers
-from hpo.core.policy_folder import load_policy
+from hpo.core import distributions, own_optimisers
+from hpo.core.saved_policy import load_policy
+from hpo.environments import registry as environments
 from hpo.errors import ConfigError, StudyError
 from hpo.knobs import table
 from hpo.search.lanes.local import LocalFactory
@@ -48,7 +48,7 @@ def _forget():
     """Be a process that has not run the files."""
     for name, registry in (
         ("own-lion", own_optimisers._OWN),
-        ("own-laplace", own_distributions._OWN),
+        ("own-laplace", distributions._OWN),
     ):
         registry.pop(name, None)
         for kinds in environments._OWN_DISTRIBUTIONS.values():

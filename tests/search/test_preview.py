@@ -1,7 +1,7 @@
 import pytest
 
 from hpo.search.lanes import local
-from hpo.search.preview import preview
+from hpo.search.study_estimate import preview
 from hpo.studies.load import load, loads
 
 TEXT = """\

@@ -14,25 +14,26 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import ConfigError, StoreError, StudyError, UnknownNameError
-from hpo.search.lanes.analytic import AnalyticFactory
-from hpo.search.registered_contracts import (
-    RegisteredExplorerContract,
-    RegisteredRuleContract,
-    RegisteredSamplerContract,
-)
 from hpo.search.rules.registry import make_explorer, make_pruner, register_rule
 from hpo.search.run import Settings, run
-from hpo.search.samplers.registry import draws_ahead, make_sampler, option, register_sampler
+from hpo.search.samplers.registry import draws_ahead, make_sampler, register_sampler
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies import user_code
+from hpo.studies.chunk_sizes import rung_steps
+from hpo.studies.field import option
 from hpo.studies.load import load, loads, recorded
-from hpo.studies.quanta import rung_steps
-from hpo.studies.reader import plain, read_text
 from hpo.studies.resolved import resolved, resolved_yaml
 from hpo.studies.schema import schema
 from hpo.studies.search_methods import METHODS
 from hpo.studies.stopping_rules import RULES
+from hpo.studies.yaml_io import plain, read_text
+from hpo.testing.analytic_lanes import AnalyticFactory
+from hpo.testing.search import (
+    RegisteredExplorerContract,
+    RegisteredRuleContract,
+    RegisteredSamplerContract,
+)
 
 PAGE = "docs/search.md"
 block = run_path(str(Path(__file__).parents[1] / "doc_blocks.py"))["block"]
@@ -77,7 +78,7 @@ STUDIES = {
 FACTORY = AnalyticFactory(lanes=16, diverges_above=0.3)
 CHILD = """\
 from pathlib import Path
-from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 factory = AnalyticFactory(lanes=16, diverges_above=0.3, chunk_seconds=0.02)
@@ -138,7 +139,7 @@ def test_a_killed_study_ends_as_if_nothing_had_happened(file, tmp_path, name):
     code, names = tmp_path / "child.py", {"file": path, "folder": str(tmp_path / "broken")}
     code.write_text(CHILD)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hpo.search.run", "hpo.search.samplers.optuna_tpe"])
+    context.set_forkserver_preload(["hpo.search.run", "hpo.search.samplers.via_optuna"])
     for _ in range(3):
         before = commits(tmp_path / "broken")
         child = context.Process(target=run_path, args=(str(code), names))
@@ -356,8 +357,8 @@ class TestDrift(RegisteredExplorerContract):
 
 @pytest.mark.parametrize("name", ["pbt", "pb2"])
 def test_our_explorers_keep_the_contract(name):
-    from hpo.search.contracts import ExplorerContract
     from hpo.studies.spec import EarlyTerminate
+    from hpo.testing.search import ExplorerContract
 
     samples = run_path(str(Path(__file__).with_name("samples.py")))
 
@@ -371,7 +372,7 @@ def test_our_explorers_keep_the_contract(name):
 
 
 def test_a_contract_finds_what_a_resumed_study_would_not_survive(monkeypatch):
-    from hpo.search.rules.verdict import Verdict
+    from hpo.search.rules.registry import Verdict
 
     class Counting:
         asked = 0

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
-from hpo.search.after.looking_back import importance_at, read_points
-from hpo.search.book.progress import Silent
-from hpo.search.book.state import LoopState, Phase
-from hpo.search.lanes import versions
+from hpo.machine import software
+from hpo.search.analysis.checkpoint_values import importance_at, read_points
 from hpo.search.run import Settings, run
+from hpo.search.state.loop_state import LoopState, Phase
+from hpo.search.state.progress import Silent
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
@@ -415,9 +415,9 @@ def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp
 def test_another_version_of_what_steps_the_environment_is_marked(tmp_path, monkeypatch):
     study = samples.study(env=EnvSpec("gym:CartPole-v1"), budget=Budget(trials=8))
     go(tmp_path, study)
-    installed = versions._version
+    installed = software._version
     monkeypatch.setattr(
-        versions, "_version", lambda name: "0.1" if name == "gymnasium" else installed(name)
+        software, "_version", lambda name: "0.1" if name == "gymnasium" else installed(name)
     )
     go(tmp_path, dataclasses.replace(study, budget=Budget(trials=16)))
     with opened(tmp_path) as journal:

@@ -11,11 +11,11 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.search.book.progress import Silent
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store import StudyFolder, StudyLock, lock_holder, tables_equal
-from hpo.store.removal import remove_studies
-from hpo.store.stop_request import STOP_NAME, StopRequest, ask_to_stop
+from hpo.store.lock import STOP_NAME, StopRequest, ask_to_stop
+from hpo.store.remove_study import remove_studies
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 STUDY, FACTORY = samples.study(), samples.AnalyticFactory()

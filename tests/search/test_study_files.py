@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search.book.progress import Silent
+from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.run import run
-from hpo.search.study_files import changed_files, files_of_study
+from hpo.search.state.progress import Silent
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init

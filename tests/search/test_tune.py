@@ -5,9 +5,9 @@ import json
 import pytest
 
 from hpo.cli import main
-from hpo.search import tune
+from hpo.search import tune_lanes
 from hpo.search.lanes import local
-from hpo.search.tune import Measured, best_lanes, candidates
+from hpo.search.tune_lanes import Measured, best_lanes, candidates
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -44,9 +44,7 @@ def test_the_table_fits_a_terminal(capsys, tmp_path, monkeypatch):
     path = tmp_path / "tiny.yaml"
     path.write_text(STUDY)
     entry = Measured(16384, 8192, 123_456_789.0, 754.0, 123.456, 123.456, 754.0, 2**37)
-    monkeypatch.setattr(
-        "hpo.views.commands.tune_lanes.measure_lanes", lambda *given: iter([entry])
-    )
+    monkeypatch.setattr("hpo.views.commands.train.measure_lanes", lambda *given: iter([entry]))
     assert main(["tune-lanes", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     header, _, row, _, words, last = lines
@@ -95,7 +93,7 @@ def test_a_gpu_tries_lanes_from_64_to_what_its_memory_holds_in_tiles_as_wide(
 
     monkeypatch.setattr(local.LocalFactory, "__init__", on_a_gpu)
     monkeypatch.setattr(local, "_memory", lambda devices: 10**8)
-    monkeypatch.setattr(tune, "_measure", timed)
+    monkeypatch.setattr(tune_lanes, "_measure", timed)
     assert main(["tune-lanes", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     words = [line.split()[:2] for line in lines]

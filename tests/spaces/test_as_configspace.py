@@ -16,11 +16,14 @@ from hypothesis import HealthCheck, assume, given, settings
 import hpo.spaces
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
-from hpo.spaces.as_configspace import as_configspace
-from hpo.spaces.configspace_files import read_configspace, write_configspace
-from hpo.spaces.from_configspace import from_configspace
-from hpo.spaces.of_knobs import ARCHITECTURE, PPO, knob_space
+from hpo.spaces.make import ARCHITECTURE, PPO, knob_space
 from hpo.spaces.space import Space
+from hpo.spaces.via_configspace import (
+    as_configspace,
+    from_configspace,
+    read_configspace,
+    write_configspace,
+)
 from hpo.studies.load import loads
 
 _spec = importlib.util.spec_from_file_location(

@@ -10,7 +10,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from hpo.errors import ConfigError
-from hpo.spaces.from_optuna import open_storage, read_study
+from hpo.spaces.via_optuna import open_storage, read_study
 
 
 @pytest.fixture(scope="module")

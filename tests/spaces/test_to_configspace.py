@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from hpo.errors import ConfigError
 from hpo.spaces import Condition, Parameter, Space, ValueRule, make_distribution, parse_rule
-from hpo.spaces.from_configspace import from_configspace
-from hpo.spaces.to_configspace import from_configuration, to_configspace
+from hpo.spaces.via_configspace import from_configspace, from_configuration, to_configspace
 
 ConfigSpace = pytest.importorskip("ConfigSpace")
 _spec = importlib.util.spec_from_file_location(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpo.errors import ConfigError
 from hpo.spaces import Condition, Parameter, Space, make_distribution
-from hpo.spaces.to_optuna import distributions, from_internal, internal_params, suggest
+from hpo.spaces.via_optuna import distributions, from_internal, internal_params, suggest
 
 _spec = importlib.util.spec_from_file_location(
     "space_strategies", Path(__file__).with_name("strategies.py")

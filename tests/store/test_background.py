@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo.store.background import Background
-from hpo.store.sinks import Sinks
+from hpo.store.sinks import Background, Sinks
 
 HERE = Path("study")
 

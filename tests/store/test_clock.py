@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hpo.store import StudyFolder, StudyMeta, StudyStore
-from hpo.store.clock import Clock
+from hpo.store.study_store import Clock
 
 
 def test_time_goes_on_steadily_however_the_wall_clock_jumps() -> None:
@@ -27,7 +27,7 @@ def test_commits_are_in_order_over_a_clock_set_back(
     now = time.time()
     for jump in (0.0, -400 * 86_400.0, 0.0):
         with monkeypatch.context() as patch:
-            patch.setattr("hpo.store.clock.time.time", lambda jump=jump: now + jump)
+            patch.setattr("hpo.store.study_store.time.time", lambda jump=jump: now + jump)
             with StudyStore(folder, meta) as store:
                 for _ in range(2):
                     store.commit(loop_state="{}", checkpoint=None)

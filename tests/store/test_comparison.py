@@ -6,10 +6,10 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.agreement import deal_p
 from hpo.store.comparison import compare
-from hpo.store.conclusions import conclude
 from hpo.store.paired import chance_of_better
+from hpo.store.permutation_test import deal_p
+from hpo.store.verdict import conclude
 
 
 def test_the_probability_is_that_of_all_pairs():

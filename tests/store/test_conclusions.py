@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.store.conclusion_words import as_json, details, sentences
-from hpo.store.conclusions import Conclusion, conclude
-from hpo.store.looks import next_level
+from hpo.store.interim_analyses import next_level
 from hpo.store.paired import deviation, paired_interval, seeds_to_tell
+from hpo.store.verdict import Conclusion, conclude
+from hpo.store.verdict_text import as_json, details, sentences
 
 
 def sample(*values: float) -> dict[int, float]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpo.search.book.objective import measure
 from hpo.search.lanes.contract import EvaluationResult
+from hpo.search.state.objective import measure
 from hpo.store import (
     CurveRow,
     EvaluationRow,
@@ -22,7 +22,7 @@ from hpo.store import (
     TrialState,
 )
 from hpo.store.follow import Follower, Mark, Point, block_means
-from hpo.studies.metrics import METRICS
+from hpo.studies.study_keys import METRICS
 
 SPREADS = ("_median", "_min", "_max", "_std")
 

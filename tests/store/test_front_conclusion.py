@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hpo.store.front_conclusion import conclude_front, front_sentences
 from hpo.store.paired import paired_interval
+from hpo.store.verdict import conclude_front, front_sentences
 
 UP = ("maximize", "maximize")
 NAMES = ("a", "b")

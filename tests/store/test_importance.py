@@ -9,7 +9,9 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.explained import (
+from hpo.store.importance import decide
+from hpo.store.rank_variance import (
+    Column,
     explained,
     midranks,
     product_shape,
@@ -18,7 +20,6 @@ from hpo.store.explained import (
     resampled_shape,
     shape,
 )
-from hpo.store.importance import Column, decide
 
 
 def reals(rng: np.random.Generator, trials: int, count: int) -> list[Column]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpo.store.importance import Column
-from hpo.store.main_effects import main_effect
+from hpo.store.importance import main_effect
+from hpo.store.rank_variance import Column
 from hpo.store.statistics import interval
 
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store import over_environments as over
-from hpo.store.over_environments import (
+from hpo.store import aggregate_environments as over
+from hpo.store.aggregate_environments import (
     difference,
     overall,
     overall_interval,

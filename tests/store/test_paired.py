@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from hpo.errors import ConfigError
-from hpo.store.looks import Look, earlier_looks, levels, winners_looks
+from hpo.store.interim_analyses import Look, earlier_looks, levels, winners_looks
 from hpo.store.paired import (
     Bounds,
     chance_of_better,

@@ -11,8 +11,8 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store import CurveParts, CurveRow, Part, Stream
-from hpo.store import parts as parts_module
-from hpo.store.parts import part_batches, unified_schema
+from hpo.store import parquet as parts_module
+from hpo.store.parquet import part_batches, unified_schema
 
 
 def row(index: int, **metrics: float) -> CurveRow:

@@ -323,7 +323,7 @@ import sys
 sys.modules["pytz"] = None
 from pathlib import Path
 from hpo.store.query import streamed
-from hpo.views.query_output import csv_pieces, json_pieces, table_pieces
+from hpo.views.commands.read_study import csv_pieces, json_pieces, table_pieces
 for pieces in (csv_pieces, json_pieces, table_pieces):
     with streamed(Path(sys.argv[1]), sys.argv[2]) as rows:
         print("".join(pieces(rows)), end="")

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.over_environments import difference, profile_band
+from hpo.store.aggregate_environments import difference, profile_band
 from hpo.store.paired import paired_interval
 from hpo.store.score_tables import beside, on_each, profiles
 

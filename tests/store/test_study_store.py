@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hpo import disk
 from hpo.errors import StoreError
+from hpo.files import atomic_files
 from hpo.store import (
     CurveRow,
     Stream,
@@ -105,12 +105,12 @@ def test_a_full_disk_is_said_and_can_be_tried_again(
     with StudyStore(folder, meta) as store:
         store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
         with monkeypatch.context() as patch:
-            patch.setattr(disk, "sync", full)
+            patch.setattr(atomic_files, "sync", full)
             with pytest.raises(StoreError, match=r"No space left on device while writing .*parts"):
                 store.commit(loop_state="{}", checkpoint=None)
         assert store.commit(loop_state="{}", checkpoint=None) == 1
         with monkeypatch.context() as patch:
-            patch.setattr(disk, "sync", full)
+            patch.setattr(atomic_files, "sync", full)
             with pytest.raises(StoreError, match=r"No space left .*parquet; what was committed"):
                 store.publish()
         assert store.publish()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpo.environments import find
+from hpo.environments.registry import find
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.paired import Bounds
 from hpo.store.rows import StudyMeta, TrialRow, TrialState

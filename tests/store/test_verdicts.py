@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpo.store.comparison import compare
+from hpo.store.comparison import compare, decided_pairs
 from hpo.store.paired import Bounds, paired_interval, unseen_p
-from hpo.store.verdicts import decided_pairs
 
 SAID = ("better", "worse")
 

@@ -28,7 +28,7 @@ from hpo.store import (
     TrialRow,
     TrialState,
 )
-from hpo.store import parts as parts_module
+from hpo.store import parquet as parts_module
 
 LANES, CHUNKS = 6, 4
 META = StudyMeta(

@@ -1,6 +1,6 @@
 import pytest
 
-from hpo.studies.amounts import count_of, number_of, seconds_of
+from hpo.studies.study_values import count_of, number_of, seconds_of
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hpo.studies.buckets import buckets_of, words_of_bucket
 from hpo.studies.load import loads
+from hpo.studies.programs import buckets_of, words_of_bucket
 
 HEAD = "env: CartPole-v1\nenv_steps: 320k\nbudget: {trials: 4}\n"
 STUDY = loads(

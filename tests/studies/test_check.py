@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpo.studies.check import Cost, check
-from hpo.studies.expected import passing
+from hpo.studies.expected_cost import passing
 from hpo.studies.load import loads
 
 BASE = "env: CartPole-v1\nenv_steps: 320k\nfixed: {num_envs: 8, rollout_length: 125}\n"

@@ -4,8 +4,8 @@ import pytest
 
 from hpo.errors import StudyError
 from hpo.studies.check import check
+from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.load import loads
-from hpo.studies.quanta import rung_steps
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 
 PLAIN = """\

@@ -11,10 +11,10 @@ from hpo.cli import main
 from hpo.studies import user_code
 from hpo.studies.check import check
 from hpo.studies.load import load, loads
-from hpo.studies.reader import plain, read_text
 from hpo.studies.schema import schema
 from hpo.studies.search_methods import METHODS
 from hpo.studies.stopping_rules import RULES
+from hpo.studies.yaml_io import plain, read_text
 
 # Those of brax, MuJoCo and Box2D, whose own code they are about.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -4,8 +4,8 @@ import pytest
 
 from hpo.errors import StudyError
 from hpo.studies.check import check
+from hpo.studies.chunk_sizes import quanta_of, rung_steps
 from hpo.studies.load import loads
-from hpo.studies.quanta import quanta_of, rung_steps
 from hpo.studies.resolved import resolved, resolved_yaml
 
 BASE = """\

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from hpo.studies.given import Given, given_in, without_given
 from hpo.studies.load import loads
+from hpo.studies.overrides import Given, given_in, without_given
 
 TEXT = "# mine\nenv: CartPole-v1\nenv_steps: 10k\n"
 PLAIN = Given("run", "my.yaml")

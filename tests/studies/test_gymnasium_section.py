@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo.env_entry import EnvEntry, EnvKey
+from hpo.environments.table import EnvEntry, EnvKey
 from hpo.errors import StudyError
 from hpo.studies.check import check
 from hpo.studies.init_file import init_text

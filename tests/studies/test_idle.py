@@ -9,12 +9,12 @@ import pytest
 
 from hpo.core import optimisers
 from hpo.core.hypers import make_hypers
+from hpo.core.optimisers import scheduled_values
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.scheduled import scheduled_values
 from hpo.knobs import KNOBS
 from hpo.studies.check import check
-from hpo.studies.idle import NEEDS, idle_knobs
 from hpo.studies.load import load, loads
+from hpo.studies.unused_knobs import NEEDS, idle_knobs
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "studies").glob("*.yaml"))
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from hpo import environments
+from hpo.environments import registry
 from hpo.errors import MissingExtraError, StudyError
 from hpo.knobs import KNOBS
 from hpo.spaces import Condition
@@ -491,7 +491,7 @@ def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, m
     def missing(id_):
         raise MissingExtraError("Box2D", "gym", f"env {id_}")
 
-    monkeypatch.setattr(environments, "_gymnasium", missing)
+    monkeypatch.setattr(registry, "_gymnasium", missing)
     assert resolved_yaml(recorded(kept)) == kept
     assert study_hash(recorded(kept)) == study_hash(study)
     with pytest.raises(StudyError, match=r"study.yaml:2: env gym:.* needs the package 'Box2D'"):

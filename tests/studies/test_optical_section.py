@@ -9,10 +9,10 @@ import pytest
 
 import hpo
 from hpo.errors import StudyError
-from hpo.studies.buckets import buckets_of
 from hpo.studies.check import check
-from hpo.studies.env_file import read_env_file
+from hpo.studies.env_section import read_env_file
 from hpo.studies.load import load, loads
+from hpo.studies.programs import buckets_of
 from hpo.studies.schema import schema
 
 STUDY = """\
@@ -68,7 +68,7 @@ def test_the_names_of_heuristics_are_those_of_the_heuristics():
 def test_the_schema_takes_it():
     from jsonschema import Draft202012Validator
 
-    from hpo.studies.reader import plain, read_text
+    from hpo.studies.yaml_io import plain, read_text
 
     Draft202012Validator(schema()).validate(plain(read_text(STUDY, "s.yaml")))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hpo.search.after.evaluated_in import apart, evaluated_in
+from hpo.search.analysis.verdict import apart, evaluated_in
+from hpo.studies.evaluation import own_evaluation_note
 from hpo.studies.load import loads
-from hpo.studies.own_evaluation import own_evaluation_note
-from hpo.studies.reader import plain, read_text
 from hpo.studies.resolved import resolved_yaml
+from hpo.studies.yaml_io import plain, read_text
 
 STUDY = """\
 env: Pendulum-v1

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpo.studies.chunk_sizes import quanta_of, rung_steps, rungs, updates_per_chunk
 from hpo.studies.load import loads
-from hpo.studies.quanta import quanta_of, rung_steps, rungs, updates_per_chunk
 
 
 def study(env_steps, first=None, eta=4, every="rungs"):

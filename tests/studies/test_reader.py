@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpo.errors import StudyError
-from hpo.studies.reader import MOST_BYTES, plain, read_file, read_text, scalar_of
-from hpo.studies.writer import to_yaml
+from hpo.studies.yaml_io import MOST_BYTES, plain, read_file, read_text, scalar_of, to_yaml
 
 
 @pytest.mark.parametrize(

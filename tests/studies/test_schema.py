@@ -4,12 +4,12 @@ import jsonschema
 import pytest
 
 import hpo
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
-from hpo.studies.reader import plain, read_file, read_text
 from hpo.studies.resolved import resolved
 from hpo.studies.schema import schema
+from hpo.studies.yaml_io import plain, read_file, read_text
 
 SHIPPED = sorted((Path(hpo.__file__).parent / "studies").glob("*.yaml"))
 VALIDATOR = jsonschema.Draft202012Validator(schema())

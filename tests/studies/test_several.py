@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hpo.environment_references import reference_of
+from hpo.environments.references import reference_of
 from hpo.errors import ConfigError, StudyError
-from hpo.studies.env_spec import EnvSpec, labels_of
-from hpo.studies.expected import expected_steps
+from hpo.studies.chunk_sizes import quanta_of
+from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
-from hpo.studies.quanta import quanta_of
 from hpo.studies.resolved import resolved, resolved_yaml, study_hash
-from hpo.studies.several import (
+from hpo.studies.several_environments import (
     alone,
     env_words,
     labels,
@@ -19,7 +18,8 @@ from hpo.studies.several import (
     only_one_environment,
     scales,
 )
-from hpo.studies.single import single
+from hpo.studies.spec import EnvSpec, labels_of
+from hpo.studies.train_study import single
 
 SEVERAL = """\
 env: [CartPole-v1, {id: rmsa, load: 200, scores: {random: 0.1, reference: 0.05}}, MountainCar-v0]

@@ -8,8 +8,8 @@ import pytest
 from hpo.errors import StudyError
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml
-from hpo.studies.single import single
 from hpo.studies.spec import Init, Seeds
+from hpo.studies.train_study import single
 
 TEXT = """\
 name: one

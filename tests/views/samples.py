@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hpo.search.book.progress import Best, Progress
-from hpo.search.book.state import Phase
-from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.progress import Best, Progress
 from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 search = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "search" / "samples.py")))
 

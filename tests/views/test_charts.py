@@ -19,14 +19,11 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
 from hpo.views.charts import curves_chart
 from hpo.views.charts.curves_chart import _spread, curves
-from hpo.views.charts.effects_chart import effects
-from hpo.views.charts.files import draw_picture, figure_size, fill_figure
-from hpo.views.charts.history_chart import history
-from hpo.views.charts.importance_chart import importance
-from hpo.views.charts.knob_charts import parallel, slices
+from hpo.views.charts.knob_charts import effects, importance, parallel, slices
+from hpo.views.charts.matplotlib_files import draw_picture, figure_size, fill_figure
 from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Key, Line, Parallel, Picture, Scale
-from hpo.views.charts.pareto_chart import pareto
 from hpo.views.charts.scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
+from hpo.views.charts.search_charts import history, pareto
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 

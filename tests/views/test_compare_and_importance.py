@@ -16,7 +16,7 @@ from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds
-from hpo.views.commands import compare_trials
+from hpo.views.commands import compare
 from hpo.views.formatting import steps
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -278,9 +278,9 @@ def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
 def test_the_environments_ceiling_leaves_no_unseen_seed_above_it(capsys, results, monkeypatch):
     """As `hpo top` knows it: CartPole returns at most 500; without that more seeds are needed."""
     values = [[500.0] * 8, [498.0, 492.0, 484.0, 476.0, 468.0, 460.0, 450.0, 440.0]]
-    _, sides = compare_trials._trials(StudyFolder(results.folder), (0, 1))
-    chosen = replace(compare_trials._compared(*sides), values=values, paired=True)
-    monkeypatch.setattr(compare_trials, "_compared", lambda *_: chosen)
+    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    chosen = replace(compare._compared(*sides), values=values, paired=True)
+    monkeypatch.setattr(compare, "_compared", lambda *_: chosen)
     data, text = compared(capsys, results, 0, 1)
     assert data["decision"] == "better" and text.startswith("Trial 0 is better")
 

@@ -55,10 +55,9 @@ def policy(tmp_path_factory):
     import jax
 
     from hpo.core import policy as policies
-    from hpo.core.normalise import RunningStatistics
+    from hpo.core.lane_state import RunningStatistics
     from hpo.core.plan import EnvPlan, make_plan
-    from hpo.core.policy_folder import save_policy
-    from hpo.core.saved_policy import SavedPolicy
+    from hpo.core.saved_policy import SavedPolicy, save_policy
     from hpo.knobs import complete
 
     folder = tmp_path_factory.mktemp("study")
@@ -92,9 +91,9 @@ def test_a_policy_and_heuristics_serve_the_same_requests(capsys, policy):
 
 
 def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
+    from hpo.core.envs.optical.agents import make_policy_rule
     from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
     from hpo.core.envs.optical.optical_environment import make_from_keys
-    from hpo.core.envs.optical.policy_rule import make_policy_rule
 
     env = make_from_keys(id="rmsa", topology="ring4", k=2, slots=10, load=30, warmup_requests=20)
 

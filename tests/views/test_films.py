@@ -10,7 +10,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError, StoreError
-from hpo.views import films
+from hpo.views import pictures as films
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hpo.views.terminal.interrupt_listener import InterruptListener
+from hpo.views.commands.watched_run import InterruptListener
 
 LIBC = ctypes.CDLL(None)
 PATIENCE = 60.0  # seconds until a test gives up; none waits when all is well

@@ -10,9 +10,9 @@ import pytest
 
 from hpo import Callback, StopStudy
 from hpo.cli import main
-from hpo.search.after.looking_back import read_points
+from hpo.search.analysis.checkpoint_values import read_points
 from hpo.search.run import run
-from hpo.search.what_if.record import read_record, up_to_shared_point
+from hpo.search.what_if.recorded_curves import read_record, up_to_shared_point
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation

@@ -12,11 +12,12 @@ from rich.console import Console
 
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
-from hpo.views.knob_columns import knob_columns, told_apart
 from hpo.views.leaderboard_text import (
     board_columns,
+    knob_columns,
     print_baselines,
     print_leaderboard,
+    told_apart,
     winner_line,
 )
 

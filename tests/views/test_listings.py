@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from hpo.cli import main
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.knobs import KNOBS
 from hpo.store.study_folder import StudySummary
 from hpo.views.listings import (

@@ -22,19 +22,19 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.cli import main
-from hpo.search.book.progress import Silent
 from hpo.search.run import run
-from hpo.store import journal_reader, tables_equal
-from hpo.store.commit import Commit
+from hpo.search.state.progress import Silent
+from hpo.store import journal as journal_reader
+from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
+from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
-from hpo.views.live.guard import Guard, is_loopback
+from hpo.views.live.auth import Guard, is_loopback
 from hpo.views.live.library import Library
-from hpo.views.live.parts import ASKED
 from hpo.views.live.server import LiveServer
-from hpo.views.live.standing import word_of
+from hpo.views.live.study_status import ASKED, word_of
 from hpo.views.report.report import PARTS, head_html
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hpo.search.book.progress import Best, Leader
-from hpo.search.book.state import Phase
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.progress import Best, Leader
 from hpo.store.rows import TrialState
 from hpo.views.terminal.live_view import LiveView, panel
-from hpo.views.terminal.progress_text import status_line
+from hpo.views.terminal.run_view import status_line
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 

@@ -13,20 +13,17 @@ import pytest
 
 from hpo.search.run import run
 from hpo.spaces import Parameter, Space, make_distribution
-from hpo.store.main_effects import EffectPoint
+from hpo.store.importance import EffectPoint
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, EarlyTerminate, Seeds
-from hpo.views.charts.baseline_lines import baseline_lines
-from hpo.views.charts.curves_chart import curves
-from hpo.views.charts.effects_chart import effects
-from hpo.views.charts.files import draw_picture
-from hpo.views.charts.history_chart import history
-from hpo.views.charts.knob_charts import parallel
+from hpo.views.charts.curves_chart import baseline_lines, curves
+from hpo.views.charts.knob_charts import effects, parallel
+from hpo.views.charts.matplotlib_files import draw_picture
 from hpo.views.charts.model import Band, Dot, Line
 from hpo.views.charts.scales import leaders_scale
-from hpo.views.charts.schedule_chart import schedule
+from hpo.views.charts.search_charts import history, schedule
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 

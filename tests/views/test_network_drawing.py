@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from hpo.core.envs.optical.topologies import make_topology, topology_names
-from hpo.core.envs.optical.topology_places import PLACES
-from hpo.core.envs.optical.topology_tables import TABLES
-from hpo.views.network_drawing import draw_network, layout
+from hpo.core.envs.optical.topology import make_topology, topology_names
+from hpo.core.envs.optical.topology_tables import PLACES, TABLES
+from hpo.views.pictures import draw_network, layout
 
 PUBLISHED = sorted(PLACES)
 
@@ -57,7 +56,7 @@ def test_no_label_lies_on_a_node_or_leaves_the_picture(name, tmp_path, monkeypat
     pytest.importorskip("matplotlib")
     figures = []
     monkeypatch.setattr(
-        "hpo.views.network_drawing.save_figure", lambda figure, path: figures.append(figure)
+        "hpo.views.pictures.save_figure", lambda figure, path: figures.append(figure)
     )
     draw_network(tmp_path / "x.png", make_topology(name), None, f"{name}, " + "long title " * 20)
     [figure] = figures

@@ -20,18 +20,16 @@ import pytest
 from rich.console import Console
 
 from hpo.cli import main
-from hpo.search.after.conclusion import conclusion_of
-from hpo.search.after.decided import answer_at
-from hpo.search.after.looking_back import importance_at, read_points
+from hpo.search.analysis.checkpoint_values import importance_at, read_points
+from hpo.search.analysis.knob_significance import answer_at
+from hpo.search.analysis.verdict import conclusion_of
 from hpo.store.audits import audit_of
 from hpo.store.baselines import attribute_of, baseline_entries, baselines_of
 from hpo.store.codec import unpack_evaluation
-from hpo.store.commit import Commit
 from hpo.store.comparison import compare as comparison
-from hpo.store.default_trial import default_of
 from hpo.store.journal import Journal
-from hpo.store.leaderboard import leaderboard_of
-from hpo.store.rows import BaselineRow, Stream
+from hpo.store.leaderboard import default_of, leaderboard_of
+from hpo.store.rows import BaselineRow, Commit, Stream
 from hpo.store.statistics import interval, iqm, mean
 from hpo.studies.spec import EarlyTerminate, Metric
 from hpo.studies.stopping_rules import finishing_rules

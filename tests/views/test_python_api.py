@@ -20,15 +20,15 @@ from hpo.errors import (
     UnknownNameError,
 )
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store import query
-from hpo.store.concluded import concluded
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
+from hpo.store.verdict_text import concluded
 from hpo.studies.load import load
 from hpo.studies.sources import read_study
+from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.views.python import calls
-from hpo.views.python.one_line import OneLine
+from hpo.views.python.calls import OneLine
 
 MAPPING = {
     "name": "small",

@@ -8,8 +8,8 @@ import math
 import pytest
 
 from hpo.errors import StoreError
-from hpo.views import query_output
-from hpo.views.query_output import csv_pieces, json_pieces, table_pieces
+from hpo.views.commands import read_study
+from hpo.views.commands.read_study import csv_pieces, json_pieces, table_pieces
 
 
 class Some:
@@ -72,14 +72,14 @@ def test_json_is_one_document_as_json_would_print_it():
 
 @pytest.mark.parametrize("pieces", [csv_pieces, json_pieces, table_pieces])
 def test_the_pieces_that_rows_come_in_cannot_be_seen(pieces, monkeypatch):
-    monkeypatch.setattr(query_output, "_IN_MEMORY", 10)  # a table waits on disk
+    monkeypatch.setattr(read_study, "_IN_MEMORY", 10)  # a table waits on disk
     rows = [(n, "x" * n, None if n % 3 else float(n)) for n in range(20)]
     whole = text(pieces, ["n", "word", "x"], rows, 20)
     assert [text(pieces, ["n", "word", "x"], rows, size) for size in (1, 7)] == [whole] * 2
 
 
 def test_a_table_is_for_people_and_ends_where_nobody_reads_on(monkeypatch):
-    monkeypatch.setattr(query_output, "CELLS", 10)
+    monkeypatch.setattr(read_study, "CELLS", 10)
     with pytest.raises(StoreError, match=r"more than 10 cells; .* --csv or --json"):
         text(table_pieces, ["a", "b"], [(1, 2)] * 6)
     assert text(csv_pieces, ["a", "b"], [(1, 2)] * 6).count("\n") == 7

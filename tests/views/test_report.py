@@ -146,7 +146,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
 
 @pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
 def test_marks_stand_out_from_their_ground(ground, column):
-    from hpo.views.charts.look import STYLES
+    from hpo.views.charts.model import STYLES
 
     for style, colours in STYLES.items():
         least = 1.3 if style in ("faint", "s0", "s1") else 3.0  # these are the background

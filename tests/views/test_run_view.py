@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.state import Phase
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
 from hpo.store.rows import TrialState
 from hpo.studies.spec import EarlyTerminate, Logger
 from hpo.views.terminal.run_view import LinesView, QuietView

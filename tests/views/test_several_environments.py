@@ -14,7 +14,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.store.over_environments import (
+from hpo.store.aggregate_environments import (
     difference,
     overall,
     overall_interval,
@@ -24,15 +24,14 @@ from hpo.store.rows import Stream
 from hpo.store.score_tables import Estimate, beside
 from hpo.store.study_folder import StudyFolder, one_policy, read_leaderboard
 from hpo.studies.load import load
-from hpo.studies.single import single
 from hpo.studies.spec import Budget, Confirm, Seeds
+from hpo.studies.train_study import single
 from hpo.views.charts import curves_chart
-from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
-from hpo.views.commands import train_one
+from hpo.views.commands import train
 from hpo.views.environment_text import TOGETHER, beside_lines, signed
 from hpo.views.final_summary import next_commands
-from hpo.views.report.environments_section import environments_section
+from hpo.views.report.environments_section import environments_section, profile
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -307,11 +306,11 @@ def test_the_report_says_by_how_much_the_winner_is_above_the_default(folder):
 def test_training_one_configuration_tells_every_environment(tmp_path, capsys):
     study = single(engine.several(seeds=Seeds(3)))
     results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
-    data = train_one._data(study, results)
-    assert train_one._picture(study, results) is None
+    data = train._data(study, results)
+    assert train._picture(study, results) is None
     assert "unlike scales" in capsys.readouterr().err
     assert data["env_steps"] == 3 * 3 * 16_000 and len(data["seed_values"]) == 3
-    lines = train_one._text(study, data).splitlines()
+    lines = train._text(study, data).splitlines()
     assert lines[0].endswith("3 seeds of 16k env steps on each")
     given = scores_of(tmp_path / "t", 0, "search")
     told = ", ".join(f"{name} {fmean(seeds):.4g}"

@@ -4,7 +4,7 @@ import pytest
 
 from hpo.studies.load import loads
 from hpo.studies.spec import Seeds
-from hpo.views.commands.train_one import _text
+from hpo.views.commands.train import _text
 
 DATA = {
     "name": "small", "env": "CartPole-v1", "metric": "eval/return_mean", "state": "finished",

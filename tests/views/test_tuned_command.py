@@ -12,10 +12,10 @@ import yaml
 
 from hpo.cli import main
 from hpo.knobs import complete
-from hpo.search.tuned import verify as verifying
-from hpo.store.agreement import agreement
+from hpo.search import tuned_runs as verifying
+from hpo.store.permutation_test import agreement
 from hpo.studies.load import loads
-from hpo.studies.tuned.record_file import read_record
+from hpo.studies.tuned.record import read_record
 from hpo.views.tuned_text import record_data, record_words, records_table
 
 samples = SimpleNamespace(

@@ -8,9 +8,9 @@ import pytest
 
 import hpo
 from hpo.cli import main
+from hpo.views.escape_control import echo, shown
 from hpo.views.formatting import Listing
 from hpo.views.terminal.console import console, print_listing
-from hpo.views.visible import echo, shown
 
 HOSTILE = "a\x1b]0;mine\x07\x1b[2J\rb\x9b31m\u202ec"
 

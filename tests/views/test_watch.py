@@ -12,16 +12,16 @@ import pytest
 from rich.console import Console
 
 from hpo.cli import main
-from hpo.search.book.looks import BUDGET_ENDED
-from hpo.search.book.progress import Best, Silent, bounds_of
 from hpo.search.run import run
-from hpo.store.commit import Commit
+from hpo.search.state.progress import Best, Silent, bounds_of
+from hpo.search.state.schedule import BUDGET_ENDED
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
+from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, Evaluation, Metric, Racing, Seeds
-from hpo.views.commands.watch_study import _WatchedView, standings
-from hpo.views.live.standing import read_standing
+from hpo.views.commands.watch_serve import _WatchedView, standings
+from hpo.views.live.study_status import read_standing
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 

@@ -24,8 +24,8 @@ OUTSIDE = ("views", "tests", "docs", "scripts", "benchmarks", "results", "build"
 ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError")
 COMMANDS_KEPT = {
     "importers/formats.py",  # flags of the programs that it reads, `--name=value`
-    "studies/given.py",  # the form in which a kept study file records the command that ran it
-    "studies/tuned/record_file.py",  # the head of every record, which is compared byte by byte
+    "studies/overrides.py",  # the form in which a kept study file records the command that ran it
+    "studies/tuned/record.py",  # the head of every record, which is compared byte by byte
 }
 
 

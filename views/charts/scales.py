@@ -11,15 +11,6 @@ from ...spaces.base import Distribution
 from ..formatting import number, param, steps
 from .model import Scale
 
-__all__ = [
-    "knob_share",
-    "knob_ticks",
-    "leaders_scale",
-    "round_ticks",
-    "steps_scale",
-    "value_scale",
-]
-
 _MANY_DECADES = 100.0
 _APART = 0.19
 _FEW = 6

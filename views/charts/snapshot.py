@@ -11,30 +11,30 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...errors import ConfigError, StoreError
-from ...search.after.conclusion import alone_beside, conclusion_from, cut_of
-from ...search.after.decided import Answer, answer_at
-from ...search.after.environment_scores import EnvironmentScores, environment_scores
-from ...search.after.front_values import front_values
-from ...search.after.leave_one_out import LeaveOneOut, leave_one_out_of
-from ...search.after.looking_back import Points, importance_at, points_of
-from ...search.book.usage import Usage
+from ...search.analysis.across_environments import (
+    EnvironmentScores,
+    LeaveOneOut,
+    environment_scores,
+    leave_one_out_of,
+)
+from ...search.analysis.checkpoint_values import Points, importance_at, points_of
+from ...search.analysis.knob_significance import Answer, answer_at
+from ...search.analysis.verdict import alone_beside, conclusion_from, cut_of, front_values
+from ...search.state.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
-from ...store.commit import Head
-from ...store.conclusions import Conclusion
+from ...store.interim_analyses import looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.looks import looks_of
-from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, DecisionRow, Head, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of, trials_seen
+from ...store.verdict import Conclusion
 from ...studies.spec import Study
 from ...studies.stopping_rules import finishing_rules
 from ..formatting import steps
 from ..time_spent import usage_at
 from .model import Scale
 from .scales import round_ticks
-
-__all__ = ["Snapshot", "finite", "read_snapshot"]
 
 
 @dataclass(frozen=True)

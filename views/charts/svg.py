@@ -11,10 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
-from .look import DOT, RING
-from .model import XY, Band, Bars, Dot, Line, Panel, Parallel, Rail, Scale, Strand
-
-__all__ = ["panel_svg"]
+from .model import DOT, RING, XY, Band, Bars, Dot, Line, Panel, Parallel, Rail, Scale, Strand
 
 _LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
 _ROW = 22

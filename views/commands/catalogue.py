@@ -6,13 +6,15 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
-from ...environments import ENVIRONMENTS, entry
+from ...environments.registry import entry
+from ...environments.table import ENVIRONMENTS
+from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
 from ...importers.tables import names_of
 from ...knobs import KNOBS
 from ...studies.schema import schema
-from ...via_gymnasium import is_gymnasium
-from ..documents import print_json
+from ..escape_control import echo
+from ..json_output import print_json
 from ..listings import (
     env_text,
     envs_data,
@@ -22,10 +24,6 @@ from ..listings import (
     knobs_listing,
 )
 from ..terminal.console import console, in_columns, print_lines
-from ..visible import echo
-
-__all__ = ["do_envs", "do_knobs", "do_schema"]
-
 
 _USUAL = (
     "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",

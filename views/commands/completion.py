@@ -11,8 +11,6 @@ from typing import Any
 
 from ...errors import MissingExtraError
 
-__all__ = ["complete_words", "do_completion"]
-
 
 def do_completion(args: Namespace) -> int:
     """Print the code with which a shell completes `hpo`.
@@ -68,7 +66,7 @@ def _knobs(**_: Any) -> Iterable[str]:
 
 
 def _environments(**_: Any) -> Iterable[str]:
-    from ...environments import ENVIRONMENTS
+    from ...environments.table import ENVIRONMENTS
 
     return ENVIRONMENTS
 

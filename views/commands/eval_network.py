@@ -8,27 +8,239 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...environments import ENVIRONMENTS, rooted
-from ...errors import ConfigError
-from ...search.lanes.compile_cache import enable_compilation_cache
-from ...studies.env_file import EnvFile, read_env_file
-from ..documents import print_answer, print_json, write_csv
+from ...environments.registry import rooted
+from ...environments.table import ENVIRONMENTS
+from ...errors import ConfigError, UnknownNameError, counted
+from ...machine.software import enable_compilation_cache
+from ...store.statistics import interval
+from ...studies.env_section import EnvFile, read_env_file
+from ..escape_control import echo
+from ..formatting import aligned, between
+from ..json_output import print_answer, print_json, write_csv
 from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
-from ..visible import echo
-from .eval_candidates import Candidate, path_counts, path_orders, print_survey
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.envs.optical.agents import Rule
+    from ...core.envs.optical.heuristic_evaluation import Surveyed
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.saved_policy import SavedPolicy
 
-__all__ = ["do_eval_network", "do_show_network"]
+_MOST_PATHS = 1000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy beside the heuristics.
+
+    Attributes:
+        name: as it was given.
+        environment: with the candidate paths that it was trained for.
+        rule: the policy, as what serves there.
+    """
+
+    name: str
+    environment: OpticalEnvironment
+    rule: Rule
+
+
+def path_counts(text: str | None) -> list[int]:
+    """Return the numbers of `5,10,25`; none where nothing was given.
+
+    Raises:
+        ConfigError: one of them is no whole number of at least 1.
+
+    >>> path_counts("5,10"), path_counts(None)
+    ([5, 10], [])
+    """
+    counts: list[int] = []
+    for word in [] if text is None else text.split(","):
+        given = word.strip()
+        if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= _MOST_PATHS:
+            raise ConfigError(
+                f"--k is {text!r}; allowed: whole numbers from 1 to {_MOST_PATHS} such as 5,10,25"
+            )
+        counts.append(int(given))
+    return list(dict.fromkeys(counts))
+
+
+def path_orders(text: str | None) -> list[str]:
+    """Return the path orders of `hops,distance` or `all`; none where nothing was given.
+
+    Raises:
+        UnknownNameError: no such order.
+    """
+    from ...core.envs.optical.candidate_paths import PATH_ORDERS
+
+    if text is None:
+        return []
+    if text == "all":
+        return list(PATH_ORDERS)
+    names = [word.strip() for word in text.split(",")]
+    for name in names:
+        if name not in PATH_ORDERS:
+            raise UnknownNameError("path order", name, (*PATH_ORDERS, "all"))
+    return list(dict.fromkeys(names))
+
+
+def print_survey(
+    args: Namespace,
+    groups: Sequence[Sequence[OpticalEnvironment]],
+    rules: Sequence[str],
+    title: str,
+    policy: Candidate | None = None,
+) -> int:
+    """Evaluate and print.
+
+    Args:
+        args: of `hpo eval`.
+        groups: environments that differ in `path_order` alone, one group a k.
+        rules: heuristics.
+        title: the environment in a few words.
+        policy: serves the same requests; None where there is none.
+
+    Raises:
+        ConfigError: an option that does not go with several environments.
+    """
+    clashing = {"--loads": args.loads, "--find-load": args.find_load, "--trace": args.trace,
+                "--plot": args.plot, "--video": args.video}  # fmt: skip
+    for option, given in clashing.items():
+        if given is not None:
+            raise ConfigError(
+                f"{option} is for a single network; leave --k and --path-order out, and give "
+                "--set k=10 --set path_order=hops instead"
+            )
+    if not rules:
+        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all")
+    if args.sample and policy is None:
+        raise ConfigError("--sample samples a policy's actions; give --policy DIR")
+    from ...core.envs.optical.heuristic_evaluation import Surveyed, evaluate_heuristic, survey
+
+    size = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
+    found: list[Surveyed] = []
+    for environments in groups:
+        found += survey(environments, rules, **size)
+    learnt = None
+    if policy is not None:
+        seen = evaluate_heuristic(policy.environment, policy.rule, utilisation=True, **size)
+        learnt = Surveyed(policy.environment, policy.name, seen)
+    data = survey_data(found, title, learnt)
+    print_answer(args.json, data, survey_text(data))
+    return 0
+
+
+def survey_data(
+    heuristics: Sequence[Surveyed], title: str, policy: Surveyed | None = None
+) -> dict[str, Any]:
+    """Return the figures as JSON data, the least service blocking first.
+
+    The policy is compared with the strongest of the heuristics on these very requests, which the
+    choice flatters: a difference below 0 is one from all of them.
+    """
+    found = [*heuristics, *([] if policy is None else [policy])]
+    best = _strongest(found)
+    rows = [_row(item, best) for item in found]
+    rows.sort(key=lambda row: row["service_blocking_probability"]["mean"])
+    first = found[0].evaluation
+    data: dict[str, Any] = {
+        "env": title,
+        "load": float(first.loads[0]),
+        "seeds": int(first.blocked.shape[1]),
+        "requests_per_seed": first.requests,
+        "warmup_requests": found[0].environment.warmup_steps,
+        "results": rows,
+    }
+    if policy is not None:
+        rival = _strongest(heuristics)
+        data["policy"] = {
+            "rule": policy.rule,
+            "strongest": {
+                "k": rival.environment.settings.k,
+                "path_order": rival.environment.settings.path_order,
+                "rule": rival.rule,
+            },
+            "less_strongest": _apart(policy, rival),
+        }
+    return data
+
+
+def _strongest(found: Sequence[Surveyed]) -> Surveyed:
+    return min(found, key=lambda item: item.evaluation.service_blocking.mean())
+
+
+def _apart(item: Surveyed, other: Surveyed) -> dict[str, Any]:
+    """Return the difference in service blocking, paired by seed, with its 95 % interval."""
+    apart = (item.evaluation.service_blocking - other.evaluation.service_blocking)[0]
+    paired = interval(apart.tolist())
+    return {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high}
+
+
+def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
+    settings, seen = item.environment.settings, item.evaluation
+    service, bitrate = seen.service_summary(), seen.bitrate_summary()
+    around = interval(service_values := seen.service_blocking[0].tolist())
+    several = len(service_values) > 1
+    return {
+        "k": settings.k,
+        "path_order": settings.path_order,
+        "rule": item.rule,
+        "service_blocking_probability": {
+            "mean": service.mean,
+            "std": service.std if several else None,
+            "ci_low": around.low,
+            "ci_high": around.high,
+            "values": service_values,
+        },
+        "bitrate_blocking_probability": {
+            "mean": bitrate.mean,
+            "std": bitrate.std if several else None,
+        },
+        "utilisation": float(seen.utilisation.mean()),
+        "less_best": _apart(item, best),
+    }
+
+
+def survey_text(data: Mapping[str, Any]) -> str:
+    """Return the data as a table."""
+    header = ["k", "path order", "rule", "service blocking", "95%", "minus the best", "95%",
+              "bitrate blocking"]  # fmt: skip
+    rows: list[list[str]] = []
+    for row in data["results"]:
+        service, apart = row["service_blocking_probability"], row["less_best"]
+        rows.append(
+            [
+                str(row["k"]),
+                row["path_order"],
+                row["rule"],
+                f"{service['mean']:.5f}",
+                between(service["ci_low"], service["ci_high"]),
+                f"{apart['mean']:+.5f}",
+                between(apart["ci_low"], apart["ci_high"]),
+                f"{row['bitrate_blocking_probability']['mean']:.5f}",
+            ]
+        )
+    right = [True, False, False, True, False, True, False, True]
+    head = (
+        f"{data['env']} at {data['load']:g} Erlang: {counted(data['seeds'], 'seed')} x "
+        f"{counted(data['requests_per_seed'], 'request')} after {data['warmup_requests']} of "
+        "warm-up, the same for every row"
+    )
+    lines = [head, aligned(header, rows, right)]
+    if "policy" in data:
+        policy, strongest = data["policy"], data["policy"]["strongest"]
+        apart = policy["less_strongest"]
+        lines.append(
+            f"{policy['rule']} minus the strongest heuristic ({strongest['rule']}, "
+            f"k {strongest['k']}, {strongest['path_order']}): {apart['mean']:+.5f} "
+            f"{between(apart['ci_low'], apart['ci_high'])}, paired by seed"
+        )
+    return "\n".join(lines)
+
 
 _SHOWN_REQUESTS = 1000
 _REQUESTS_A_SECOND = 10.0
@@ -103,8 +315,7 @@ def do_show_network(args: Namespace) -> int:
     Raises:
         HpoError: the file, the policy or an option is wrong.
     """
-    from ..network_drawing import draw_network
-    from ..pictures import require_matplotlib
+    from ..pictures import draw_network, require_matplotlib
 
     path = Path(args.to or f"{Path(args.env).stem}.png")
     if path.suffix.lower() != ".png":
@@ -116,7 +327,7 @@ def do_show_network(args: Namespace) -> int:
     environment = question.environment
     occupancy, title = None, question.title
     for name, rule in question.rules.items():
-        from ...core.envs.optical.requests_traced import trace_heuristic
+        from ...core.envs.optical.request_trace import trace_heuristic
 
         steps = environment.warmup_steps + _SHOWN_REQUESTS
         steps = steps if environment.settings.continuous else None
@@ -185,10 +396,9 @@ def _question(args: Namespace) -> _Question:
     from ...machine.devices import prepare_devices
 
     prepare_devices()
-    from ...core.envs.optical.agents import make_agent
+    from ...core.envs.optical.agents import RolloutRule, make_agent
     from ...core.envs.optical.heuristics import heuristic_names
     from ...core.envs.optical.optical_environment import make_from_keys
-    from ...core.envs.optical.rollout_rule import RolloutRule
 
     saved = _saved(args)
     id_, keys = _keys_of(file, saved)
@@ -214,7 +424,7 @@ def _saved(args: Namespace) -> SavedPolicy | None:
     """Load `--policy`, if one is given."""
     if args.policy is None:
         return None
-    from ...core.policy_folder import load_policy
+    from ...core.saved_policy import load_policy
 
     return load_policy(args.policy)
 
@@ -222,7 +432,7 @@ def _saved(args: Namespace) -> SavedPolicy | None:
 def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: bool) -> Rule:
     """Return a policy as a rule of an environment that it fits."""
     from ...core.envs import registry
-    from ...core.envs.optical.policy_rule import check_fits, make_policy_rule
+    from ...core.envs.optical.agents import check_fits, make_policy_rule
 
     check_fits(registry.make(saved.plan.eval_env), environment)
     return make_policy_rule(environment, saved, greedy=not sampled)
@@ -298,7 +508,7 @@ def _names(given: str | None) -> list[str]:
 
 def _trace(args: Namespace, question: _Question) -> int:
     """Write every request of one rule into a CSV file."""
-    from ...core.envs.optical.requests_traced import trace_heuristic
+    from ...core.envs.optical.request_trace import trace_heuristic
 
     rule = _only_rule(question, "--trace")
     given = question.environment.settings.requests
@@ -323,8 +533,8 @@ def _only_rule(question: _Question, option: str) -> Rule:
 
 def _film(args: Namespace, question: _Question) -> int:
     """Draw the spectrum request by request, after the warm-up."""
-    from ...core.envs.optical.requests_traced import spectra
-    from ..films import spectrum_pictures, write_film
+    from ...core.envs.optical.request_trace import spectra
+    from ..pictures import spectrum_pictures, write_film
 
     rule, environment = _only_rule(question, "--video"), question.environment
     skipped = environment.warmup_steps if environment.settings.continuous else 0

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.policy_document import NAME, read_document
-from ...environments import ENVIRONMENTS, find
-from ...errors import ConfigError, StoreError
-from ...search.lanes.compile_cache import enable_compilation_cache
+from ...environments.registry import find
+from ...environments.table import ENVIRONMENTS
+from ...errors import ConfigError, StoreError, counted
+from ...machine.software import enable_compilation_cache
 from ...store.paired import Bounds
 from ...store.statistics import interval, mean
-from ...studies.episode_end import LONGEST
+from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
-from ..documents import finite_or_none, print_answer, write_csv
-from ..formatting import between, counted, number
+from ..formatting import between, number
+from ..json_output import finite_or_none, print_answer, write_csv
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.saved_policy import SavedPolicy
-
-__all__ = ["do_eval"]
 
 _OF_EPISODES = ("episodes",)
 _FILMED_REQUESTS = 300
@@ -40,11 +39,11 @@ def do_eval(args: Namespace) -> int:
     network = args.env is not None or args.heuristic is not None or _is_network(args.policy)
     _check_options(args, network)
     if args.video is not None:
-        from ..films import check_film
+        from ..pictures import check_film
 
         check_film(args.video)
     if args.imports:
-        from ...machine.devices import ask_for_devices
+        from ...core.device_request import ask_for_devices
 
         ask_for_devices()  # an array that a module makes when it is imported starts jax
     for path in map(Path, args.imports):
@@ -57,7 +56,7 @@ def do_eval(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
     directory = Path(args.policy)
     enable_compilation_cache()
-    from ...core.policy_folder import load_policy
+    from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
 
     prepare_devices()
@@ -132,7 +131,7 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
 
 def _film(args: Namespace, saved: SavedPolicy) -> int:
     """Draw the first episodes that the policy would be evaluated on."""
-    from ..films import write_film
+    from ..pictures import write_film
 
     rate, pictures = saved.film(args.episodes, args.seed, greedy=not args.sample)
     count = write_film(args.video, rate, pictures)

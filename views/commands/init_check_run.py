@@ -12,22 +12,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ...disk import output
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
+from ...files.atomic_files import output
 from ...studies.check import CheckReport
+from ...studies.expected_cost import LONG_SECONDS, span_of_time
 from ...studies.init_file import init_text
 from ...studies.load import load, loads
-from ...studies.several import env_words
+from ...studies.several_environments import env_words
 from ...studies.spec import Study
-from ...studies.time_estimate import LONG_SECONDS, span_of_time
 from ...studies.tuned.catalogue import known_record
 from ...studies.tuned.study_text import around_text
-from ..documents import print_json
-from ..formatting import counted, steps
+from ..escape_control import echo
+from ..formatting import steps
+from ..json_output import print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
-from ..visible import echo
-
-__all__ = ["brief", "do_check", "do_init", "do_run", "write_study"]
 
 _LABEL = 11  # `env steps  `
 
@@ -45,7 +43,7 @@ def do_init(args: Namespace) -> int:
     record = None if args.plain else known_record(args.env)
     text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
-    from ...search.forecast.at_a_glance import at_a_glance
+    from ...search.forecast.timing_cache import at_a_glance
 
     study = loads(text)
     words = _timed_words(study) if args.time else at_a_glance(study)
@@ -56,7 +54,7 @@ def do_init(args: Namespace) -> int:
 
 def _timed_words(study: Study) -> str:
     """Return how long a study takes here, timed now."""
-    from ...search.preview import preview
+    from ...search.study_estimate import preview
 
     with plain_warnings():
         report, _ = preview(study, timing=True, told=_say)
@@ -108,7 +106,7 @@ def do_check(args: Namespace) -> int:
         StudyError: with every mistake in the file.
     """
     study = load(args.file, args.set)
-    from ...search.preview import preview, times_here
+    from ...search.study_estimate import preview, times_here
 
     timing = times_here() if args.time is None else args.time
     with plain_warnings():

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, StoreError
 from ...store.study_folder import find_study
-from ..documents import print_answer, print_json
+from ..escape_control import echo, note
+from ..json_output import print_answer, print_json
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
-from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ..charts.model import Picture
     from ..charts.snapshot import Snapshot
-
-__all__ = ["do_plot", "do_report"]
 
 
 def do_plot(args: Namespace) -> int:
@@ -31,7 +29,7 @@ def do_plot(args: Namespace) -> int:
         ConfigError: the suffix of the file names no format.
         StoreError: there is no study, or nothing to draw yet.
     """
-    from ..charts.files import SUFFIXES, draw_picture
+    from ..charts.matplotlib_files import SUFFIXES, draw_picture
     from ..charts.snapshot import read_snapshot
 
     asked = {"everybody": args.all or None, "method": args.method, "at": args.at}
@@ -59,12 +57,8 @@ def do_plot(args: Namespace) -> int:
 
 def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Snapshot], Picture]:
     from ..charts.curves_chart import curves
-    from ..charts.effects_chart import effects
-    from ..charts.history_chart import history
-    from ..charts.importance_chart import importance
-    from ..charts.knob_charts import parallel, slices
-    from ..charts.pareto_chart import pareto
-    from ..charts.schedule_chart import schedule
+    from ..charts.knob_charts import effects, importance, parallel, slices
+    from ..charts.search_charts import history, pareto, schedule
 
     return {
         "curves": curves,

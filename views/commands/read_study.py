@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+import pickle
 import sys
+import tempfile
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.text import Text
 
 from ...core.policy_document import NAME, read_about
-from ...disk import copy_folder
-from ...errors import ConfigError, StoreError
-from ...search.after.conclusion import conclusion_of
+from ...errors import ConfigError, StoreError, counted
+from ...files.atomic_files import copy_folder
+from ...search.analysis.verdict import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
-from ...store.by_environment import environment_names
 from ...store.codec import finite_json
-from ...store.conclusion_words import as_json
-from ...store.conclusions import Conclusion
+from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.query import streamed
+from ...store.query import CELLS, Rows, rows_as_json, streamed
 from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import (
     StudyFolder,
@@ -36,10 +38,13 @@ from ...store.study_folder import (
     state_of,
     trials_seen,
 )
+from ...store.verdict import Conclusion
+from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
-from ..documents import print_answer, print_json
-from ..formatting import counted, number, steps
+from ..escape_control import echo, note
+from ..formatting import aligned_line, number, steps
+from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -52,22 +57,97 @@ from ..leaderboard_text import (
     winner_line,
 )
 from ..listings import studies_listing
-from ..query_output import csv_pieces, json_pieces, table_pieces
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
-from ..visible import echo, note
 
-__all__ = [
-    "check_export",
-    "do_best",
-    "do_list",
-    "do_query",
-    "do_show",
-    "do_top",
-    "export_policy",
-    "origin_of",
-    "print_exported",
-]
+_IN_MEMORY = 8_000_000  # bytes of a table
+
+
+def csv_pieces(rows: Rows) -> Iterator[str]:
+    """Yield a result as CSV with a header; missing is empty, lists are JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(rows.columns)
+    for some in rows:
+        writer.writerows([_csv_cell(value) for value in row] for row in some)
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
+
+
+def json_pieces(rows: Rows) -> Iterator[str]:
+    """Yield a result as one JSON list, an object a row."""
+    before = "[\n"
+    for some in rows:
+        text = json.dumps(rows_as_json(rows.columns, some), indent=2, allow_nan=False)
+        yield before + text.removeprefix("[\n").removesuffix("\n]")
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def table_pieces(rows: Rows) -> Iterator[str]:
+    """Yield a result as a table; numbers to the right.
+
+    Raises:
+        StoreError: it has more cells than anybody reads.
+    """
+    header = [name or "?" for name in rows.columns]
+    widths, right, count = [len(name) for name in header], [True] * len(header), 0
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
+        for some in rows:
+            count += len(some)
+            if count * len(header) > CELLS:
+                raise StoreError(
+                    f"the table has more than {CELLS:,} cells; aggregate, add LIMIT 1000, or take "
+                    "--csv or --json, which may have any number"
+                )
+            cells = [[_cell(value) for value in row] for row in some]
+            for place, column in enumerate(zip(*cells, strict=True)):
+                widths[place] = max(widths[place], *map(len, column))
+                right[place] = right[place] and all(map(_goes_right, (r[place] for r in some)))
+            pickle.dump(cells, waiting)
+        rule = ["-" * width for width in widths]
+        yield "".join(f"{aligned_line(line, widths, right)}\n" for line in (header, rule))
+        waiting.seek(0)
+        for cells in _unpickled(waiting):
+            yield "".join(f"{aligned_line(line, widths, right)}\n" for line in cells)
+
+
+def _unpickled(file: IO[bytes]) -> Iterator[list[list[str]]]:
+    while True:
+        try:
+            yield pickle.load(file)
+        except EOFError:
+            return
+
+
+def _goes_right(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_cell, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_cell(item)}' for key, item in value.items())}}}"
+    # One row is one line, and no text of a study may steer the terminal.
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(rows_as_json(["cell"], [(value,)])[0]["cell"])
+    return value
+
 
 _ROWS = 10
 
@@ -249,7 +329,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
         StoreError: no two trials have values at one point, there are several objectives, or a
             policy was asked for.
     """
-    from ...search.after.looking_back import read_points  # with numpy
+    from ...search.analysis.checkpoint_values import read_points  # with numpy
 
     points = read_points(folder.path)
     known = {

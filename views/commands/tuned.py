@@ -11,25 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import disk
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
+from ...files import atomic_files
 from ...store.study_folder import find_study
 from ...studies.resolved import resolved_yaml
 from ...studies.spec import Study
 from ...studies.tuned.catalogue import PLACE, file_name, find_record, folders, record_files
 from ...studies.tuned.check import faults_of_folder
-from ...studies.tuned.record import SEEDS, Record
-from ...studies.tuned.record_file import read_record, record_text
+from ...studies.tuned.record import SEEDS, Record, read_record, record_text
 from ...studies.tuned.tables import write_tables
-from ..documents import print_answer, print_json
-from ..formatting import counted
+from ..escape_control import echo, note
+from ..json_output import print_answer, print_json
 from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
-from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ...search.run import Results
-
-__all__ = ["do_tuned"]
 
 _INTERRUPTED = 130
 _OF_ACTIONS = {
@@ -81,7 +77,7 @@ def do_tuned(args: Namespace) -> int:
 
 def _verify(record: Record, args: Namespace) -> int:
     """Train it again in a folder that is deleted; exit code 1 if it is not what was recorded."""
-    from ...search.tuned.verify import FRESH, RECORDED, verify
+    from ...search.tuned_runs import FRESH, RECORDED, verify
 
     seeds = args.seeds or FRESH
     if seeds < 5:
@@ -101,7 +97,7 @@ def _verify(record: Record, args: Namespace) -> int:
 
 def _add(name: str, args: Namespace, place: Path) -> int:
     """Make a record of a finished study, and the tables anew."""
-    from ...search.tuned.contribute import candidate_of, contribute
+    from ...search.tuned_record import candidate_of, contribute
 
     out = Path(args.out)
     candidate = candidate_of(find_study(name, out, note), args.anyway)
@@ -121,7 +117,7 @@ def _add(name: str, args: Namespace, place: Path) -> int:
         (place / file_name(record_name), record_text(record)),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
-        disk.write_text(path, text)
+        atomic_files.write_text(path, text)
     _write_tables(place)
     print_answer(args.json, record_data(record), record_words(record, sys.stdout))
     echo(f"wrote {place / file_name(record_name)}; next: hpo tuned check", file=sys.stderr)

@@ -2,41 +2,103 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import socket
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from ...errors import HpoError
 from ...search.api import run as run_study
+from ...search.engine.interrupts import HEARD, leaves_at_once
 from ...search.run import Results
-from ...store.by_environment import environment_names
+from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
-from ...studies.given import Given
-from ...studies.several import metric_words
+from ...studies.overrides import Given
+from ...studies.several_environments import metric_words
 from ...studies.spec import Study
-from ..documents import print_json
+from ..escape_control import echo
 from ..final_summary import print_results, results_data
 from ..formatting import duration
+from ..json_output import print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
-from ..terminal.interrupt_listener import InterruptListener
 from ..terminal.run_view import LinesView, QuietView, RunView
-from ..visible import echo
 
-__all__ = [
-    "INTERRUPTED",
-    "resume_command",
-    "run_watched",
-    "watch",
-    "watch_run",
-    "write_report_of",
-]
+
+class InterruptListener:
+    """Listens for Ctrl-C while entered and armed; does nothing outside of the main thread.
+
+    Args:
+        on_first: called from the listening thread at the first press; any signal that ends a
+            study counts as one.
+        on_second: called there at the next Ctrl-C, before the process ends with code 130. The
+            journal is whole at any moment, so this loses no more than a crash.
+        leave: ends the process.
+    """
+
+    def __init__(
+        self,
+        on_first: Callable[[], None],
+        on_second: Callable[[], None],
+        leave: Callable[[int], object] = os._exit,
+    ):
+        self._on_first, self._on_second, self._leave = on_first, on_second, leave
+        self._armed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def arm(self) -> None:
+        """Count presses from now on: the loop has its own handlers by now."""
+        self._armed.set()
+
+    def __enter__(self) -> InterruptListener:
+        if threading.current_thread() is threading.main_thread():
+            self._hears, self._rings = socket.socketpair()
+            self._rings.setblocking(False)
+            self._before = signal.set_wakeup_fd(self._rings.fileno(), warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self._listen, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._thread is None:
+            return
+        signal.set_wakeup_fd(self._before)
+        self._rings.close()  # the listener reads the end and returns
+        self._thread.join()
+        self._hears.close()
+        self._thread = None
+
+    def _listen(self) -> None:
+        pressed = False
+        while byte := self._hears.recv(1):
+            if byte[0] not in HEARD or not self._armed.is_set():
+                continue
+            if byte[0] == signal.SIGHUP:
+                let_go_of_terminal()
+            if not pressed:
+                pressed = True
+                self._on_first()
+            elif leaves_at_once(byte[0]):
+                try:
+                    self._on_second()
+                finally:
+                    self._leave(130)
+
 
 INTERRUPTED = 130
 

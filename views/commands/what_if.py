@@ -6,15 +6,14 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from ...errors import counted
 from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ...store.study_folder import find_study
-from ..documents import print_answer
-from ..formatting import aligned, counted, narrow, steps
+from ..escape_control import note
+from ..formatting import aligned, narrow, steps
+from ..json_output import print_answer
 from ..terminal.console import console, in_columns
-from ..visible import note
-
-__all__ = ["do_what_if", "what_if_text"]
 
 _HEADER = ("rule", "stopped", "saved", "lost", "risk", "exact")
 _RIGHT = (False, True, True, True, False, False)

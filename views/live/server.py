@@ -16,17 +16,14 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from ...errors import HpoError
 from ...version import __version__
+from ..escape_control import echo
 from ..report.page import figure
-from ..visible import echo
 from ..words import on_command_line
-from . import documents
-from .both import best_of_both
-from .guard import Guard, own_names
-from .library import Library, View
-from .parts import PIECES
-from .per_commit import Made
-
-__all__ = ["LiveServer"]
+from . import pages
+from .auth import Guard, own_names
+from .library import Library, Made, View
+from .pages import best_of_both
+from .study_status import PIECES
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -83,8 +80,8 @@ class LiveServer(ThreadingHTTPServer):
         self.library = library
         self.guard = Guard(host, self.server_port, token, own_names(host))
         self.fixed = {
-            "/live.css": Answer(documents.style(), "text/css"),
-            "/live.js": Answer(documents.script(), "text/javascript"),
+            "/live.css": Answer(pages.style(), "text/css"),
+            "/live.js": Answer(pages.script(), "text/javascript"),
         }
 
     @property
@@ -209,7 +206,7 @@ def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Ans
     if path in server.fixed:
         return server.fixed[path]
     if path == "/":
-        return Answer(documents.list_page(str(server.library.root)))
+        return Answer(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
     found: Callable[..., Answer | None] | None = _PLACES.get((words[0], len(words)))
     answer = None if found is None else found(server.library, asked, *words[1:])
@@ -217,7 +214,7 @@ def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Ans
 
 
 def _nothing(path: str) -> Answer:
-    page = documents.message_page("Not here", f"There is nothing at {path[:200]}.")
+    page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
     return Answer(page, status=HTTPStatus.NOT_FOUND)
 
 
@@ -226,17 +223,17 @@ def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answe
     if not library.prepare(name):
         return None
     others = [other for other in library.names() if other != name]
-    return Answer(documents.study_page(name, others))
+    return Answer(pages.study_page(name, others))
 
 
 def _both(library: Library, asked: Mapping[str, list[str]]) -> Answer | None:
     names = asked.get("study", [])
     if len(names) != 2:
         told = "Choose two studies in the list."
-        return Answer(documents.message_page("Two studies side by side", told))
+        return Answer(pages.message_page("Two studies side by side", told))
     if not set(names) <= set(library.names()):
         return None
-    return Answer(documents.both_page(names))
+    return Answer(pages.both_page(names))
 
 
 def _part(library: Library, asked: Mapping[str, list[str]], name: str, part: str) -> Answer | None:
@@ -276,7 +273,7 @@ def _both_part(
 
 
 def _list_part(library: Library, asked: Mapping[str, list[str]]) -> Answer:
-    return Answer(documents.list_table(library.lines()))
+    return Answer(pages.list_table(library.lines()))
 
 
 def _state(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:

@@ -9,18 +9,12 @@ from typing import Any, Literal
 from ...errors import ConfigError, StoreError
 from ...store.study_folder import StudyFolder
 from ..charts.curves_chart import curves
-from ..charts.effects_chart import effects
-from ..charts.files import draw_panel, figure_size, fill_figure
-from ..charts.history_chart import history
-from ..charts.importance_chart import importance
-from ..charts.knob_charts import parallel, slices
+from ..charts.knob_charts import effects, importance, parallel, slices
+from ..charts.matplotlib_files import draw_panel, figure_size, fill_figure
 from ..charts.model import Picture
-from ..charts.pareto_chart import pareto
-from ..charts.schedule_chart import schedule
+from ..charts.search_charts import history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..pictures import require_matplotlib
-
-__all__ = ["Plots"]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from ...studies.user_code import import_user_code
 if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
 
-__all__ = ["load_policy"]
-
 
 def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
     """Read a policy that a study kept or `hpo best --export` wrote.
@@ -27,8 +25,8 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import NAME, read_document
-    from ...core.policy_folder import IMPORTS
-    from ...core.policy_folder import load_policy as load
+    from ...core.saved_policy import IMPORTS
+    from ...core.saved_policy import load_policy as load
 
     path = Path(folder) / NAME
     if imports and path.is_file():

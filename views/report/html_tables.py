@@ -9,15 +9,18 @@ from html import escape
 from typing import Any
 
 from ...store.audits import Audit, AuditedRung
-from ...store.by_environment import environment_names
+from ...store.environment_columns import environment_names
 from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
 from ..formatting import number, param, steps
-from ..knob_columns import KnobColumns, knob_columns
-from ..leaderboard_text import EXPLAINED, baselines_listing, board_columns
+from ..leaderboard_text import (
+    EXPLAINED,
+    KnobColumns,
+    baselines_listing,
+    board_columns,
+    knob_columns,
+)
 from .page import Cell, table
-
-__all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
 
 _ROWS = 200
 

@@ -13,11 +13,20 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from ..charts.look import BAND, DASH, GROUNDS, LETTERS, LINE, STRAND, STYLES, THIN
-from ..charts.model import Key, Panel, Picture
+from ..charts.model import (
+    BAND,
+    DASH,
+    GROUNDS,
+    LETTERS,
+    LINE,
+    STRAND,
+    STYLES,
+    THIN,
+    Key,
+    Panel,
+    Picture,
+)
 from ..charts.svg import panel_svg
-
-__all__ = ["Cell", "Section", "facts", "figure", "page", "script_text", "style_text", "table"]
 
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 _PAIR = 2

@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from ...disk import output, write_text
+from ...errors import counted
+from ...files.atomic_files import output, write_text
 from ...store.statistics import interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ...store.value_bounds import value_bounds
-from ...studies.several import env_words
+from ...studies.several_environments import env_words
 from ...version import __version__
 from ..charts.curves_chart import curves
-from ..charts.effects_chart import effects
-from ..charts.history_chart import history
-from ..charts.importance_chart import importance
-from ..charts.knob_charts import parallel, slices
+from ..charts.knob_charts import effects, importance, parallel, slices
 from ..charts.model import Picture
-from ..charts.pareto_chart import pareto
-from ..charts.schedule_chart import schedule
+from ..charts.search_charts import history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import between, counted, duration, moment, number, param, steps
+from ..formatting import between, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, headline, value_source
 from ..time_spent import time_facts
 from .environments_section import environments_section
@@ -34,8 +31,6 @@ from .html_tables import (
     rungs_table,
 )
 from .page import Section, facts, figure, page
-
-__all__ = ["PARTS", "Part", "head_html", "report", "report_html", "write_report"]
 
 
 def report(

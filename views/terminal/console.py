@@ -16,22 +16,8 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.table import Table
 
+from ..escape_control import echo, shown
 from ..formatting import Listing, folded
-from ..visible import echo, shown
-
-__all__ = [
-    "can_draw",
-    "console",
-    "fitted",
-    "hush_keys",
-    "in_columns",
-    "knows_blocks",
-    "let_go_of_terminal",
-    "plain_warnings",
-    "print_lines",
-    "print_listing",
-    "to_stderr",
-]
 
 
 class _Console(Console):

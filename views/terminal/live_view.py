@@ -17,15 +17,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...search.book.progress import Progress
-from ...studies.several import env_words
+from ...errors import counted
+from ...search.state.progress import Progress
+from ...studies.several_environments import env_words
 from ...studies.spec import Study
-from ..formatting import counted, duration, folded, steps
+from ..formatting import duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
-from .progress_text import lanes_text, left_text, phase_text, standing_text, trials_text
-from .run_view import RunView
-
-__all__ = ["LiveView", "panel"]
+from .run_view import RunView, lanes_text, left_text, phase_text, standing_text, trials_text
 
 _PER_SECOND = 4
 

@@ -11,16 +11,140 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
+from ....errors import ConfigError
+from ...pytree import Pytree, pytree
+from ..contract import Environment, pushed, same_observations, unwrapped
 from .heuristics import Heuristic, make_heuristic
-from .network_state import OpticalState
+from .network_state import Offers, OpticalState
 from .optical_environment import OpticalEnvironment
-from .resources import Offers
-from .rollout_rule import is_rollout, make_rollout
-from .traffic import OpticalParams
+from .spectrum import NONE, first_set
+from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
-__all__ = ["Agent", "Rule", "begin_all", "make_agent", "restarted"]
+PREFIX = "rollout:"
+FUTURES, HORIZON = 64, 250
+_ERRORS = 3.0  # standard errors that a candidate must be better by
+_LOOKING = 0x10C4A0  # use of a request's random words
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutRule:
+    """See `make_rollout`.
+
+    Attributes:
+        environment: where it serves.
+        heuristic: serves the futures.
+        futures: M, of each request.
+        horizon: H, requests of each future.
+    """
+
+    environment: OpticalEnvironment
+    heuristic: Heuristic
+    futures: int
+    horizon: int
+
+    @property
+    def simulated(self) -> int:
+        """Requests that are simulated for each one that is served."""
+        return (self.environment.num_paths + 2) * self.futures * (self.horizon + 1)
+
+    def begin(self) -> Any:
+        """Return nothing: it remembers nothing."""
+        return ()
+
+    def choose(
+        self,
+        state: OpticalState,
+        offers: Offers,
+        params: OpticalParams,
+        memory: Any,
+        words: UInt32[Array, " n"],
+    ) -> tuple[Int[Array, ""], Int[Array, ""], Any]:
+        """Return the best candidate where it is better than the heuristic's beyond chance."""
+        key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+        key = jax.random.fold_in(key, _LOOKING)
+        (paths, starts), lost = self.losses(state, offers, params, key)
+        apart = lost - lost[:, :1]
+        mean = apart.mean(0)
+        error = apart.std(0, ddof=1) / jnp.sqrt(jnp.float32(self.futures))
+        best = jnp.argmin(jnp.where(mean < -_ERRORS * error, mean, 0.0))
+        return paths[best], starts[best], memory
+
+    def losses(
+        self, state: OpticalState, offers: Offers, params: OpticalParams, key: PRNGKeyArray
+    ) -> tuple[tuple[Int[Array, " C"], Int[Array, " C"]], Float[Array, "M C"]]:
+        """Return candidates (paths [C], starts [C]) and what each loses in each future.
+
+        The candidates are the heuristic's choice, each path at its lowest start, and refusing.
+        Losses are rewards with the sign changed, of this request and the future's.
+        """
+        env, count = self.environment, self.environment.num_paths
+        path, start = self.heuristic(state, offers, params)
+        first = first_set(offers.starts)
+        paths = jnp.concatenate([path[None], jnp.arange(count + 1, dtype=jnp.int32)])
+        lowest = jnp.where(first == NONE, 0, first)
+        starts = jnp.concatenate([start[None], lowest, jnp.zeros(1, jnp.int32)])
+
+        def future(key: PRNGKeyArray) -> Float[Array, " C"]:
+            words = random_words(key, (self.horizon + 1) * WORDS_PER_REQUEST)
+            words = words.reshape(-1, WORDS_PER_REQUEST)
+
+            def candidate(path: Int[Array, ""], start: Int[Array, ""]) -> Float[Array, ""]:
+                step = env.serve(words[0], state, offers, path, start, params)
+                begun = (step.state, ~(step.terminated | step.truncated), -step.reward)
+                return jax.lax.scan(self._served(params), begun, words[1:])[0][2]
+
+            return jax.vmap(candidate)(paths, starts)
+
+        return (paths, starts), jax.lax.map(future, jax.random.split(key, self.futures))
+
+    def _served(self, params: OpticalParams) -> Any:
+        """Return a step of a future: serve a request unless its episode is over."""
+        env = self.environment
+
+        def step(
+            carry: tuple[OpticalState, Bool[Array, ""], Float[Array, ""]], words: Array
+        ) -> tuple[Any, None]:
+            state, going, lost = carry
+            offers = env.offers(state, params)
+            path, start = self.heuristic(state, offers, params)
+            after = env.serve(words, state, offers, path, start, params)
+            lost = lost - jnp.where(going, after.reward, 0.0)
+            return (after.state, going & ~(after.terminated | after.truncated), lost), None
+
+        return step
+
+
+def is_rollout(name: object) -> bool:
+    """Return whether a rule's name asks for a rollout."""
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
+    """Return the rule of `rollout:HEURISTIC` or `rollout:HEURISTIC@FUTURESxHORIZON`.
+
+    Raises:
+        UnknownNameError: no such heuristic.
+        ConfigError: the numbers are none, or requests are given, so that none are drawn.
+    """
+    if environment.traffic.requests is not None:
+        raise ConfigError(
+            f"{name} draws futures of requests, and this environment has a list of them: leave "
+            "requests out"
+        )
+    rule, at, size = name.removeprefix(PREFIX).partition("@")
+    futures, horizon = FUTURES, HORIZON
+    if at:
+        numbers = size.split("x")
+        type_ = f"type {PREFIX}{rule}@{FUTURES}x{HORIZON}"
+        if len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
+            raise ConfigError(f"{name}: what follows @ is FUTURESxHORIZON; {type_}")
+        futures, horizon = map(int, numbers)
+        if futures < 2:
+            raise ConfigError(f"{name}: an error takes 2 futures or more; {type_}")
+    return RolloutRule(environment, make_heuristic(rule, environment), futures, horizon)
+
 
 Answer = tuple[Int[Array, ""], Int[Array, ""], Any]
 """(path, start slot, memory after the request)."""
@@ -106,3 +230,120 @@ def restarted(ended: Bool[Array, "*n"], fresh: Any, going: Any) -> Any:
         return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - ended.ndim)), new, old)
 
     return jax.tree.map(pick, fresh, going)
+
+
+_SAMPLING = 0x5A3B1E  # use of a request's random words
+
+
+@runtime_checkable
+class ActingPolicy(Protocol):
+    """What is asked of a policy.
+
+    Attributes:
+        history: observations that it sees at once; 1: only the newest, without an axis for them.
+    """
+
+    @property
+    def history(self) -> int: ...
+
+    def begin(self) -> Any:
+        """Return its memory at the start of an episode."""
+        ...
+
+    def act(
+        self,
+        observation: Any,
+        mask: Bool[Array, " A"],
+        memory: Any,
+        key: PRNGKeyArray | None,
+    ) -> tuple[Int[Array, ""], Any]:
+        """Return the action for one observation, its mode without a key, and the memory."""
+        ...
+
+
+@pytree
+class _Memory(Pytree):
+    """What a policy keeps between two requests.
+
+    Attributes:
+        seen: its last observations, oldest first; None where it sees only the newest.
+        inner: of its network.
+    """
+
+    seen: Any
+    inner: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _PolicyRule:
+    """See `make_policy_rule`."""
+
+    environment: OpticalEnvironment
+    policy: ActingPolicy
+    greedy: bool
+
+    def begin(self) -> _Memory:
+        """Return no observations (zeros), and the network's memory at the start of an episode."""
+        seen, length = None, self.policy.history
+        if length > 1:
+            struct = self.environment.observation_struct
+            seen = jnp.zeros((length, *struct.shape), struct.dtype)
+        return _Memory(seen, self.policy.begin())
+
+    def choose(
+        self,
+        state: OpticalState,
+        offers: Offers,
+        params: OpticalParams,
+        memory: _Memory,
+        words: UInt32[Array, " n"],
+    ) -> Answer:
+        """Observe as the policy does, and serve what it chooses."""
+        shown = self.environment.observe(state, params)
+        seen = None if memory.seen is None else pushed(memory.seen, shown)
+        key = None
+        if not self.greedy:
+            key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+            key = jax.random.fold_in(key, _SAMPLING)
+        mask = self.environment.action_mask(state, params)
+        action, inner = self.policy.act(shown if seen is None else seen, mask, memory.inner, key)
+        return *self.environment.decode(state, offers, action), _Memory(seen, inner)
+
+
+def make_policy_rule(
+    environment: OpticalEnvironment, policy: ActingPolicy, greedy: bool = True
+) -> Agent:
+    """Return the agent that observes and remembers as a policy does and serves what it chooses.
+
+    Args:
+        environment: where it acts; `check_fits` says whether the policy can.
+        policy: such as a `SavedPolicy`.
+        greedy: the likeliest action instead of a sample.
+    """
+    return _PolicyRule(environment, policy, greedy)
+
+
+def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
+    """Refuse an environment whose actions or observations a policy was not trained for.
+
+    Args:
+        learnt_in: the policy's; how it stacks observations is the policy's own affair.
+        environment: where it is to act.
+
+    Raises:
+        ConfigError: says which.
+    """
+    learnt_in = unwrapped(learnt_in)
+    alike = {
+        "action_space": learnt_in.action_space == environment.action_space,
+        "observation_struct": same_observations(learnt_in, environment),
+    }
+    for name, same in alike.items():
+        if not same:
+            theirs, ours = getattr(learnt_in, name), getattr(environment, name)
+            what = "actions" if name == "action_space" else "observations"
+            raise ConfigError(
+                f"the policy was trained for other {what} ({theirs}) than this environment has "
+                f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "
+                "in training"
+            )

@@ -20,8 +20,6 @@ from ....errors import ConfigError, UnknownNameError
 from .modulation import Format, spectral_efficiency
 from .topology import NodeId, Topology
 
-__all__ = ["PATH_ORDERS", "PathTable", "make_path_table", "pair_index"]
-
 PATH_ORDERS = ("spectral_resources", "hops", "distance", "hops_distance", "capacity")
 """Criteria by which the k candidates of a pair are sorted, ascending."""
 

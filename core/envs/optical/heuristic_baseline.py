@@ -17,10 +17,7 @@ from ...evaluation import STEP_LIMIT, Episodes, reset_keys, restart_keys, step_w
 from ...pytree import Pytree, pytree
 from .agents import Rule, begin_all, make_agent, restarted
 from .optical_environment import OpticalEnvironment
-from .random_words import random_words
-from .traffic import WORDS_PER_REQUEST, OpticalParams
-
-__all__ = ["evaluate_baseline"]
+from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
 
 @pytree

@@ -6,10 +6,12 @@ every load of one seed sees the same draws and differences between them are pair
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -17,21 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Float, Int
 
+from ...pytree import Pytree, pytree
 from .agents import Rule, begin_all, make_agent, restarted
-from .optical_environment import OpticalEnvironment
-from .random_words import random_words
-from .resources import share_of_slots
-from .traffic import WORDS_PER_REQUEST, OpticalParams
-
-__all__ = [
-    "Evaluation",
-    "Summary",
-    "evaluate_heuristic",
-    "run_tiles",
-    "seed_streams",
-    "summarise_seeds",
-]
+from .heuristics import Choice, Heuristic, make_heuristic
+from .network_state import FlexibleGrid, Offers, OpticalState, SharedLightpaths, share_of_slots
+from .optical_environment import OpticalEnvironment, make_from_keys
+from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
 BLOCK = 128
 """Requests whose random words are drawn at once."""
@@ -285,3 +280,240 @@ def _one_request(
     fresh, _ = environment.reset(again, params)
     done = step.terminated | step.truncated
     return restarted(done, (fresh, agent.begin()), (step.state, memory)), seen
+
+
+PUBLISHED_SEEDS = 10
+ALLOWED_ERRORS = 3.0
+
+
+@dataclass(frozen=True)
+class Published:
+    """One figure measured elsewhere.
+
+    Attributes:
+        load: Erlang.
+        heuristic: which served.
+        blocking: service blocking probability.
+        keys: of `env:`, beside those all figures share.
+    """
+
+    load: float
+    heuristic: str
+    blocking: float
+    keys: dict[str, Any] = field(default_factory=dict)
+
+
+PUBLISHED = (
+    Published(150.0, "ksp_ff", 0.0084),
+    Published(150.0, "ff_ksp", 0.0121),
+    Published(200.0, "ksp_ff", 0.0546),
+    Published(200.0, "ff_ksp", 0.0684),
+    Published(250.0, "ksp_ff", 0.1152),
+    Published(250.0, "ff_ksp", 0.1297),
+    Published(250.0, "ksp_ff", 0.0246, {"truncate_holding_time": True}),
+    Published(250.0, "ff_ksp", 0.0330, {"truncate_holding_time": True}),
+    Published(250.0, "ksp_ff", 0.1325, {"path_order": "distance"}),
+    Published(250.0, "ksp_ff", 0.1214, {"path_order": "hops_distance"}),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Our figure beside a published one.
+
+    Attributes:
+        published: the figure.
+        service: our service blocking over seeds.
+        bitrate: our bitrate blocking over seeds.
+        errors: difference in joint standard errors; the published figure's own error is taken
+            from our spread of seeds.
+        agrees: whether it is at most three.
+    """
+
+    published: Published
+    service: Summary
+    bitrate: Summary
+    errors: float
+    agrees: bool
+
+
+def compare_with_published(
+    seeds: int = 40, steps: int = 20_000, warmup: int = 3_000, seed: int = 0
+) -> Iterator[Comparison]:
+    """Measure every published figure, one after the other.
+
+    Args:
+        seeds: independent streams, at least 2.
+        steps: requests counted per seed.
+        warmup: requests before them.
+        seed: root of the streams.
+    """
+    for figure in PUBLISHED:
+        environment = make_from_keys(load=figure.load, warmup_requests=warmup, **figure.keys)
+        found = evaluate_heuristic(
+            environment, figure.heuristic, seeds=seeds, steps=steps, seed=seed
+        )
+        service = found.service_summary()
+        joint = service.std * math.sqrt(1 / seeds + 1 / PUBLISHED_SEEDS)
+        errors = (service.mean - figure.blocking) / joint
+        agrees = abs(errors) <= ALLOWED_ERRORS
+        yield Comparison(figure, service, found.bitrate_summary(), errors, agrees)
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """One heuristic in one environment.
+
+    Attributes:
+        environment: that served.
+        rule: name of the heuristic.
+        evaluation: what it blocked, at the environment's load.
+    """
+
+    environment: OpticalEnvironment
+    rule: str
+    evaluation: Evaluation
+
+
+@pytree
+class _Paths(Pytree):
+    """The arrays of `NetworkTables` that depend on the order of paths, [R, K, ...] or [O, ...]."""
+
+    hops: Int[Array | np.ndarray, "... R K H"]
+    hop_counts: Int[Array | np.ndarray, "... R K"]
+    width: Float[Array | np.ndarray, "... R K"]
+    capacity: Float[Array | np.ndarray, "... R K"]
+
+
+def survey(
+    environments: Sequence[OpticalEnvironment],
+    rules: Sequence[str],
+    *,
+    seeds: int = 10,
+    steps: int = 20_000,
+    seed: int = 0,
+) -> list[Surveyed]:
+    """Evaluate every rule in every environment, as `evaluate_heuristic` would, in one program.
+
+    Args:
+        environments: equal in all but `path_order`.
+        rules: names of heuristics.
+        seeds: independent streams, those of `evaluate_heuristic`.
+        steps: requests counted per seed.
+        seed: root of the streams.
+
+    Raises:
+        UnknownNameError: no such heuristic.
+    """
+    for rule in rules:
+        make_heuristic(rule, environments[0])  # refuses an unknown name
+    pairs = [(env, rule) for env in range(len(environments)) for rule in range(len(rules))]
+    devices = min(len(jax.local_devices()), len(pairs))
+    padded = pairs + pairs[-1:] * (-len(pairs) % devices)
+    # Device d takes every D-th pair, since neighbours in the list cost about the same.
+    order = np.arange(len(padded)).reshape(-1, devices).T.reshape(-1)
+    chosen = np.array(padded, np.int32)[order]
+    base = _with_capacity_of_all(environments)
+    program = _survey_program(base, tuple(rules), steps, devices)
+    loads = jnp.full(seeds, base.settings.load, jnp.float32)
+    sums = jax.device_get(
+        program(chosen, _stacked(environments), seed_streams(seed, seeds), loads)
+    )
+    found = {name: np.empty_like(value) for name, value in sums.items()}
+    for name, value in sums.items():
+        found[name][order] = value
+    return [
+        Surveyed(environments[env], rules[rule], _evaluation(base, found, at, steps))
+        for at, (env, rule) in enumerate(pairs)
+    ]
+
+
+def _evaluation(
+    environment: OpticalEnvironment, found: dict[str, np.ndarray], at: int, steps: int
+) -> Evaluation:
+    rows = {name: np.asarray(value[at], np.float64)[None] for name, value in found.items()}
+    return Evaluation(
+        loads=np.array([environment.settings.load]),
+        requests=steps,
+        blocked=rows["blocked"],
+        bitrate=rows["bitrate"],
+        bitrate_blocked=rows["bitrate_blocked"],
+        utilisation=rows["utilisation"] / steps,
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _survey_program(
+    environment: OpticalEnvironment, rules: tuple[str, ...], steps: int, devices: int
+):
+    """The compiled survey: (pairs [C, 2], tables [O], keys [seeds], loads) -> sums [C, seeds]."""
+
+    def run(pairs: Array, tables: _Paths, keys: Array, loads: Array) -> dict[str, Array]:
+        def one(pair: Int[Array, "2"]) -> dict[str, Array]:
+            mine = _with_tables(environment, jax.tree.map(lambda table: table[pair[0]], tables))
+            rule = _switched(mine, rules, pair[1])
+            return run_tiles(mine, rule, steps, True, keys, loads)
+
+        return lax.map(one, pairs)
+
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
+    split, whole = PartitionSpec("devices"), PartitionSpec()
+    specs = (split, whole, whole, whole)
+    # check_vma is off for the reason given in `evaluate._program`.
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False))
+
+
+def _switched(
+    environment: OpticalEnvironment, rules: Sequence[str], number: Int[Array, ""]
+) -> Heuristic:
+    """Return the rule of a traced number."""
+    branches = [make_heuristic(name, environment) for name in rules]
+
+    def choose(state: OpticalState, offers: Offers, params: OpticalParams) -> Choice:
+        return lax.switch(number, branches, state, offers, params)
+
+    return choose
+
+
+def _with_tables(environment: OpticalEnvironment, paths: _Paths) -> OpticalEnvironment:
+    """The environment with traced path tables; only what serves requests may be asked of it."""
+    mine = copy.copy(environment)
+    values = {field.name: getattr(paths, field.name) for field in dataclasses.fields(paths)}
+    mine.tables = dataclasses.replace(environment.tables, **values)
+    resources = environment.resources
+    assert isinstance(resources, FlexibleGrid | SharedLightpaths)
+    mine.resources = dataclasses.replace(resources, tables=mine.tables)
+    return mine
+
+
+def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> OpticalEnvironment:
+    """Return the first environment, with room for as many services on a lightpath as any needs."""
+    base = environments[0]
+    resources = base.resources
+    if not isinstance(resources, SharedLightpaths):
+        return base
+    most = max(
+        env.resources.most_services
+        for env in environments
+        if isinstance(env.resources, SharedLightpaths)
+    )
+    base = copy.copy(base)
+    base.resources = dataclasses.replace(resources, most_services=most)
+    return base
+
+
+def _stacked(environments: Sequence[OpticalEnvironment]) -> _Paths:
+    """Return all tables, their hops padded to one length by repeating each path's first link."""
+    tables = [env.tables for env in environments]
+    longest = max(table.hops.shape[-1] for table in tables)
+
+    def padded(hops: np.ndarray | Array) -> np.ndarray:
+        missing = longest - hops.shape[-1]
+        return np.concatenate([hops, np.repeat(hops[..., :1], missing, -1)], -1)
+
+    return _Paths(
+        hops=np.stack([padded(table.hops) for table in tables]),
+        hop_counts=np.stack([table.hop_counts for table in tables]),
+        width=np.stack([table.width for table in tables]),
+        capacity=np.stack([table.capacity for table in tables]),
+    )

@@ -17,21 +17,24 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ..contract import ActionSpace, Discrete, Routes, Step
-from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
-from .fits import start_of
-from .heuristics import make_heuristic
-from .network_state import OpticalState
-from .network_tables import NetworkTables, make_tables, take
-from .observers import SPECTRAL_FEATURES, make_observer
+from .heuristics import make_heuristic, start_of
+from .network_state import (
+    FlexibleGrid,
+    NetworkTables,
+    Offers,
+    OpticalState,
+    Place,
+    Resources,
+    SharedLightpaths,
+    make_tables,
+    share_of_slots,
+    take,
+)
+from .observers import SPECTRAL_FEATURES, line_graph_features, make_observer
 from .optical_settings import OpticalSettings
-from .random_words import random_words
-from .request_list import RequestList, read_requests
-from .resources import FlexibleGrid, Offers, Place, Resources, SharedLightpaths, share_of_slots
-from .spectral_features import line_graph_features
-from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic
-from .traffic_matrix import pair_weights, read_traffic_matrix
-
-__all__ = ["OpticalEnvironment", "make_environment", "make_from_keys"]
+from .spectrum import NONE, ZERO, band_words, first_set, unpack, window, word_count
+from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic, random_words
+from .traffic_files import RequestList, pair_weights, read_requests, read_traffic_matrix
 
 
 class OpticalEnvironment:

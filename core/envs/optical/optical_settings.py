@@ -5,24 +5,16 @@ No jax here: the loader checks a study file against these settings without start
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ....errors import ConfigError, UnknownNameError, suggestion
-from ....importers.tables import XLRON, env_names
+from ....importers.tables import env_names
+from ....importers.xlron_table import XLRON
 from .candidate_paths import PATH_ORDERS
-
-__all__ = [
-    "ENVIRONMENT_IDS",
-    "FIT_NAMES",
-    "HEURISTIC_NAMES",
-    "OBSERVATIONS",
-    "REWARDS",
-    "XLRON_NAMES",
-    "OpticalSettings",
-]
 
 ENVIRONMENT_IDS = ("rsa", "rmsa", "deeprmsa", "rwa", "rwa_lightpath_reuse")
 HEURISTIC_NAMES = (
@@ -340,3 +332,52 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
             "observation link_capacity shows what is left on lightpaths: it needs id: "
             "rwa_lightpath_reuse; type link_departure or link_occupancy"
         )
+
+
+MOST_PATHS = 1000
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A heuristic, and the candidate paths that it serves on.
+
+    Attributes:
+        rule: name of the heuristic.
+        k: candidate paths per node pair; None: as many as the environment has.
+        path_order: one of `PATH_ORDERS`; None: the environment's.
+    """
+
+    rule: str
+    k: int | None = None
+    path_order: str | None = None
+
+    def settings(self, given: OpticalSettings) -> OpticalSettings:
+        """Return the settings of the network that the heuristic serves."""
+        own = {"k": self.k, "path_order": self.path_order}
+        return dataclasses.replace(given, **{key: v for key, v in own.items() if v is not None})
+
+
+def parse_baseline(text: str) -> Baseline:
+    """Return what `RULE`, `RULE@K`, `RULE:ORDER` or `RULE@K:ORDER` names.
+
+    Raises:
+        UnknownNameError: no such heuristic, or no such order of paths.
+        ConfigError: K is no whole number of at least 1.
+
+    >>> parse_baseline("ksp_bf@10:hops")
+    Baseline(rule='ksp_bf', k=10, path_order='hops')
+    >>> parse_baseline("ksp_ff").k is None
+    True
+    """
+    head, colon, order = text.partition(":")
+    rule, at, count = head.partition("@")
+    if rule not in HEURISTIC_NAMES:
+        raise UnknownNameError("heuristic", rule, HEURISTIC_NAMES)
+    if at and not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_PATHS):
+        raise ConfigError(
+            f"baseline {text!r}: what follows @ is the number of candidate paths, a whole number "
+            f"from 1 to {MOST_PATHS}; type {rule}@10"
+        )
+    if colon and order not in PATH_ORDERS:
+        raise UnknownNameError("path order", order, PATH_ORDERS)
+    return Baseline(rule, int(count) if at else None, order if colon else None)

@@ -16,8 +16,6 @@ from .agents import Rule
 from .heuristic_evaluation import Evaluation, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
-__all__ = ["SupportedLoad", "find_load"]
-
 POINTS = 8
 """Loads a round."""
 WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4

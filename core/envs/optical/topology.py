@@ -6,14 +6,20 @@ direction, each with its own spectrum, an undirected one shares a single link.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import ParseError
+
+from ....errors import ConfigError, UnknownNameError
+from ....files.plain_data import parse_json, reading
+from .topology_tables import TABLES
 
 if TYPE_CHECKING:  # networkx costs 0.2 s to import and is needed only to search paths
     import networkx
-
-__all__ = ["NodeId", "Topology"]
 
 NodeId = int | str
 
@@ -71,3 +77,206 @@ class Topology:
         for source, destination, km in self.arcs:
             graph.add_edge(self.node_ids[source], self.node_ids[destination], km=km)
         return graph
+
+
+LENGTH_NAMES = ("length", "km", "distance", "weight")
+"""Link attributes that are taken for the length in km, the first present one wins."""
+
+
+def read_topology(path: Path, directed: bool) -> Topology:
+    """Read a network from node-link JSON (`.json`) or GraphML (`.graphml`, `.xml`).
+
+    Args:
+        path: the file; each link needs its length in km under one of `LENGTH_NAMES`.
+        directed: whether the topology has a link per direction. A file with undirected links
+            gives both directions of each; a file with directed links is folded into undirected
+            ones if both directions exist and are equally long.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, has no usable lengths, repeats a link,
+            or its network is not connected.
+    """
+    graph, edges = _read_graph(path)
+    if graph.number_of_nodes() < 2:
+        raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
+    position = {node: number for number, node in enumerate(graph.nodes)}
+    arcs: dict[tuple[int, int], float] = {}
+    for source, destination in edges:
+        if source == destination:
+            raise ConfigError(f"{path}: link {source}-{destination} joins a node to itself")
+        km = _length(path, source, destination, graph.edges[source, destination])
+        arcs[position[source], position[destination]] = km
+    if directed and not graph.is_directed():
+        arcs |= {(v, u): km for (u, v), km in arcs.items()}
+    if not directed and graph.is_directed():
+        arcs = _fold(path, tuple(position), arcs)
+    topology = Topology(
+        str(path),
+        tuple(_plain(n) for n in position),
+        tuple((u, v, km) for (u, v), km in arcs.items()),
+        directed,
+    )
+    _require_connected(path, topology)
+    return topology
+
+
+def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return the graph and its links in the order of the file.
+
+    That order breaks ties between equally short paths, because the path search walks neighbours
+    in it; networkx lists links node by node.
+    """
+    import networkx as nx
+
+    try:
+        with reading(path, "topology file"):
+            if path.suffix.lower() != ".json":
+                graph = _simple(path, nx.read_graphml(path))
+                return graph, list(graph.edges())
+            document = parse_json(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or "nodes" not in document:
+            raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
+        edges = "links" if "links" in document else "edges"
+        graph = _simple(path, nx.node_link_graph(document, edges=edges))
+        first: dict[Any, tuple[Any, Any]] = {}
+        for link in document[edges]:
+            ends = _id(link["source"]), _id(link["target"])
+            first.setdefault(ends if graph.is_directed() else frozenset(ends), ends)
+        return graph, list(first.values())
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ParseError,
+        nx.NetworkXError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{path}: not a node-link JSON or GraphML network ({reason})") from error
+
+
+def _simple(path: Path, graph: Any) -> Any:
+    """Return a graph that has one link at most between two nodes each way."""
+    if len(set(graph.edges())) < graph.number_of_edges():
+        raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
+    if not graph.is_multigraph():
+        return graph
+    import networkx as nx
+
+    return nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
+
+
+def _id(given: Any) -> Any:
+    """Return a node's id as networkx takes it: lists become tuples."""
+    return tuple(map(_id, given)) if isinstance(given, list) else given
+
+
+def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:
+    name = next((name for name in LENGTH_NAMES if name in attributes), None)
+    if name is None:
+        raise ConfigError(
+            f"{path}: link {source}-{destination} has no length; give each link its km as "
+            f"one of: {', '.join(LENGTH_NAMES)}"
+        )
+    value = attributes[name]
+    try:
+        km = float(value)
+    except (TypeError, ValueError):
+        km = math.nan
+    if not (math.isfinite(km) and km > 0):
+        raise ConfigError(
+            f"{path}: link {source}-{destination} has {name} {value!r}; lengths are km above 0"
+        )
+    return km
+
+
+def _fold(
+    path: Path, node_ids: tuple[Any, ...], arcs: Mapping[tuple[int, int], float]
+) -> dict[tuple[int, int], float]:
+    folded: dict[tuple[int, int], float] = {}
+    for (u, v), km in arcs.items():
+        if arcs.get((v, u)) != km:
+            raise ConfigError(
+                f"{path}: link {node_ids[u]}-{node_ids[v]} has no equally long link back, so the "
+                "network cannot be undirected; type directed: true"
+            )
+        if (v, u) not in folded:
+            folded[u, v] = km
+    return folded
+
+
+def _plain(node: Any) -> NodeId:
+    return node if isinstance(node, int) else str(node)
+
+
+def _require_connected(path: Path, topology: Topology) -> None:
+    import networkx as nx
+
+    # Both ways of a directed link are needed: a pair without a path could never be served.
+    graph = nx.DiGraph()
+    graph.add_nodes_from(topology.node_ids)
+    for source, destination in topology.link_index:
+        graph.add_edge(topology.node_ids[source], topology.node_ids[destination])
+    parts = nx.strongly_connected_components(graph)
+    first, *rest = sorted(parts, key=len, reverse=True)
+    if rest:
+        outside = next(iter(rest[0]))
+        raise ConfigError(
+            f"{path}: the network is not connected: node {outside!r} cannot reach, or be reached "
+            f"from, the {len(first)} nodes of its largest part"
+        )
+
+
+def topology_names() -> tuple[str, ...]:
+    """Return the names `make_topology` knows, sorted.
+
+    >>> topology_names()[0]
+    '5node'
+    """
+    return tuple(sorted(TABLES))
+
+
+@lru_cache(maxsize=64)
+def make_topology(name: str, directed: bool = True) -> Topology:
+    """Return the topology of a name, or of a `.json` or `.graphml` file.
+
+    Args:
+        name: one of `topology_names()`, or the path of a node-link JSON or GraphML file.
+        directed: a link (and spectrum) per direction, or one for both.
+
+    Raises:
+        UnknownNameError: no such name.
+        ConfigError: the file is missing or describes no usable network.
+
+    >>> make_topology("ring4", directed=False).num_links
+    4
+    """
+    if name in TABLES:
+        return _from_table(name, directed)
+    if Path(name).suffix.lower() in (".json", ".graphml", ".xml"):
+        return read_topology(Path(name), directed)
+    for ending in ("_directed", "_undirected"):
+        if name.endswith(ending) and name.removesuffix(ending) in TABLES:
+            raise ConfigError(
+                f"unknown topology {name!r}; type topology: {name.removesuffix(ending)} and "
+                f"directed: {str(ending == '_directed').lower()}"
+            )
+    network = name.lower().split("_")[0]
+    namesakes = [known for known in TABLES if known.split("_")[0] == network]
+    if namesakes:
+        raise ConfigError(f"unknown topology {name!r}; did you mean {' or '.join(namesakes)}?")
+    raise UnknownNameError("topology", name, (*TABLES, "FILE.json", "FILE.graphml"))
+
+
+def _from_table(name: str, directed: bool) -> Topology:
+    edges = []
+    for entry in TABLES[name].split():
+        ends, km = entry.split(":")
+        source, destination = ends.split("-")
+        edges.append((int(source), int(destination), float(km)))
+    node_ids = tuple(sorted({node for edge in edges for node in edge[:2]}))
+    position = {node: number for number, node in enumerate(node_ids)}
+    arcs = [(position[u], position[v], km) for u, v, km in edges]
+    if directed:  # all edges one way first, then all the other way: the published neighbour order
+        arcs += [(v, u, km) for u, v, km in arcs]
+    return Topology(name, node_ids, tuple(arcs), directed)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from hpo.core.envs.contract import Environment, Step
-from hpo.core.envs.testing import EnvironmentContract, play
+from hpo.testing.environments import EnvironmentContract, play
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -10,10 +10,10 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import MissingExtraError
+from hpo.testing.environments import EnvironmentContract
 
 BRAX = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "brax"}
 OWN_KEYS = {"max_steps_in_episode", "backend"}

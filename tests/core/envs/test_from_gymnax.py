@@ -6,9 +6,9 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -10,13 +10,13 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
-from hpo.core.envs.testing import EnvironmentContract, play
 from hpo.core.envs.traced_once import trace_once
 from hpo.core.plan import EnvPlan
-from hpo.environments import gymnax_class
+from hpo.environments.registry import gymnax_class
 from hpo.errors import ConfigError, StudyError, UnimportedModuleError, UnknownNameError
 from hpo.search.lanes.configuration import Split
 from hpo.studies.load import load, loads
+from hpo.testing.environments import EnvironmentContract, play
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -9,9 +9,9 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
 from hpo.errors import MissingExtraError
+from hpo.testing.environments import EnvironmentContract
 
 SPREAD = "jaxmarl:MPE_simple_spread_v3"
 installed = importlib.util.find_spec("jaxmarl") is not None

@@ -9,10 +9,10 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError, MissingExtraError
+from hpo.testing.environments import EnvironmentContract
 
 PLAYGROUND = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "playground"}
 REACHER = {"playground:ReacherEasy", "playground:ReacherHard"}  # call what MuJoCo has no more

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from types import ModuleType
 
-from hpo.core.envs.light_gymnax import import_gymnax
+from hpo.core.envs.from_gymnax import import_gymnax
 
 CHILD = """
 import sys

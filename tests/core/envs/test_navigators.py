@@ -7,10 +7,10 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.navigators import Navigators, State
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
 from hpo.errors import UnknownNameError
 from hpo.search.lanes.configuration import Split
 from hpo.studies.load import load
 from hpo.studies.user_code import import_user_code
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -6,7 +6,7 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.plan import EnvPlan
-from hpo.environments import ENVIRONMENTS
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError, UnknownNameError
 
 countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))

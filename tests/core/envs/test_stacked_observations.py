@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.envs.contract import HostedEnvironment, RoutedEnvironment
+from hpo.core.envs.contract import (
+    HostedEnvironment,
+    RoutedEnvironment,
+    StackedEnvironment,
+    unwrapped,
+)
 from hpo.core.envs.optical.optical_environment import OpticalEnvironment
-from hpo.core.envs.stacked_observations import StackedEnvironment, unwrapped
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

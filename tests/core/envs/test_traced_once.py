@@ -10,10 +10,10 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, MultiDiscrete, Step
 from hpo.core.envs.navigators import Navigators
-from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.envs.traced_once import trace_once
 from hpo.core.plan import EnvPlan
 from hpo.errors import ConfigError
+from hpo.testing.environments import EnvironmentContract
 
 PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
 

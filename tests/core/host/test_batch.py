@@ -12,12 +12,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import make_batch
-from hpo.core.host.slots import Opening, episode_seed
-from hpo.core.host.space_code import code_of
+from hpo.core.host.batch import Opening, episode_seed, make_batch
+from hpo.core.host.shared_arrays import code_of
+from hpo.environments.via_gymnasium import make
 from hpo.errors import ConfigError
 from hpo.machine.workers import Workers
-from hpo.via_gymnasium import make
 
 CARTPOLE = "gym:CartPole-v1"
 STEPS = 60
@@ -242,10 +241,10 @@ def test_workers_leave_signals_to_their_parent_from_their_first_moment():
 PARENT = """\
 import sys, time
 from hpo.core.host.batch import make_batch
-from hpo.core.host.slots import Opening
-from hpo.core.host.space_code import code_of
+from hpo.core.host.batch import Opening
+from hpo.core.host.shared_arrays import code_of
 from hpo.machine.workers import Workers
-from hpo.via_gymnasium import make
+from hpo.environments.via_gymnasium import make
 workers = Workers(2)
 code = code_of("gym:CartPole-v1", make("gym:CartPole-v1", {}))
 batch = make_batch("gym:CartPole-v1", code, 4, workers)

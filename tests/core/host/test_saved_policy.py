@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.host.slots import episode_seed
+from hpo.core.host.batch import episode_seed
 from hpo.core.host.stage import stream_words
 from hpo.core.hypers import make_hypers
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
-from hpo.core.policy_folder import load_policy, save_policy
-from hpo.core.saved_policy import SavedPolicy
+from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.host.space_code import SpaceCode, code_of
+from hpo.core.host.shared_arrays import SpaceCode, code_of
 from hpo.core.plan import EnvPlan
+from hpo.environments.via_gymnasium import make
 from hpo.errors import ConfigError
-from hpo.via_gymnasium import make
 
 ID = "gym:hpo-test/Spaces-v0"
 

@@ -3,12 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hpo.core.host import action_log
+from hpo.core.host import restartable_batch
 from hpo.core.host.batch import make_batch
-from hpo.core.host.space_code import code_of
+from hpo.core.host.shared_arrays import code_of
 from hpo.core.host.stage import Stage
+from hpo.environments.via_gymnasium import make
 from hpo.errors import StoreError
-from hpo.via_gymnasium import make
 
 LANES, ENVS = 3, 2
 KEYS = np.arange(LANES * 2, dtype=np.uint32).reshape(LANES, 2)
@@ -108,7 +108,7 @@ def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(
 
 
 def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(action_log, "LONGEST", 50)
+    monkeypatch.setattr(restartable_batch, "LONGEST", 50)
     warnings, stage = [], begun("gym:Pendulum-v1")
     for _ in range(60):
         stage.step(np.zeros((LANES, ENVS, 1), np.float32), BUSY)

@@ -9,14 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import make_batch
-from hpo.core.host.slots import Opening
-from hpo.core.host.space_code import code_of
-from hpo.core.host.steady import Steady
-from hpo.errors import SearchError
-from hpo.faults import Leave
+from hpo.core.host.batch import Opening, make_batch
+from hpo.core.host.restartable_batch import Steady
+from hpo.core.host.shared_arrays import code_of
+from hpo.environments.via_gymnasium import make
+from hpo.errors import Leave, SearchError
 from hpo.machine.workers import Workers
-from hpo.via_gymnasium import make
 
 REPLICATES, EACH, STEPS = 3, 2, 30
 COUNT = REPLICATES * EACH

@@ -10,9 +10,9 @@ import pytest
 
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
+from hpo.core.lane_state import RunningStatistics
 from hpo.core.networks import registry
 from hpo.core.networks.cnn import CNN, convolutions_of
-from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 from hpo.core.networks import registry
+from hpo.core.networks.layers import Outputs
 from hpo.core.networks.mlp import MLP, Head
-from hpo.core.networks.outputs import Outputs
-from hpo.core.networks.testing import NetworkContract
 from hpo.core.plan import EnvPlan
+from hpo.testing.learners import NetworkContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.networks.flag_dense import FlagDense, in_parts
-from hpo.core.observations import Flagged
+from hpo.core.envs.contract import Flagged
+from hpo.core.networks.layers import FlagDense, in_parts
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -10,10 +10,9 @@ import pytest
 import scipy.special
 
 from hpo.core import policy
-from hpo.core.backend import CPU, GPU
 from hpo.core.hypers import make_hypers
 from hpo.core.networks.mlp import ACTIVATIONS, MLP
-from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.plan import CPU, GPU, EnvPlan, make_plan
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 

@@ -10,7 +10,7 @@ import pytest
 from hpo.core.envs import registry as environments
 from hpo.core.envs.optical.heuristics import make_heuristic
 from hpo.core.networks import registry
-from hpo.core.networks.path_mlp import observed_size
+from hpo.core.networks.mlp import observed_size
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 

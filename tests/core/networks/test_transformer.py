@@ -9,9 +9,8 @@ import pytest
 
 from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
-from hpo.core.networks.attention import Keyed, dropped
 from hpo.core.networks.path_pooling import Pooling
-from hpo.core.networks.transformer import LinkTransformer, SequenceTransformer
+from hpo.core.networks.transformer import Keyed, LinkTransformer, SequenceTransformer, dropped
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 

@@ -14,7 +14,7 @@ import pytest
 
 import hpo
 from hpo.errors import ConfigError, StoreError
-from hpo.search.autorl.environment import FEATURES
+from hpo.search.autorl import FEATURES
 from hpo.search.lanes.contract import Refill
 from hpo.store import Stream
 from hpo.studies import spec

@@ -15,16 +15,16 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.book.progress import Silent
-from hpo.search.book.schedule import schedule_of
-from hpo.search.cluster.analytic_share import analytic_shares
-from hpo.search.cluster.shared_factory import SharedFactory
+from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import Place, RayTeam, connected
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
+from hpo.search.state.schedule import schedule_of
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
 from hpo.studies.user_code import import_user_code
+from hpo.testing.analytic_lanes import analytic_shares
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs
@@ -103,7 +103,7 @@ def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     ],
 )
 def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length):
-    from hpo.search.ray_tune.schedulers import scheduler_of
+    from hpo.search.ray_tune.tune import scheduler_of
 
     asked = tuned(name, evaluation=Evaluation(every=2_000))
     made = scheduler_of(asked, schedule_of(asked, 1_000), dict)
@@ -113,7 +113,7 @@ def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length
 
 
 def test_a_class_that_is_no_scheduler_is_refused(ray):
-    from hpo.search.ray_tune.schedulers import scheduler_of
+    from hpo.search.ray_tune.tune import scheduler_of
 
     name = "ray.tune.search.optuna.OptunaSearch"
     with pytest.raises(ConfigError, match=f"'{name}' is no TrialScheduler of Ray Tune"):
@@ -122,7 +122,7 @@ def test_a_class_that_is_no_scheduler_is_refused(ray):
 
 def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
     """A study file may come from anywhere: it names no class but Ray Tune's and its imports'."""
-    from hpo.search.ray_tune.schedulers import scheduler_of, searcher_of
+    from hpo.search.ray_tune.tune import scheduler_of, searcher_of
 
     options = {"args": ["touch", str(tmp_path / "touched")]}
     for name in ("subprocess.Popen", "ray._private.services.subprocess.Popen"):
@@ -141,7 +141,7 @@ def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
 
 
 def test_a_class_of_an_imported_file_may_decide(ray, tmp_path):
-    from hpo.search.ray_tune.schedulers import scheduler_of
+    from hpo.search.ray_tune.tune import scheduler_of
 
     (tmp_path / "hpo_test_rule.py").write_text(
         "from ray.tune.schedulers import FIFOScheduler\nclass Mine(FIFOScheduler):\n    pass\n"

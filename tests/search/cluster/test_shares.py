@@ -11,20 +11,26 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
-from hpo.search.cluster.analytic_share import AnalyticShares, analytic_shares
-from hpo.search.cluster.share_host import Machine, ShareHost, pack, unpack
-from hpo.search.cluster.shared_factory import SharedFactory
-from hpo.search.cluster.shares import Lost, SharedPopulation, WorkerError
+from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import _words
-from hpo.search.lanes.contract import Change, Refill
-from hpo.search.lanes.division import Division
+from hpo.search.cluster.worker_shards import (
+    Lost,
+    Machine,
+    SharedPopulation,
+    ShareHost,
+    WorkerError,
+    pack,
+    unpack,
+)
+from hpo.search.lanes.contract import Change, Division, Refill
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.preview import preview
 from hpo.search.run import run
+from hpo.search.study_estimate import preview
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
+from hpo.testing.analytic_lanes import AnalyticShares, analytic_shares
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(
@@ -122,7 +128,7 @@ STUDIES = {
 def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
     tmp_path, monkeypatch, name, seed
 ):
-    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", ATTEMPTS)
+    monkeypatch.setattr("hpo.search.cluster.worker_shards._ATTEMPTS", ATTEMPTS)
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     run(STUDIES[name], alone, FACTORY, (), samples.quick())
     team = FakeTeam(dies=at_random(f"{name}{seed}"))
@@ -308,7 +314,7 @@ def test_a_host_that_does_not_see_the_folder_hands_its_files_over(tmp_path, monk
     population, resolved = made(factory_over(FakeTeam()))
     population.advance([Refill(0, resolved, SEARCH, 0)], [0])
     population.save(tmp_path / "seen")
-    monkeypatch.setattr("hpo.search.cluster.share_host._sees", lambda record, token: False)
+    monkeypatch.setattr("hpo.search.cluster.worker_shards._sees", lambda record, token: False)
     population.save(tmp_path / "sent")
     for share in range(3):
         seen, sent = (pack(tmp_path / name / f"share-{share}") for name in ("seen", "sent"))
@@ -376,7 +382,7 @@ def test_a_population_is_made_with_as_many_lanes_again():
 @pytest.mark.parametrize("name", STUDIES)
 def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypatch, lanes, name):
     """Of three shares with blocks of two, rounding up to 6, 12, 24 would be other searches."""
-    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", ATTEMPTS)
+    monkeypatch.setattr("hpo.search.cluster.worker_shards._ATTEMPTS", ATTEMPTS)
     factory = dataclasses.replace(FACTORY, lanes=lanes)
     study = dataclasses.replace(STUDIES[name], budget=Budget(trials=2 if name == "pbt" else 9))
     run(study, tmp_path / "alone", factory, (), samples.quick())

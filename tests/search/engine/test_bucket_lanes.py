@@ -11,21 +11,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.faults import Leave
-from hpo.search.book.state import LoopState
+from hpo.errors import Leave
 from hpo.search.engine.commits import Committer
-from hpo.search.engine.compile_beside import CompileBeside
-from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.engine.engine import CompileBeside
 from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.lane_count import startable_replicates
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
+from hpo.search.state.loop_state import LoopState
 from hpo.spaces import Space
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
-from hpo.studies.many_programs import programs_note
+from hpo.studies.programs import programs_note
 from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}

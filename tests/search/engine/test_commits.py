@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.ledger import Ledger
-from hpo.search.book.progress import Silent
-from hpo.search.book.state import LoopState
 from hpo.search.engine import commits
 from hpo.search.engine.commits import Committer
-from hpo.search.lanes.resolver import Resolver
+from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
+from hpo.search.state.loop_state import LoopState
+from hpo.search.state.progress import Silent
+from hpo.search.state.search_state import Ledger
 from hpo.store import tables_equal
-from hpo.store.commit import Head
 from hpo.store.journal import Journal
+from hpo.store.rows import Head
 from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, study_hash
 from hpo.studies.spec import Budget, Checkpoint

@@ -12,11 +12,11 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import HpoError
-from hpo.search import confirm_trials
-from hpo.search.confirm_trials import ask
+from hpo.search import api
+from hpo.search.api import ask
 from hpo.search.engine.commits import Committer
-from hpo.search.engine.growth import as_begun, asked_for
-from hpo.search.lanes.several import SeveralFactory
+from hpo.search.engine.extend_run import as_begun, asked_for
+from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import run
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
@@ -398,7 +398,7 @@ def test_what_cannot_be_run_is_told_in_a_line_and_nothing_is_written(
 ):
     lock = StudyLock(small.path) if words == ["running"] else None
     if words == ["version"]:
-        monkeypatch.setattr("hpo.search.book.state.VERSION", 99)
+        monkeypatch.setattr("hpo.search.state.loop_state.VERSION", 99)
     before = files_of(small)
     try:
         assert main(["confirm", *(["3"] if len(words[0]) > 5 else words)]) == 2
@@ -454,4 +454,4 @@ def test_files_that_a_study_names_are_found_or_asked_for(small, tmp_path):
     assert ask(own, [3], source=file.parent).seeds == 6
     with pytest.raises(HpoError, match=r"extra.py, which the study names, .* the folder"):
         ask(own, [3], source=tmp_path)
-    assert confirm_trials.ask(own, [-1]).trials == (0,)
+    assert api.ask(own, [-1]).trials == (0,)

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.progress import Silent
-from hpo.search.book.state import Phase
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.progress import Silent
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.journal_file import FORMAT

@@ -13,8 +13,8 @@ import pytest
 
 from hpo.errors import SearchError
 from hpo.search.engine.commits import Committer
-from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import Settings, run
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)

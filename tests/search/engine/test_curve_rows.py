@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.core.metrics import joined
-from hpo.search.book.progress import Silent
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.curve_rows import curve_rows, row_ends
+from hpo.studies.chunk_sizes import curve_rows, row_ends
 from hpo.studies.spec import EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))

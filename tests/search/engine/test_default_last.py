@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.buckets import order
-from hpo.search.book.runs import Run
-from hpo.search.book.state import Phase
 from hpo.search.engine.engine import Engine
+from hpo.search.state.buckets import order
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.trials import Run
 from hpo.store.rows import REFERENCE_TRIAL, Stream
 from hpo.studies.spec import Budget
 

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search.engine import settle
-from hpo.search.lanes import analytic
+from hpo.search.engine import finish_trials
 from hpo.search.run import run
 from hpo.store import Journal, tables_equal
 from hpo.store.study_store import StudyStore
+from hpo.testing import analytic_lanes
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))
@@ -54,9 +54,9 @@ def refuse(patch, owner, name, when, number=errno.ENOSPC):
         (Path, "mkdir", 1),
         (Path, "mkdir", 7),
         (os, "rmdir", 3),
-        (settle, "make_folder", 2),
-        (settle, "sync_tree", 1),
-        (analytic, "write_text", 5),
+        (finish_trials, "make_folder", 2),
+        (finish_trials, "sync_tree", 1),
+        (analytic_lanes, "write_text", 5),
         (FACTORY.__class__, "make", 2),
     ],
     ids=lambda value: getattr(value, "__name__", value),
@@ -77,7 +77,7 @@ def test_a_refusal_is_a_sentence_and_costs_nothing(unbroken, tmp_path, owner, na
 def test_half_a_boundary_is_not_committed(unbroken, tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
-        refuse(patch, settle, "make_folder", 2)
+        refuse(patch, finish_trials, "make_folder", 2)
         with pytest.raises(StoreError):
             go_on(folder, 1e9)
     with Journal(folder) as journal:
@@ -87,7 +87,7 @@ def test_half_a_boundary_is_not_committed(unbroken, tmp_path):
 def test_nothing_is_written_after_a_refusal(tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
-        refuse(patch, settle, "make_folder", 2)
+        refuse(patch, finish_trials, "make_folder", 2)
         written = []
         publish = StudyStore.publish
         patch.setattr(StudyStore, "publish", lambda *a, **b: written.append(b) or publish(*a, **b))
@@ -99,7 +99,7 @@ def test_nothing_is_written_after_a_refusal(tmp_path):
 def test_half_a_copy_of_a_policy_goes_when_the_study_goes_on(unbroken, tmp_path):
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patch:
-        refuse(patch, settle, "make_folder", 2)
+        refuse(patch, finish_trials, "make_folder", 2)
         with pytest.raises(StoreError):
             go_on(folder)
     ended = subprocess.Popen([sys.executable, "-c", ""])

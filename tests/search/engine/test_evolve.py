@@ -14,15 +14,15 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.book.lineage import lineage_of, params_at
-from hpo.search.book.progress import Silent
-from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
+from hpo.search.state.trials import lineage_of, params_at
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PBT = EarlyTerminate("pbt", every=2_000)

@@ -10,7 +10,7 @@ import pytest
 from hpo.errors import ConfigError, MissingExtraError, SearchError
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
-from hpo.search.samplers.proposer import Proposer
+from hpo.search.samplers.proposal_queue import Proposer
 from hpo.store import TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget

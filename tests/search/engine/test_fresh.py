@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.progress import Silent
-from hpo.search.book.state import Phase
-from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.progress import Silent
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Metric
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000

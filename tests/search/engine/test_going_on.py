@@ -9,9 +9,9 @@ from rich.console import Console
 
 from hpo.cli import main
 from hpo.search.lanes import local
-from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
+from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.views.terminal.live_view import LiveView
 
 TEXT = """\
@@ -70,9 +70,7 @@ def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path
     hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
     code, told = hpo("run", "small.yaml")
     assert code == 2
-    assert (
-        "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
-    )
+    assert "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
     assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
     assert told.rstrip().endswith(
         "go on with: hpo run small.yaml --set budget.trials=8 --set seed=3"

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.environment_references import Reference
-from hpo.search.after.looking_back import fresh_seeds
+from hpo.environments.references import Reference
+from hpo.search.analysis.checkpoint_values import fresh_seeds
 from hpo.search.engine.commits import Committer
-from hpo.search.lanes.several import SeveralFactory
+from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import run
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from hpo.faults import Leave
+from hpo.errors import Leave
 from hpo.search.engine.interrupts import Interrupts
 
 

@@ -3,14 +3,13 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
-from hpo.search.book.ledger import Ledger
-from hpo.search.book.runs import Run, RunState
-from hpo.search.book.schedule import schedule_of
-from hpo.search.book.state import LoopState
-from hpo.search.book.trials import Trial
-from hpo.search.engine.judge import is_due, judge
-from hpo.search.lanes.resolver import Resolver
-from hpo.search.rules.asha import Asha
+from hpo.search.engine.rung_decisions import is_due, judge
+from hpo.search.lanes.contract import Resolver
+from hpo.search.rules.successive_halving import Asha
+from hpo.search.state.loop_state import LoopState
+from hpo.search.state.schedule import schedule_of
+from hpo.search.state.search_state import Ledger
+from hpo.search.state.trials import Run, RunState, Trial
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import EarlyTerminate
 

@@ -11,22 +11,21 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.core.policy_folder import load_policy
+from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
-from hpo.search.book.progress import Silent
-from hpo.search.book.state import LoopState
-from hpo.search.engine.growth import as_begun, single_as_begun, words_of_growth
+from hpo.search.engine.extend_run import as_begun, single_as_begun, words_of_growth
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.preview import preview
 from hpo.search.run import run
+from hpo.search.state.loop_state import LoopState
+from hpo.search.state.progress import Silent
+from hpo.search.study_estimate import preview
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.chunk_sizes import quanta_of, updates_per_chunk
 from hpo.studies.load import loads
-from hpo.studies.longer import moving_schedules
-from hpo.studies.quanta import quanta_of, updates_per_chunk
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
-from hpo.studies.single import single
 from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
+from hpo.studies.train_study import moving_schedules, single
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 

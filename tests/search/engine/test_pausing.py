@@ -12,29 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.errors import ConfigError, StoreError
-from hpo.search.book.ledger import Ledger
-from hpo.search.book.runs import Run, RunState
-from hpo.search.book.schedule import schedule_of
-from hpo.search.book.state import LoopState
-from hpo.search.book.trials import Trial
 from hpo.search.checks import check_runnable
-from hpo.search.engine.judge import judge
+from hpo.search.engine.commits import Shelf
 from hpo.search.engine.loop import Loop
-from hpo.search.engine.shelf import Shelf
-from hpo.search.lanes.resolver import Resolver
-from hpo.search.rules.promotion import PromotingAsha
+from hpo.search.engine.rung_decisions import judge
+from hpo.search.lanes.contract import Resolver
+from hpo.search.rules.successive_halving import PromotingAsha
 from hpo.search.run import Settings, run
+from hpo.search.state.loop_state import LoopState
+from hpo.search.state.schedule import schedule_of
+from hpo.search.state.search_state import Ledger
+from hpo.search.state.trials import Run, RunState, Trial
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import (
-    Budget,
-    EarlyTerminate,
-    EnvSpec,
-    Executor,
-    Metric,
-    SearchSpec,
-    Seeds,
-)
+from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Executor, Metric, SearchSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)

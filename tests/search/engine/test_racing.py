@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from scipy.stats import ttest_rel
 
-from hpo.search.book.looks import stages
-from hpo.search.engine.racing import clearly_worse
+from hpo.search.engine.finish_trials import clearly_worse
 from hpo.search.run import run
+from hpo.search.state.schedule import stages
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Budget, Racing, Seeds

@@ -14,10 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search.book.progress import Silent
 from hpo.search.run import Settings, run
-from hpo.search.samplers.ask_ahead import AskAhead
-from hpo.search.samplers.proposer import Proposer
+from hpo.search.samplers.proposal_queue import AskAhead, Proposer
+from hpo.search.state.progress import Silent
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
@@ -27,7 +26,7 @@ Factory = samples.AnalyticFactory
 
 _PRELOAD = [
     "hpo.search.run",
-    "hpo.search.samplers.optuna_tpe",
+    "hpo.search.samplers.via_optuna",
     "hpo.search.samplers.sobol",
     "hpo.search.samplers.via_cmaes",
     "pyarrow.parquet",

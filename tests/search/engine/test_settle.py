@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Seeds
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 

@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import hpo
-from hpo.environment_references import Reference
+from hpo.environments.references import Reference
 from hpo.errors import ConfigError
-from hpo.search.after.front_values import front_values
-from hpo.search.book.progress import Silent
-from hpo.search.lanes.several import SeveralFactory
+from hpo.search.analysis.verdict import front_values
+from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store import tables_equal
+from hpo.store.aggregate_environments import together
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
-from hpo.store.over_environments import together
-from hpo.studies.several import alone, labels
+from hpo.studies.several_environments import alone, labels
 from hpo.studies.spec import (
     Budget,
     Constraint,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.book.progress import Silent
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Checkpoint, EarlyTerminate

@@ -11,16 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.cli import main
-from hpo.search.book.progress import Silent
 from hpo.search.engine.commits import Committer
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.query import query
 from hpo.store.rows import TrialState
 from hpo.store.study_folder import StudyFolder, read_leaderboard
 from hpo.studies.spec import EarlyTerminate
-from hpo.views.live.standing import read_standing
+from hpo.views.live.study_status import read_standing
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
@@ -152,8 +152,8 @@ class Seen(Silent):
 
 def test_neither_the_share_done_nor_the_time_left_runs_backwards(tmp_path, monkeypatch):
     """Every look ahead expects more than the one before."""
-    from hpo.search.book.work_ahead import WorkAhead
-    from hpo.search.engine import telling
+    from hpo.search.engine import notify
+    from hpo.search.state.remaining_work import WorkAhead
 
     looks = []
     real = WorkAhead.of
@@ -165,8 +165,8 @@ def test_neither_the_share_done_nor_the_time_left_runs_backwards(tmp_path, monke
         return type(found)(more, found.confirm, found.buckets, found.bounded)
 
     monkeypatch.setattr(WorkAhead, "of", of)
-    monkeypatch.setattr(telling, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(telling, "_LOOK_SHARE", 1e9)
+    monkeypatch.setattr(notify, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(notify, "_LOOK_SHARE", 1e9)
     seen = Seen()
     run(STUDY, tmp_path, samples.AnalyticFactory(chunk_seconds=0.002), [seen], samples.quick())
     assert len(looks) > 20 and len(set(seen.shares)) > 20

@@ -11,21 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.cli import main
-from hpo.search.book.state import Phase
-from hpo.search.forecast.at_a_glance import at_a_glance
-from hpo.search.forecast.costs import Costs
+from hpo.search.forecast.dry_run import Lanes, Part, rehearse
 from hpo.search.forecast.forecast import _compiling, forecast
-from hpo.search.forecast.kept import VERSION, Kept
-from hpo.search.forecast.machine import Machine
-from hpo.search.forecast.rehearsal import rehearse
-from hpo.search.forecast.rehearsed import Lanes, Part
-from hpo.search.lanes.analytic import AnalyticPopulation
-from hpo.search.preview import preview
+from hpo.search.forecast.program_timing import Machine
+from hpo.search.forecast.timing_cache import VERSION, Costs, Kept, at_a_glance
 from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.study_estimate import preview
+from hpo.studies.expected_cost import Span, TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.spec import Racing, Seeds
-from hpo.studies.time_estimate import Span, TimeEstimate, span_of_time
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
@@ -358,7 +355,7 @@ def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
 @pytest.mark.usefixtures("quickly")
 def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, monkeypatch):
     from hpo.search.lanes.local import LocalFactory
-    from hpo.search.lanes.several import factories_of
+    from hpo.search.lanes.multi_environment import factories_of
 
     study = loads(TINY.replace("env: CartPole-v1", "env: [CartPole-v1, Catch-bsuite]"))
     timed = []

@@ -3,7 +3,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from hpo.search.lanes.compile_cache import default_cache, enable_compilation_cache
+from hpo.machine.software import default_cache, enable_compilation_cache
 
 _DIRECTORY, _LEAST = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo.core.accumulation import for_platform
-from hpo.core.memory import estimate_memory
+from hpo.core.memory import estimate_memory, for_platform
 from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
     Machine,
@@ -18,8 +17,8 @@ from hpo.search.lanes.lane_count import (
     tile_of,
 )
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.lanes.several import factories_of
-from hpo.search.preview import preview
+from hpo.search.lanes.multi_environment import factories_of
+from hpo.search.study_estimate import preview
 from hpo.spaces import Space
 from hpo.studies.spec import EnvSpec, PopulationSpec, Racing, Seeds
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.lanes.not_written import Imagined, NotWritten
+from hpo.search.lanes.contract import Imagined, NotWritten
 
 
 def test_lanes_whose_states_are_not_written_say_so(tmp_path):

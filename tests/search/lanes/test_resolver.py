@@ -12,10 +12,10 @@ import pytest
 
 from hpo import knobs
 from hpo.errors import ConfigError
-from hpo.search.book.progress import Silent
+from hpo.search.lanes.contract import Resolver
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.lanes.resolver import Resolver
 from hpo.search.run import run
+from hpo.search.state.progress import Silent
 from hpo.store.codec import plain_json
 from hpo.store.journal import Journal
 from hpo.studies.load import loads

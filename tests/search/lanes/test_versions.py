@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.lanes import versions as module
-from hpo.search.lanes.versions import others, versions, versions_of_study
+from hpo.machine import software as module
+from hpo.machine.software import others, versions, versions_of_study
 from hpo.studies.spec import EnvSpec
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))

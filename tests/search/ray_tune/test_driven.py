@@ -11,13 +11,13 @@ import pytest
 
 from hpo.errors import ConfigError, SearchError
 from hpo.search import run as running
-from hpo.search.book.lineage import lineage_of
-from hpo.search.book.progress import Silent
-from hpo.search.ray_tune.contract import Request
+from hpo.search.ray_tune.desk import Request
 from hpo.search.ray_tune.loop import Driven
 from hpo.search.run import run
-from hpo.search.samplers.proposer import Proposer
+from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import make_sampler
+from hpo.search.state.progress import Silent
+from hpo.search.state.trials import lineage_of
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Confirm, Evaluation, SearchSpec, Seeds
 

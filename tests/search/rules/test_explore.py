@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from hpo.search.rules.explore import Gain, Perturb, Situation
 from hpo.search.rules.pb2 import Bandit, Process, fit_process
+from hpo.search.rules.pbt_perturb import Gain, Perturb, Situation
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.spaces.space import Condition
 

@@ -9,15 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.contracts import PrunerContract
-from hpo.search.rules.asha import Asha
-from hpo.search.rules.hyperband import Hyperband
-from hpo.search.rules.median import Median
-from hpo.search.rules.plateau import Plateau
-from hpo.search.rules.registry import is_audited, make_pruner, rank_of, register_pruner
-from hpo.search.rules.verdict import Standing
+from hpo.search.rules.median_and_plateau import Median, Plateau
+from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_pruner
+from hpo.search.rules.successive_halving import Asha, Hyperband
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
+from hpo.testing.search import PrunerContract
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.samplers.contract import Past
-from hpo.search.samplers.proposer import Proposer
-from hpo.search.samplers.registry import draws_ahead, make_sampler
+from hpo.search.samplers.proposal_queue import Proposer
+from hpo.search.samplers.registry import Past, draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
 from hpo.studies.search_methods import METHODS, Method
 from hpo.studies.spec import SearchSpec

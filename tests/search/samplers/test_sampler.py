@@ -13,33 +13,38 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.contracts import SamplerContract, contract_space
-from hpo.search.samplers import grid as grid_search
+from hpo.search.samplers import random_and_grid as grid_search
+from hpo.search.samplers import random_and_grid as random_search
+from hpo.search.samplers import sobol as sobol_search
 from hpo.search.samplers import (
-    optuna_gp,
-    optuna_nsga2,
-    optuna_tpe,
     via_cmaes,
     via_optuna,
     via_smac,
 )
-from hpo.search.samplers import random as random_search
-from hpo.search.samplers import sobol as sobol_search
-from hpo.search.samplers.contract import Past, SamplerSpec
+from hpo.search.samplers import (
+    via_optuna as optuna_gp,
+)
+from hpo.search.samplers import (
+    via_optuna as optuna_nsga2,
+)
+from hpo.search.samplers import (
+    via_optuna as optuna_tpe,
+)
 from hpo.search.samplers.history_window import Window, estimates, penalised
-from hpo.search.samplers.optuna_storage import HistoryStorage
-from hpo.search.samplers.registry import make_sampler, register_sampler
+from hpo.search.samplers.registry import Past, SamplerSpec, make_sampler, register_sampler
+from hpo.search.samplers.via_optuna import HistoryStorage
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
 from hpo.studies.search_methods import METHODS
 from hpo.studies.spec import Metric
+from hpo.testing.search import SamplerContract, contract_space
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 class TestRandom(SamplerContract):
     def make(self, space, seed):
-        return random_search.build(SamplerSpec(space, seed, {}))
+        return random_search.build_random(SamplerSpec(space, seed, {}))
 
 
 class TestSobol(SamplerContract):
@@ -49,12 +54,12 @@ class TestSobol(SamplerContract):
 
 class TestGrid(SamplerContract):
     def make(self, space, seed):
-        return grid_search.build(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
+        return grid_search.build_grid(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
 
 
 class TestTpe(SamplerContract):
     def make(self, space, seed):
-        return optuna_tpe.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_tpe.build_tpe(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestGp(SamplerContract):
@@ -62,7 +67,7 @@ class TestGp(SamplerContract):
 
     def make(self, space, seed):
         pytest.importorskip("torch")
-        return optuna_gp.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_gp.build_gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestCmaEs(SamplerContract):
@@ -95,13 +100,13 @@ def test_cmaes_starts_at_earlier_trials_that_keep_the_constraints(limit):
 
 class TestNsga2(SamplerContract):
     def make(self, space, seed):
-        return optuna_nsga2.build(SamplerSpec(space, seed, {"population_size": 4}))
+        return optuna_nsga2.build_nsga2(SamplerSpec(space, seed, {"population_size": 4}))
 
 
 class TestNsga2OfTwo(SamplerContract):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"population_size": 4}, objectives=2, constraints=1)
-        return optuna_nsga2.build(spec)
+        return optuna_nsga2.build_nsga2(spec)
 
     def ended(self, past):
         end = super().ended(past)
@@ -120,7 +125,7 @@ class TestNsga2OfTwo(SamplerContract):
 class TestTpeOfTwo(TestNsga2OfTwo):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"n_startup_trials": 3}, objectives=2, constraints=1)
-        return optuna_tpe.build(spec)
+        return optuna_tpe.build_tpe(spec)
 
 
 class TestSmac(SamplerContract):
@@ -176,7 +181,7 @@ def test_grid_gives_every_combination_once_and_ends():
 @pytest.mark.parametrize("options", [{"pionts": 3}, {"points": 0}, {"points": {"gamma": True}}])
 def test_grid_refuses_options_that_make_no_sense(options):
     with pytest.raises(ConfigError, match="points"):
-        grid_search.build(SamplerSpec(contract_space(), 0, options))
+        grid_search.build_grid(SamplerSpec(contract_space(), 0, options))
 
 
 def test_methods_are_made_by_name():
@@ -202,17 +207,17 @@ def test_options_are_checked(method):
 
 def test_an_option_must_have_its_type():
     with pytest.raises(ConfigError, match="multivariate is 'yes'; allowed: true or false"):
-        optuna_tpe.build(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
+        optuna_tpe.build_tpe(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
 
 
 def test_a_method_is_registered_once(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", METHODS["random"])
     del METHODS["mine"]
-    register_sampler("mine", random_search.build)
+    register_sampler("mine", random_search.build_random)
     made = make_sampler(samples.study(method="mine"))
     assert isinstance(made, random_search.RandomSearch)
     with pytest.raises(ConfigError, match="registered already"):
-        register_sampler("mine", random_search.build)
+        register_sampler("mine", random_search.build_random)
 
 
 # ---------------------------------------------------------------- what Optuna sees
@@ -275,7 +280,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(optuna_tpe.build(SamplerSpec(space, 0, {})), 1, 20, history)
+        for entry in drawn(optuna_tpe.build_tpe(SamplerSpec(space, 0, {})), 1, 20, history)
     ]
     near = sum(10**-4.25 < rate < 10**-2.75 for rate in rates)  # shares 0.15 to 0.45
     assert near >= 10  # random search would put 6 of them there
@@ -290,7 +295,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(optuna_tpe.build(SamplerSpec(space, 0, {})), 1, 20, wild)
+        for entry in drawn(optuna_tpe.build_tpe(SamplerSpec(space, 0, {})), 1, 20, wild)
     ]
     assert sum(rate > 10**-2.5 for rate in rates) <= 5
 
@@ -302,7 +307,7 @@ def test_tpe_spreads_out_around_running_trials():
     ]
 
     def spread(options):
-        found = drawn(optuna_tpe.build(SamplerSpec(space, 1, options)), 1, 30, history)
+        found = drawn(optuna_tpe.build_tpe(SamplerSpec(space, 1, options)), 1, 30, history)
         return len({round(entry.params["gamma"], 3) for entry in found})
 
     assert spread({}) >= spread({"constant_liar": False})
@@ -432,7 +437,7 @@ def test_a_method_of_one_objective_refuses_two(monkeypatch):
 
 def test_nsga2_breeds_from_the_better_half():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    seen = played(optuna_nsga2.build(spec), 20, 10, distance)
+    seen = played(optuna_nsga2.build_nsga2(spec), 20, 10, distance)
     assert [past.attributes["nsga2:generation"] for past in seen] == [n // 10 for n in range(200)]
     with_parents = [past for past in seen if "nsga2:parents" in past.attributes]
     assert [past.trial for past in with_parents] == list(range(10, 200, 10))
@@ -445,7 +450,7 @@ def test_nsga2_breeds_from_the_better_half():
 
 def test_trials_of_other_sources_belong_to_a_generation():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    sampler = optuna_nsga2.build(spec)
+    sampler = optuna_nsga2.build_nsga2(spec)
     seen = [dataclasses.replace(past, attributes={}) for past in played(sampler, 1, 10, distance)]
     found = drawn(sampler, 1, 2, seen)
     assert [past.attributes["nsga2:generation"] for past in found] == [1, 1]

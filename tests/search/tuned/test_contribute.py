@@ -14,12 +14,10 @@ import yaml
 
 from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
-from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
 from hpo.search.run import run
-from hpo.search.streams import study_seed
-from hpo.search.tuned.contribute import candidate_of, commit_of_checkout, contribute
-from hpo.search.tuned.prove import proof_study, run_proof
-from hpo.search.tuned.verify import judged, verify
+from hpo.search.seeds import study_seed
+from hpo.search.tuned_record import candidate_of, commit_of_checkout, contribute
+from hpo.search.tuned_runs import judged, proof_study, run_proof, verify
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
 from hpo.store.query import query
@@ -27,11 +25,11 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
-from hpo.studies.tuned.published import published
-from hpo.studies.tuned.record import SEEDS
-from hpo.studies.tuned.record_file import record_text
+from hpo.studies.tuned.catalogue import published
+from hpo.studies.tuned.record import SEEDS, record_text
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
+from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 records = SimpleNamespace(
@@ -271,7 +269,7 @@ def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
 
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
-    monkeypatch.setattr("hpo.search.tuned.contribute.commit_of_checkout", lambda: "b" * 40)
+    monkeypatch.setattr("hpo.search.tuned_record.commit_of_checkout", lambda: "b" * 40)
     with pytest.raises(ConfigError, match="was begun by commit"):
         contribute(proof.candidate, proof.folder, SEEDS, analytic)
 
@@ -400,7 +398,7 @@ def test_a_seed_that_diverges_now_counts_against_it():
 
 
 def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proof):
-    from hpo.studies.tuned.record_file import read_record
+    from hpo.studies.tuned.record import read_record
 
     path = tmp_path / "CartPole-v1.yaml"
     path.write_text(record_text(proof.record))
@@ -422,7 +420,7 @@ def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypa
     git("init")
     git("add", ".")
     git("commit", "-m", "all")
-    file = str(tmp_path / "search/tuned/contribute.py")
+    file = str(tmp_path / "search/tuned_record.py")
     monkeypatch.setitem(commit_of_checkout.__globals__, "__file__", file)
     clean = commit_of_checkout()
     assert len(clean) == 40

@@ -11,8 +11,7 @@ import pytest
 
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
-from hpo.search.what_if.guesses import Guesses, _moved, value_at
-from hpo.search.what_if.record import read_record
+from hpo.search.what_if.recorded_curves import Guesses, _moved, read_record, value_at
 from hpo.search.what_if.replay import located, matches, replay
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal

@@ -8,14 +8,13 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.search.run import run
-from hpo.search.what_if.guesses import Guesses
-from hpo.search.what_if.record import _without_row, read_record
+from hpo.search.what_if.recorded_curves import Guesses, _without_row, read_record
 from hpo.search.what_if.replay import located, matches, replay
 from hpo.search.what_if.resampled import Curve, winner_of, winners_of
 from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
-from hpo.studies.quanta import rung_steps
+from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.what_if import what_if_text
 

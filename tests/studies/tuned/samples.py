@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hpo.knobs import complete
-from hpo.studies.tuned.published import published
-from hpo.studies.tuned.record import Contender, Cost, Curve, Made, Origin, Record
-from hpo.studies.tuned.record_file import record_text
+from hpo.studies.tuned.catalogue import published
+from hpo.studies.tuned.record import Contender, Cost, Curve, Made, Origin, Record, record_text
 from hpo.studies.tuned.summary import time_to
 from hpo.studies.tuned.tables import write_tables
 

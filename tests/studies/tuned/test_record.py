@@ -12,19 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 
-from hpo.environment_references import Reference
-from hpo.environments import entry
+from hpo.environments.references import Reference
+from hpo.environments.registry import entry
 from hpo.errors import StudyError, UnknownNameError
+from hpo.files.plain_data import as_lists
 from hpo.knobs import KNOBS, complete
-from hpo.plain_data import as_lists
 from hpo.store.query import query
 from hpo.store.statistics import interval, iqm
 from hpo.studies.load import load, loads
-from hpo.studies.tuned import published as published_module
-from hpo.studies.tuned.catalogue import find_record, known_record, shipped
+from hpo.studies.tuned import catalogue as published_module
+from hpo.studies.tuned.catalogue import find_record, known_record, published, shipped
 from hpo.studies.tuned.check import faults_of_folder
-from hpo.studies.tuned.published import published
-from hpo.studies.tuned.record_file import read_record, record_text
+from hpo.studies.tuned.record import read_record, record_text
 from hpo.studies.tuned.study_text import around_text, knobs_of, least, train_text
 from hpo.studies.tuned.summary import (
     area,

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from hpo.core.envs.optical.bits import unpack
 from hpo.core.envs.optical.heuristics import heuristic_names, make_heuristic
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
-from hpo.core.envs.optical.random_words import random_words
+from hpo.core.envs.optical.spectrum import unpack
+from hpo.core.envs.optical.traffic import random_words
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

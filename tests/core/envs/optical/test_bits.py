@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpo.core.envs.optical import bits
+from hpo.core.envs.optical import spectrum
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -27,13 +27,13 @@ def spectra(draw):
 @jax.jit
 def looked_at(flags):
     """Return what the module says of rows of flags, from one program a number of slots."""
-    words, slots = bits.pack(flags), flags.shape[1]
-    moved = bits.shift_up(words), bits.shift_down(words)
+    words, slots = spectrum.pack(flags), flags.shape[1]
+    moved = spectrum.shift_up(words), spectrum.shift_down(words)
     return {
-        "flags": bits.unpack(words, slots),
-        "rows": (bits.first_set(words), bits.last_set(words), bits.count_bits(words)),
-        "nearest": bits.nearest_set(words, slots),
-        "moved": [bits.unpack(each, slots) for each in moved],
+        "flags": spectrum.unpack(words, slots),
+        "rows": (spectrum.first_set(words), spectrum.last_set(words), spectrum.count_bits(words)),
+        "nearest": spectrum.nearest_set(words, slots),
+        "moved": [spectrum.unpack(each, slots) for each in moved],
     }
 
 
@@ -45,7 +45,7 @@ def test_packing_positions_counts_and_shifts(flags):
     np.testing.assert_array_equal(seen["flags"], flags)
     for row, first, last, count in zip(flags, *seen["rows"], strict=True):
         places = np.flatnonzero(row)
-        assert first == (places[0] if len(places) else bits.NONE)
+        assert first == (places[0] if len(places) else spectrum.NONE)
         assert last == (places[-1] if len(places) else -1)
         assert count == len(places)
     below, above = seen["nearest"]
@@ -62,9 +62,9 @@ def test_packing_positions_counts_and_shifts(flags):
 @jax.jit
 def free_starts(flags, needs):
     slots = flags.shape[1]
-    words = bits.pack(flags)
+    words = spectrum.pack(flags)
     return [
-        bits.unpack(bits.starts_of_free_runs(words, needs, slots, unrolled), slots)
+        spectrum.unpack(spectrum.starts_of_free_runs(words, needs, slots, unrolled), slots)
         for unrolled in (False, True)
     ]
 
@@ -85,18 +85,18 @@ def test_starts_of_free_runs_against_a_loop(flags, needs):
 
 @functools.partial(jax.jit, static_argnums=0)
 def window_flags(slots, start, length):
-    words = bits.word_count(slots)
-    return bits.unpack(bits.window(words, start, length), words * 32)
+    words = spectrum.word_count(slots)
+    return spectrum.unpack(spectrum.window(words, start, length), words * 32)
 
 
 @given(SLOTS, st.integers(0, 140), st.integers(0, 140))
 @settings(max_examples=40, deadline=None)
 def test_window_against_a_loop(slots, start, length):
     found = np.flatnonzero(window_flags(slots, jnp.int32(start), jnp.int32(length)))
-    inside = [s for s in range(start, start + length) if s < bits.word_count(slots) * 32]
+    inside = [s for s in range(start, start + length) if s < spectrum.word_count(slots) * 32]
     assert found.tolist() == inside
 
 
 def test_band_words():
-    assert bits.band_words(32).tolist() == [0xFFFFFFFF]
-    assert bits.unpack(jnp.asarray(bits.band_words(33)), 64).sum() == 33
+    assert spectrum.band_words(32).tolist() == [0xFFFFFFFF]
+    assert spectrum.unpack(jnp.asarray(spectrum.band_words(33)), 64).sum() == 33

@@ -9,7 +9,7 @@ import pytest
 
 from hpo.core.envs.optical.candidate_paths import PATH_ORDERS, make_path_table, pair_index
 from hpo.core.envs.optical.modulation import make_modulation
-from hpo.core.envs.optical.topologies import make_topology
+from hpo.core.envs.optical.topology import make_topology
 from hpo.errors import ConfigError, UnknownNameError
 
 FORMATS = make_modulation("deeprmsa")

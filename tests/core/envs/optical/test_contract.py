@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.testing import EnvironmentContract
+from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -12,7 +12,7 @@ from hpo.core.envs.optical.heuristic_evaluation import (
 from hpo.core.envs.optical.heuristics import heuristic_names
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
-from hpo.core.envs.optical.requests_traced import trace_heuristic
+from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.errors import UnknownNameError
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo.core.envs.optical.lightpaths import lightpath_capacity
 from hpo.core.envs.optical.modulation import (
+    lightpath_capacity,
     make_modulation,
     modulation_names,
     required_slots,

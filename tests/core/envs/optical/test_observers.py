@@ -5,12 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.envs.optical.bits import unpack
+from hpo.core.envs.optical.observers import laplacian_features, line_graph_features
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
-from hpo.core.envs.optical.spectral_features import laplacian_features, line_graph_features
-from hpo.core.envs.optical.spectrum import TICKS_PER_HOLDING
-from hpo.core.envs.optical.topologies import make_topology
+from hpo.core.envs.optical.spectrum import TICKS_PER_HOLDING, unpack
+from hpo.core.envs.optical.topology import make_topology
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

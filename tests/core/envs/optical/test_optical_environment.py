@@ -8,7 +8,7 @@ import pytest
 from hpo.core.envs.contract import Environment
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
-from hpo.core.envs.optical.requests_traced import trace_heuristic
+from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

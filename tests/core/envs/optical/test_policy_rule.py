@@ -11,16 +11,15 @@ import pytest
 from hpo.cli import main
 from hpo.core import policy as policies
 from hpo.core.envs import registry
+from hpo.core.envs.optical.agents import check_fits, make_policy_rule
 from hpo.core.envs.optical.heuristic_baseline import evaluate_baseline
 from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.optical.policy_rule import check_fits, make_policy_rule
-from hpo.core.envs.optical.requests_traced import trace_heuristic
+from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.core.envs.optical.supported_load import find_load
-from hpo.core.normalise import RunningStatistics
+from hpo.core.lane_state import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.policy_folder import save_policy
-from hpo.core.saved_policy import SavedPolicy
+from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 
@@ -140,7 +139,7 @@ def test_every_command_gives_that_figure(played, tmp_path, capsys, monkeypatch):
     found = answer("eval", folder, "--trace", str(tmp_path / "trace.csv"))
     assert (found["requests"], found["accepted"]) == (REQUESTS, accepted.sum())
     drawn = []
-    door = "hpo.views.network_drawing.draw_network"
+    door = "hpo.views.pictures.draw_network"
     monkeypatch.setattr(door, lambda *args: drawn.append(args[2]))
     plan = saved.plan.eval_env
     file = tmp_path / "network.yaml"

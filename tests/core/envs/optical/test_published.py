@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hpo.core.envs.optical import published
+from hpo.core.envs.optical import heuristic_evaluation
 from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
 from hpo.core.envs.optical.optical_environment import make_from_keys
 from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS
 from hpo.core.envs.optical.supported_load import find_load
-from hpo.core.envs.optical.topologies import make_topology
+from hpo.core.envs.optical.topology import make_topology
 from hpo.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "optical.md"
@@ -19,8 +19,12 @@ DOCS = Path(__file__).resolve().parents[4] / "docs" / "optical.md"
 
 def test_a_small_form_of_the_comparison(monkeypatch):
     # The whole of it takes minutes: scripts/acceptance.
-    monkeypatch.setattr(published, "PUBLISHED", (published.PUBLISHED[4], published.PUBLISHED[8]))
-    rows = list(published.compare_with_published(seeds=6, steps=3000, warmup=1500))
+    monkeypatch.setattr(
+        heuristic_evaluation,
+        "PUBLISHED",
+        (heuristic_evaluation.PUBLISHED[4], heuristic_evaluation.PUBLISHED[8]),
+    )
+    rows = list(heuristic_evaluation.compare_with_published(seeds=6, steps=3000, warmup=1500))
     assert [row.published.keys for row in rows] == [{}, {"path_order": "distance"}]
     for row in rows:
         assert row.agrees and abs(row.errors) <= 3

@@ -10,7 +10,7 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.optical.random_words import random_words
+from hpo.core.envs.optical.traffic import random_words
 from hpo.core.envs.traced_once import trace_once
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
+from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic, survey
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.optical.survey import survey
 from hpo.errors import UnknownNameError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

@@ -7,7 +7,7 @@ from random import Random
 import networkx as nx
 import pytest
 
-from hpo.core.envs.optical.topologies import make_topology, topology_names
+from hpo.core.envs.optical.topology import make_topology, topology_names
 from hpo.errors import ConfigError, UnknownNameError
 
 # (nodes, bidirectional edges, km one way) as published with the tables.

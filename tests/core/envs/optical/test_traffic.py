@@ -10,11 +10,15 @@ from scipy import stats
 
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
-from hpo.core.envs.optical.random_words import exponential, random_words, uniform
-from hpo.core.envs.optical.request_list import exact_ticks, read_requests
 from hpo.core.envs.optical.spectrum import TICKS_PER_HOLDING
-from hpo.core.envs.optical.topologies import make_topology
-from hpo.core.envs.optical.traffic_matrix import pair_weights, read_traffic_matrix
+from hpo.core.envs.optical.topology import make_topology
+from hpo.core.envs.optical.traffic import exponential, random_words, uniform
+from hpo.core.envs.optical.traffic_files import (
+    exact_ticks,
+    pair_weights,
+    read_requests,
+    read_traffic_matrix,
+)
 from hpo.errors import ConfigError, UnknownNameError
 
 DRAWS = 20_000

@@ -1,0 +1,171 @@
+"""Every request of one stream as a row: what was asked, where it went, when it came and ended.
+
+The stream is the first of `evaluate.evaluate_heuristic` with the same seed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .agents import Rule, make_agent, restarted
+from .heuristic_evaluation import BLOCK
+from .network_state import take
+from .optical_environment import OpticalEnvironment
+from .spectrum import TICKS_PER_HOLDING, unpack
+from .traffic import WORDS_PER_REQUEST, random_words
+
+
+def trace_heuristic(
+    environment: OpticalEnvironment,
+    name: Rule,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Serve one stream from an empty network and give every request, warm-up included.
+
+    Args:
+        environment: the environment.
+        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
+        steps: requests; None serves one episode (the whole list where requests are given).
+        seed: of the stream, which is that of `evaluate_heuristic`'s first seed.
+
+    Returns:
+        Columns of `steps` rows: step, episode, source, destination (the topology's own ids),
+        bitrate (Gb/s), action, path, path_km, hops, slot, slots_needed (guard slots included),
+        accepted, arrival, departure, valid_actions; and occupancy, bool [links, S], the spectrum
+        after the last request. Times are in the unit of `mean_holding_time`, or of the request
+        list, from the start of each episode; inf where services never end. An action that stands
+        for no path has 0 km, hops and slots needed.
+    """
+    rows, words = _served(environment, name, steps, seed)
+    tables, ended = environment.tables, rows.pop("ended")
+    pair, path = rows.pop("pair"), rows["path"]
+    ids = np.array(tables.topology.node_ids)
+    ends = tables.paths.pairs[pair]
+    episode = np.concatenate([[0], np.cumsum(ended)[:-1]])
+    hops, km = _lengths(environment, pair, path)
+    arrival, departure = _times(environment, rows, episode)
+    columns = {
+        "step": np.arange(len(pair)),
+        "episode": episode,
+        "source": ids[ends[:, 0]],
+        "destination": ids[ends[:, 1]],
+        "bitrate": rows["bitrate"],
+        "action": rows["action"],
+        "path": path,
+        "path_km": km,
+        "hops": hops,
+        "slot": rows["slot"],
+        "slots_needed": np.where(hops > 0, rows["need"], 0),
+        "accepted": rows["accepted"],
+        "arrival": arrival,
+        "departure": departure,
+        "valid_actions": rows["valid_actions"],
+    }
+    return {**columns, "occupancy": _in_use(environment, words[-1])}
+
+
+def spectra(
+    environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
+) -> np.ndarray:
+    """Return the slots in use after each request of `trace_heuristic`, bool [steps, links, S]."""
+    _, words = _served(environment, name, steps, seed)
+    return _in_use(environment, words)
+
+
+def _in_use(environment: OpticalEnvironment, words: np.ndarray) -> np.ndarray:
+    """Return which slots are taken, bool [..., S], from their bits."""
+    return np.asarray(unpack(jnp.asarray(words), environment.slots))
+
+
+def _served(
+    environment: OpticalEnvironment, name: Rule, steps: int | None, seed: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return rows of requests [steps], and bits of the slots in use after each."""
+    count = environment.max_requests if steps is None else steps
+    key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
+    return jax.device_get(_program(environment, name, count)(key))
+
+
+def _lengths(
+    environment: OpticalEnvironment, pair: np.ndarray, path: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return hops and km of chosen paths; 0 where there is none."""
+    tables = environment.tables
+    counts, hops = np.asarray(tables.hop_counts), np.asarray(tables.hops)
+    real = (path >= 0) & (path < environment.num_paths)
+    at = (pair, np.where(real, path, 0))
+    count = np.where(real, counts[at], 0)
+    counted = np.arange(hops.shape[-1]) < count[:, None]
+    return count, np.where(counted, tables.km[hops[at]], 0.0).sum(1)
+
+
+def _times(
+    environment: OpticalEnvironment, rows: dict[str, np.ndarray], episode: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return when requests arrive and their services end, float64, of each episode's own clock."""
+    given = environment.traffic.requests
+    if given is not None:
+        at = np.minimum(rows["number"], len(given) - 1)
+        arrival, lasts = given.arrival[at], given.duration[at]
+    else:
+        tick = float(environment.default_params.mean_holding_time) / TICKS_PER_HOLDING
+        waits = rows["wait"].astype(np.float64)
+        clock = np.concatenate([[0.0], np.cumsum(waits)[:-1]])
+        first = np.searchsorted(episode, episode)  # row of each episode's first request
+        arrival = (clock - clock[first]) * tick
+        lasts = rows["holding"].astype(np.float64) * tick
+    if environment.settings.incremental:
+        lasts = np.full(len(lasts), np.inf)
+    return arrival, arrival + lasts
+
+
+@functools.lru_cache(maxsize=32)
+def _program(environment: OpticalEnvironment, name: Rule, steps: int):
+    params, agent = environment.default_params, make_agent(name, environment)
+
+    def request(carry: Any, words_of: tuple[Array, Array]) -> tuple[Any, Any]:
+        (state, memory), reset_key = carry
+        words, reset_words = words_of
+        offers = environment.offers(state, params)
+        path, start, memory = agent.choose(state, offers, params, memory, words)
+        step = environment.serve(words, state, offers, path, start, params)
+        done = step.terminated | step.truncated
+        row = {
+            "pair": state.request.pair,
+            "number": state.number,
+            "bitrate": state.request.bitrate * params.bitrate_scale,
+            "action": environment.encode(state, offers, path, start),
+            "path": path,
+            "slot": start,
+            "need": take(offers.need, jnp.clip(path, 0, environment.num_paths - 1)),
+            "accepted": step.info["blocked"] == 0,
+            "holding": state.request.holding,
+            "wait": environment.traffic.wait(words, state.number, params),
+            "valid_actions": environment.action_mask(state, params).sum(dtype=jnp.int32),
+            "ended": done,
+        }
+        fresh, _ = environment.reset(jax.random.fold_in(reset_key, reset_words), params)
+        after = restarted(done, (fresh, agent.begin()), (step.state, memory))
+        return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
+
+    def run(key: Array) -> Any:
+        reset_key, stream = jax.random.split(key)
+        state, _ = environment.reset(reset_key, params)
+        blocks = -(-steps // BLOCK)
+        keys = jax.vmap(functools.partial(jax.random.fold_in, stream))(
+            jnp.arange(blocks, dtype=jnp.uint32)
+        )
+        words = jax.vmap(lambda k: random_words(k, BLOCK * WORDS_PER_REQUEST))(keys)
+        words = words.reshape(-1, WORDS_PER_REQUEST)[:steps]
+        begun = ((state, agent.begin()), reset_key)
+        return lax.scan(request, begun, (words, words[:, 0]))[1]
+
+    return jax.jit(run)

@@ -1,0 +1,184 @@
+"""Given requests from a CSV file, and their times as integers that keep every comparison exact.
+
+A slot is free again when its service's end is not later than the current arrival. Those
+comparisons are decided here in float64; the compiled half only sees integers that agree with them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....errors import ConfigError, UnknownNameError
+from ....files.plain_data import reading
+from .candidate_paths import pair_index
+from .topology import Topology
+
+HEADER = ("source", "destination", "bitrate", "arrival", "holding")
+LONGEST_TICKS = 2**28
+LONGEST_WAIT = 2.0**30
+
+
+@dataclass(frozen=True, eq=False)
+class RequestList:
+    """Given requests as arrays over the list, [Q].
+
+    Attributes:
+        pair: int32, row of the pair in the path table.
+        bitrate: float32, Gb/s.
+        holding: int32 ticks.
+        until_next: int32 ticks to the next arrival; 0 for the last request.
+        tick: units of the file's time in one tick.
+        arrival: float64, as the file says.
+        duration: float64, of the service, as the file says.
+    """
+
+    pair: np.ndarray
+    bitrate: np.ndarray
+    holding: np.ndarray
+    until_next: np.ndarray
+    tick: float
+    arrival: np.ndarray
+    duration: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+
+def read_requests(file: str, topology: Topology) -> RequestList:
+    """Read a request list with the header `source,destination,bitrate,arrival,holding`.
+
+    Node ids are the topology's own; arrivals are absolute and must not decrease.
+
+    Raises:
+        ConfigError: the file is missing or a line of it is wrong; names file and line.
+    """
+    with reading(file, "request list"), open(file, newline="", encoding="utf-8") as handle:
+        reader = csv.reader(handle)
+        header = tuple(name.strip() for name in next(reader, []))
+        if header != HEADER:
+            raise ConfigError(
+                f"{file}:1: the header is {','.join(header)!r}; type {','.join(HEADER)}"
+            )
+        numbered = [
+            (reader.line_num, _row(file, reader.line_num, row, topology)) for row in reader if row
+        ]
+    if not numbered:
+        raise ConfigError(f"{file}: no request in the list")
+    rows = [row for _, row in numbered]
+    arrivals = np.array([row[2] for row in rows], np.float64)
+    for number in np.flatnonzero(np.diff(arrivals) < 0)[:1]:
+        raise ConfigError(
+            f"{file}:{numbered[number + 1][0]}: request {number + 2} arrives at "
+            f"{arrivals[number + 1]:g}, before request {number + 1} at {arrivals[number]:g}; "
+            "sort the list by arrival"
+        )
+    holding = np.array([row[3] for row in rows], np.float64)
+    ticks, until_next, tick = exact_ticks(arrivals, holding)
+    pairs = np.array([row[0] for row in rows], np.int32)
+    bitrates = np.array([row[1] for row in rows], np.float32)
+    return RequestList(pairs, bitrates, ticks, until_next, tick, arrivals, holding)
+
+
+def _row(
+    file: str, line: int, row: list[str], topology: Topology
+) -> tuple[int, float, float, float]:
+    if len(row) != len(HEADER):
+        raise ConfigError(f"{file}:{line}: {len(row)} columns; type {','.join(HEADER)}")
+    positions = {str(node): number for number, node in enumerate(topology.node_ids)}
+    ends = [text.strip() for text in row[:2]]
+    for name, node in zip(HEADER, ends, strict=False):
+        if node not in positions:
+            raise ConfigError(
+                f"{file}:{line}: {name} {node!r} is no node of {topology.name}; its nodes are "
+                f"{', '.join(list(positions)[:30])}"
+            )
+    if ends[0] == ends[1]:
+        raise ConfigError(f"{file}:{line}: source and destination are both {ends[0]!r}")
+    try:
+        bitrate, arrival, holding = (float(text) for text in row[2:])
+    except ValueError:
+        raise ConfigError(f"{file}:{line}: bitrate, arrival and holding must be numbers") from None
+    if not (all(map(math.isfinite, (bitrate, arrival, holding))) and bitrate > 0 and holding >= 0):
+        raise ConfigError(
+            f"{file}:{line}: bitrate {bitrate:g} must be above 0, holding {holding:g} 0 or more, "
+            f"arrival {arrival:g} finite"
+        )
+    source, destination = (positions[node] for node in ends)
+    pair = pair_index(source, destination, topology.num_nodes, topology.directed)
+    return pair, bitrate, arrival, holding
+
+
+def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Turn times into int32 ticks such that `end <= arrival` keeps its answer for every pair.
+
+    Args:
+        arrivals: float64 [Q], not decreasing.
+        holding: float64 [Q], 0 or more.
+
+    Returns:
+        holding [Q] and time to the next arrival [Q] in ticks, and the length of a tick.
+    """
+    count, ends = len(arrivals), arrivals + holding
+    tick = float(holding.max()) / LONGEST_TICKS or 1.0
+    # A strictly later arrival is at least one tick later, also where it is closer than a tick;
+    # a wait longer than every service needs no exact length.
+    gaps = np.floor(np.minimum(np.diff(arrivals), tick * LONGEST_WAIT) / tick)
+    gaps = np.where(np.diff(arrivals) > 0, np.clip(gaps, 1.0, LONGEST_WAIT), 0.0)
+    starts = np.concatenate([[0.0], np.cumsum(gaps)])
+    # The first request that sees the slots free again bounds the end from above, the one before
+    # it from below.
+    release = np.maximum(np.searchsorted(arrivals, ends, side="left"), np.arange(1, count + 1))
+    upper = np.append(starts, np.inf)[release]
+    before = release - 1
+    lower = np.where(before > np.arange(count), starts[before] + 1, starts)
+    finish = np.clip(starts + np.floor(holding / tick), lower, upper)
+    return (finish - starts).astype(np.int32), np.append(gaps, 0.0).astype(np.int32), tick
+
+
+def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
+    """Return float64 [N, N] with zero diagonal and sum 1, or None for `random`.
+
+    Raises:
+        UnknownNameError: neither `uniform`, `random` nor a `.csv` file.
+        ConfigError: the file is missing or is no such matrix.
+    """
+    size = topology.num_nodes
+    if name == "random":
+        return None
+    if name == "uniform":
+        return (1 - np.eye(size)) / (size * (size - 1))
+    if Path(name).suffix.lower() != ".csv":
+        raise UnknownNameError("traffic_matrix", name, ("uniform", "random", "FILE.csv"))
+    with reading(name, "traffic matrix"), open(name, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.reader(file) if row]
+    if len(rows) != size or any(len(row) != size for row in rows):
+        raise ConfigError(
+            f"{name}: {topology.name} needs {size} rows of {size} numbers (row: source, column: "
+            f"destination), found {len(rows)} rows of {sorted({len(row) for row in rows})}"
+        )
+    try:
+        matrix = np.array([[float(cell) for cell in row] for row in rows])
+    except ValueError as error:
+        raise ConfigError(f"{name}: every cell must be a number ({error})") from None
+    np.fill_diagonal(matrix, 0.0)
+    if not np.isfinite(matrix).all() or (matrix < 0).any() or matrix.sum() <= 0:
+        raise ConfigError(f"{name}: cells must be finite, 0 or more, and not all 0")
+    return matrix / matrix.sum()
+
+
+def pair_weights(matrix: np.ndarray, topology: Topology) -> np.ndarray:
+    """Weights of the path table's pairs, float64 [R], summing to 1."""
+    size = topology.num_nodes
+    rows = size * (size - 1) // (1 if topology.directed else 2)
+    weights = np.zeros(rows)
+    for source in range(size):
+        for destination in range(size):
+            if source != destination:
+                row = pair_index(source, destination, size, topology.directed)
+                weights[row] += matrix[source, destination]
+    return weights

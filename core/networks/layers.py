@@ -1,0 +1,226 @@
+"""A dense layer of rows that are mostly flags, by products of bytes and parts in bfloat16.
+
+A float32 is the sum of three numbers in bfloat16 (8 significant bits each), and a flag is one
+number in it. So flags times a kernel are three products of tensor cores, exact but for the sums
+in float32, where a product of two arrays of floats takes six. In tf32 one product is enough.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..envs.contract import Flagged
+from ..pytree import Pytree, pytree
+
+
+class Weights(nn.Module):
+    """Kernel and bias of a dense layer."""
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+    biased: bool = True
+
+    @nn.compact
+    def __call__(self, size: int) -> tuple[Float[Array, "D W"], Float[Array, " W"]]:
+        """Return both for inputs of a size; zeros where there is no bias."""
+        kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
+        if not self.biased:
+            return kernel, jnp.zeros(self.width, kernel.dtype)
+        return kernel, self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+
+
+class Dense(nn.Module):
+    """x W + b over the last axis of x."""
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+    biased: bool = True
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
+        """Return the layer's output."""
+        kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
+        made = row_product(x, kernel)
+        if not self.biased:
+            return made
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        return made + bias.reshape((1,) * (made.ndim - 1) + (-1,))
+
+
+class JoinedDense(nn.Module):
+    """x W + b like `flax.linen.Dense`, with both gradients from one product.
+
+    The rows get a column of ones for it, which costs little where they are short. On a GPU a sum
+    over rows is a kernel of its own, or holds up the one that makes what is summed.
+    """
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
+        """Return the layer's output."""
+        kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        made: Any = _joined(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
+        return made.reshape((*x.shape[:-1], self.width))
+
+
+def _precision() -> Any:
+    """Return the precision that products have here; their gradients are traced elsewhere."""
+    return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _joined(x: Any, kernel: Any, bias: Any, precision: Any) -> Float[Array, "N W"]:
+    return jnp.matmul(x, kernel, precision=precision) + bias[None]
+
+
+def _joined_forward(x: Any, kernel: Any, bias: Any, precision: Any) -> Any:
+    return _joined(x, kernel, bias, precision), (x, kernel)
+
+
+def _joined_backward(precision: Any, kept: tuple[Any, Any], given: Any) -> tuple[Any, Any, Any]:
+    x, kernel = kept
+    longer = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
+    both = jnp.matmul(longer.T, given, precision=precision)
+    return jnp.matmul(given, kernel.T, precision=precision), both[:-1], both[-1]
+
+
+_joined.defvjp(_joined_forward, _joined_backward)
+
+
+def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
+    """Return x W by one product of all rows of x.
+
+    >>> row_product(jnp.ones((2, 3, 4)), jnp.ones((4, 5))).shape
+    (2, 3, 5)
+    """
+    made = x.reshape((-1, x.shape[-1])) @ kernel
+    return made.reshape((*x.shape[:-1], kernel.shape[-1]))
+
+
+def side_by_side(
+    x: Float[Array, "*B D"], *weights: tuple[Float[Array, "D W"], Float[Array, " W"]]
+) -> tuple[Float[Array, "*B W"], ...]:
+    """Return what several layers of equal width make of the same rows, by one product."""
+    kernels, biases = (jnp.concatenate(parts, axis=-1) for parts in zip(*weights, strict=True))
+    made = row_product(x, kernels) + biases.reshape((1,) * (x.ndim - 1) + (-1,))
+    return tuple(jnp.split(made, len(weights), axis=-1))
+
+
+_ONE: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32
+_SIX: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
+_TF32: Any = "tensorfloat32"
+
+
+class FlagDense(nn.Module):
+    """x W + b of `Flagged` rows, with the parameters of `flax.linen.Dense`.
+
+    Attributes:
+        width: of the output.
+        kernel_init: makes the kernel.
+        rounds: products round their inputs to tf32, and are one each.
+    """
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+    rounds: bool = False
+
+    @nn.compact
+    def __call__(self, x: Flagged) -> Float[Array, "*B W"]:
+        """Return the layer's output."""
+        numbers, flags = (rows.reshape((-1, rows.shape[-1])) for rows in (x.numbers, x.flags))
+        size = numbers.shape[-1] + flags.shape[-1]
+        kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        made: Any = _layer(self.rounds, numbers, flags, kernel, bias)
+        return made.reshape((*x.flags.shape[:-1], self.width))
+
+
+def in_parts(x: Float[Array, "..."]) -> tuple[Array, Array, Array]:
+    """Return three arrays in bfloat16 whose sum is x, the largest first.
+
+    Roundings are marked, because XLA drops a conversion there and back.
+
+    >>> [float(part) for part in in_parts(jnp.float32(1 + 2**-9 + 2**-20))]
+    [1.0, 0.001953125, 9.5367431640625e-07]
+    """
+
+    def rounded(x: Array) -> Array:
+        return jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+
+    high = rounded(x)
+    middle = rounded(x - high)
+    low = rounded(x - high - middle)
+    return high.astype(jnp.bfloat16), middle.astype(jnp.bfloat16), low.astype(jnp.bfloat16)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Float[Array, "N W"]:
+    few = numbers.shape[1]
+    if rounds:
+        made = jnp.matmul(_read(flags, jnp.float32), kernel[few:], precision=_TF32)
+    else:
+        made = _exactly(flags, kernel[few:])
+    made = made + jnp.sum(numbers[:, :, None] * kernel[None, :few], axis=1)
+    return made + bias[None]
+
+
+def _exactly(flags: Any, kernel: Any) -> Array:
+    """Return flags times a kernel by its three parts, added from the smallest."""
+    width = kernel.shape[1]
+    parts = jnp.concatenate(in_parts(kernel), axis=1)
+    halves = _read(flags, jnp.bfloat16)
+    sums = jnp.matmul(halves, parts, precision=_ONE, preferred_element_type=jnp.float32)
+    return sums[:, 2 * width :] + sums[:, width : 2 * width] + sums[:, :width]
+
+
+def _product(one: Any, other: Any) -> Array:
+    """Return a product in float32; gradients are traced where no precision is set."""
+    return jnp.matmul(one, other, precision="float32")
+
+
+def _read(flags: Any, dtype: Any) -> Array:
+    """Return flags in the dtype of one product, which reads them as bytes.
+
+    Behind a barrier, or products that need the same conversion would share an array of it.
+    """
+    return jax.lax.optimization_barrier(flags).astype(dtype)
+
+
+def _forward(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Any:
+    return _layer(rounds, numbers, flags, kernel, bias), (numbers, flags, kernel)
+
+
+def _backward(rounds: bool, kept: tuple[Any, Any, Any], given: Any) -> tuple[Any, None, Any, Any]:
+    numbers, flags, kernel = kept
+    few = numbers.shape[1]
+    # Three products give three arrays as large as the kernel, whose sum costs what they save.
+    precision = _TF32 if rounds else _SIX
+    wide = jnp.matmul(_read(flags, jnp.float32).T, given, precision=precision)
+    ends = _product(jnp.concatenate([numbers, jnp.ones_like(numbers[:, :1])], axis=1).T, given)
+    of_kernel = jnp.pad(wide, ((few, 0), (0, 0))) + jnp.pad(ends[:few], ((0, len(wide)), (0, 0)))
+    return _product(given, kernel[:few].T), None, of_kernel, ends[few]
+
+
+_layer.defvjp(_forward, _backward)
+
+
+@pytree
+class Outputs(Pytree):
+    """Outputs of one forward pass.
+
+    Attributes:
+        policy: logits, or means, [..., A].
+        value: V(s), [...].
+    """
+
+    policy: Float[Array, "... A"]
+    value: Float[Array, "..."]

@@ -1,0 +1,1 @@
+"""Which environments there are: their table, entries, references and Gymnasium."""

@@ -1,0 +1,425 @@
+"""One table of environments: ids, parameters, keys and their meaning; without Gymnasium's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ..importers.tables import env_names
+from ..importers.xlron_table import XLRON
+
+INT32 = 2**31 - 1
+_NOUNS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "any": "what the environment takes",
+}
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+@dataclass(frozen=True)
+class EnvKey:
+    """A key of `env:` that is fixed for a program: searched, each value is a bucket of its own.
+
+    Attributes:
+        type: what its values are; `any` is checked by the environment itself.
+        default: its value when left out.
+        choices: legal values, if they are few.
+        meaning: one line, with unit where there is one.
+        low: smallest legal number.
+        low_open: `low` itself is not legal.
+        high: largest legal number; None is that of an int32 for whole numbers, none for others.
+        file: it may be the path of a file, relative to the folder of the file that names it.
+    """
+
+    type: Literal["int", "bool", "float", "str", "any"]
+    default: Any
+    choices: tuple[Any, ...] = ()
+    meaning: str = ""
+    low: float = -math.inf
+    low_open: bool = False
+    high: int | None = None
+    file: bool = False
+
+    def allowed(self) -> str:
+        """Return in words what is legal."""
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        noun = _NOUNS[self.type]
+        if self.low == -math.inf:
+            return noun
+        if self.high is not None:
+            return f"{noun} from {self.low:g} to {self.high}"
+        return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
+
+    def is_legal(self, value: Any) -> bool:
+        """Return whether a value is of the type, in range, and among the choices."""
+        if value is None and self.default is None:
+            return True
+        legal = self.type == "any" or type(value) is _TYPES[self.type]
+        if self.type in ("int", "float") and isinstance(value, int | float):
+            legal = legal and self.in_range(value)
+        return legal and (not self.choices or value in self.choices)
+
+    def in_range(self, number: float) -> bool:
+        """Return whether a number is legal."""
+        if not math.isfinite(number) or number > self._most():
+            return False
+        return number > self.low if self.low_open else number >= self.low
+
+    def _most(self) -> float:
+        if self.high is not None:
+            return self.high
+        return INT32 if self.type == "int" else math.inf
+
+
+@dataclass(frozen=True)
+class EnvEntry:
+    """What is known of one environment.
+
+    Attributes:
+        id: as written in a study.
+        source: the library or module it comes from.
+        actions: kind of action space; `any` where it depends on the keys.
+        params: float parameter -> default.
+        keys: fixed key -> its description.
+        meaning: one line.
+        positive: the parameters that must be above 0; all others may be any finite number.
+        metrics: what evaluations report as `eval/<name>`: name -> meaning.
+        elsewhere: what another system calls a key -> our name; suggested, never accepted.
+        best_return: the key or parameter whose value is the highest return that an episode can
+            have, and that good policies reach; None where nobody knows it.
+        returns: the lowest and the highest return that an episode can have: numbers, or a key
+            or parameter that has them as its value (`-key`: the negative of it).
+    """
+
+    id: str
+    source: str
+    actions: Literal["discrete", "continuous", "any"]
+    params: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, EnvKey] = field(default_factory=dict)
+    meaning: str = ""
+    positive: tuple[str, ...] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    best_return: str | None = None
+    returns: tuple[str | float, str | float] = (-math.inf, math.inf)
+
+    def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
+        """Return the lowest and the highest return that an episode can have; infinite if unknown.
+
+        Args:
+            given: keys and parameters of the environment that are not at their defaults.
+        """
+        values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
+        low, high = (self._end(end, values, infinite) for end, infinite in
+                     zip(self.returns, (-math.inf, math.inf), strict=True))  # fmt: skip
+        return low, high
+
+    @staticmethod
+    def _end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
+        if not isinstance(end, str):
+            return end
+        value = values.get(end.removeprefix("-"))
+        if not isinstance(value, int | float):
+            return unknown
+        return -value if end.startswith("-") else value
+
+
+def _gymnax(
+    id_: str,
+    steps: int,
+    meaning: str,
+    actions: Literal["discrete", "continuous"] = "discrete",
+    keys: Mapping[str, Any] | None = None,
+    **params: float,
+) -> EnvEntry:
+    fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
+    for name, default in (keys or {}).items():
+        fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
+    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning)
+
+
+_SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
+_CAR = {
+    "min_position": -1.2,
+    "max_position": 0.6,
+    "max_speed": 0.07,
+    "goal_velocity": 0.0,
+    "gravity": 0.0025,
+}
+
+_ENTRIES = (
+    replace(
+        _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
+                masspole=0.1, total_mass=1.1, length=0.5, polemass_length=0.05, force_mag=10.0,
+                tau=0.02, theta_threshold_radians=0.20943951023931953, x_threshold=2.4),
+        best_return="max_steps_in_episode",
+        returns=(0.0, "max_steps_in_episode"),
+    ),
+    _gymnax("Pendulum-v1", 200, "swing a pendulum up", "continuous", max_speed=8.0,
+            max_torque=2.0, dt=0.05, g=10.0, m=1.0, l=1.0),
+    replace(
+        _gymnax("Acrobot-v1", 500, "swing two links up", dt=0.2, link_length_1=1.0,
+                link_length_2=1.0, link_mass_1=1.0, link_mass_2=1.0, link_com_pos_1=0.5,
+                link_com_pos_2=0.5, link_moi=1.0, max_vel_1=12.566370614359172,
+                max_vel_2=28.274333882308138, torque_noise_max=0.0),
+        returns=("-max_steps_in_episode", 0.0),
+    ),
+    replace(
+        _gymnax("MountainCar-v0", 200, "drive a weak car up a hill", "discrete", None,
+                goal_position=0.5, force=0.001, **_CAR),
+        returns=("-max_steps_in_episode", 0.0),
+    ),
+    _gymnax("MountainCarContinuous-v0", 999, "with a real-valued force", "continuous", None,
+            min_action=-1.0, max_action=1.0, goal_position=0.45, power=0.0015, **_CAR),
+    _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix",
+            keys={**_SPAWN, "init_spawn_speed": 10}),
+    _gymnax("Breakout-MinAtar", 1000, "MinAtar Breakout"),
+    _gymnax("Freeway-MinAtar", 2500, "MinAtar Freeway", keys={"player_speed": 3}),
+    _gymnax("Seaquest-MinAtar", 1000, "MinAtar Seaquest",
+            keys={**_SPAWN, "init_spawn_speed": 20, "max_oxygen": 200, "diver_spawn_speed": 30,
+                  "enemy_shot_interval": 10, "enemy_move_interval": 5, "diver_move_interval": 5}),
+    _gymnax("SpaceInvaders-MinAtar", 1000, "MinAtar Space Invaders",
+            keys={"shot_cool_down": 5, "enemy_move_interval": 12, "enemy_shot_interval": 10}),
+    _gymnax("Catch-bsuite", 1000, "bsuite Catch"),
+    _gymnax("DeepSea-bsuite", 8, "bsuite Deep Sea: exploration", unscaled_move_cost=0.01,
+            keys={"deterministic": True, "sample_action_map": False, "randomize_actions": True}),
+    _gymnax("MemoryChain-bsuite", 1000, "bsuite Memory Chain", keys={"memory_length": 5}),
+    _gymnax("UmbrellaChain-bsuite", 100, "bsuite Umbrella Chain", keys={"chain_length": 10}),
+    _gymnax("DiscountingChain-bsuite", 100, "bsuite Discounting Chain", optimal_return=1.1),
+    _gymnax("SimpleBandit-bsuite", 100, "bsuite bandit with 11 arms", optimal_return=1.0),
+    _gymnax("FourRooms-misc", 500, "grid world of four rooms", fail_prob=1 / 3,
+            keys={"resample_init_pos": False, "resample_goal_pos": False}),
+    _gymnax("MetaMaze-misc", 200, "maze for meta-learning", reward=10.0, punishment=0.0,
+            keys={"normalize_time": False}),
+    _gymnax("PointRobot-misc", 100, "point robot for meta-learning", "continuous",
+            max_force=0.1, circle_radius=1.0, goal_radius=0.2,
+            keys={"dense_reward": False, "center_init": False, "normalize_time": True}),
+    _gymnax("BernoulliBandit-misc", 100, "Bernoulli bandit", reward_prob=0.1, min_lim=-1.0,
+            max_lim=1.0, keys={"normalize_time": True, "t_max": 100}),
+    _gymnax("GaussianBandit-misc", 100, "Gaussian bandit", mean_mu=-1.0, sigma_p=1.0,
+            sigma_l=0.1, keys={"normalize_time": True}),
+    _gymnax("Reacher-misc", 100, "two-link arm", "continuous", torque_scale=1.0, dt=0.05),
+    _gymnax("Swimmer-misc", 500, "swimmer", "continuous", dt=0.05),
+    _gymnax("Pong-misc", 1000, "Pong", keys={"ball_max_y_speed": 3, "paddle_y_speed": 1,
+                                             "ball_x_speed": 1, "use_ai_policy": True}),
+)  # fmt: skip
+
+
+def _text(default: str, meaning: str, *choices: str, file: bool = False) -> EnvKey:
+    return EnvKey("str", default, choices, meaning, file=file)
+
+
+def _switch(meaning: str, default: bool = False) -> EnvKey:
+    return EnvKey("bool", default, meaning=meaning)
+
+
+def _count(default: int, meaning: str, low: int = 1, high: int | None = None) -> EnvKey:
+    return EnvKey("int", default, meaning=meaning, low=low, high=high)
+
+
+def _above_0(default: float, meaning: str) -> EnvKey:
+    return EnvKey("float", default, meaning=meaning, low=0.0, low_open=True)
+
+
+_OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.0}
+_OPTICAL_KEYS = {
+    "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
+    "directed": _switch("a spectrum for each direction of a link", True),
+    "slots": _count(100, "frequency slots (wavelengths) of a link", high=10_000),
+    "slot_width": _above_0(12.5, "GHz of a slot"),
+    "guardband": _count(1, "slots added to every service", 0),
+    "k": _count(5, "candidate paths of a node pair", high=1_000),
+    "path_order": _text("spectral_resources", "what candidates are sorted by",
+                        "spectral_resources", "hops", "distance", "hops_distance", "capacity"),
+    "disjoint_paths": _switch("prefer candidates that share no link"),
+    "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
+    "truncate_holding_time": _switch("cut holding times at twice their mean"),
+    "bitrates": EnvKey("any", (), meaning="Gb/s to draw from, repeats weigh; instead of a range"),
+    "min_bitrate": _above_0(25.0, "Gb/s, smallest of the range"),
+    "max_bitrate": _above_0(100.0, "Gb/s, largest of the range"),
+    "step_bitrate": _above_0(1.0, "Gb/s between neighbours of the range"),
+    "traffic_matrix": _text("uniform", "uniform, random, or a CSV file", file=True),
+    "continuous": _switch("no episodes: the network is never emptied", True),
+    "max_requests": _count(1000, "requests of an episode"),
+    "warmup_requests": _count(3000, "requests before learning and metrics begin; 0 in episodes",
+                              0),
+    "incremental": _switch("services never end"),
+    "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
+    "aggregate_slots": _count(1, "start slots that one action stands for"),
+    "no_op": _switch("a last action that refuses the request"),
+    "reward": _text("service", "what a blocked request costs: 1, or its share of the largest",
+                    "service", "bitrate"),
+    "end_first_blocking": _switch("an episode ends with the first blocked request"),
+    "scale_factor": _above_0(1.0, "of lightpath capacities"),
+    "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "paths",
+                         "graph", "link_departure", "link_occupancy", "link_capacity"),
+    "histograms": _switch("report shares of accepted services by path rank and by hops"),
+    "fits": EnvKey("any", ("first",), meaning="of first, best, last, exact: an action of deeprmsa"
+                   " is a path and one of them"),
+    "shadow": _text("", "a heuristic that serves each rollout's requests beside the policy"),
+}  # fmt: skip
+_OPTICAL_METRICS = {
+    "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
+    "bitrate_blocking_probability": "share of the bitrate asked for that was blocked",
+    "utilisation": "mean share of all links' slots in use",
+    "requests": "requests that the figures rest on",
+    "accepted_services": "requests served",
+    "accepted_bitrate": "Gb/s served, summed over requests",
+}
+
+
+def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
+    keys = {
+        name: replace(key, default=defaults.get(name, key.default))
+        for name, key in _OPTICAL_KEYS.items()
+    }
+    return EnvEntry(id_, "optical", "discrete", _OPTICAL_PARAMS, keys, meaning,
+                    tuple(_OPTICAL_PARAMS), _OPTICAL_METRICS, env_names(XLRON))  # fmt: skip
+
+
+_NETWORKS = (
+    _optical("rsa", "optical network: path and slots, one modulation for all"),
+    _optical("rmsa", "optical network: path and slots, modulation by path length"),
+    _optical("deeprmsa", "optical network: path, first fitting slots or another fit",
+             observation="deeprmsa"),
+    _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
+    _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),
+)  # fmt: skip
+
+_OWN = (
+    EnvEntry(
+        "navigators",
+        "navigators",
+        "continuous",
+        {"thrust": 2.0, "drag": 0.5, "dt": 0.1, "radius": 0.08, "goal_radius": 0.1,
+         "collision_cost": 0.1},
+        {
+            "agents": _count(4, "bodies, moved by one policy", 2),
+            "neighbours": _count(3, "nearest other bodies that each sees", 0),
+            "max_steps_in_episode": _count(100, "env steps until truncation"),
+        },
+        "several bodies steer to goals and avoid each other",
+        ("dt",),
+        {
+            "collision_share": "share of bodies in touch with another, over all env steps",
+            "arrived_share": "share of bodies at their goals, over all env steps",
+        },
+    ),
+)  # fmt: skip
+
+_BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
+
+
+def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
+    """Return a brax environment; keys are those of its constructor."""
+    fixed = {
+        "max_steps_in_episode": _count(1000, "env steps until truncation"),
+        "backend": _text("generalized", "physics engine", "generalized", "spring", "positional",
+                         "mjx"),
+    }  # fmt: skip
+    for key, default in keys.items():
+        fixed[key] = EnvKey("bool" if isinstance(default, bool) else "float", default)
+    return EnvEntry(f"brax:{name}", "brax", "continuous", _BRAX_PARAMS, fixed, meaning)
+
+
+_BRAX = (
+    _brax("ant", "run on four legs", ctrl_cost_weight=0.5, contact_cost_weight=5e-4,
+          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=0.1),
+    _brax("halfcheetah", "run on two legs in a plane", forward_reward_weight=1.0,
+          ctrl_cost_weight=0.1, reset_noise_scale=0.1),
+    _brax("hopper", "hop on one leg", forward_reward_weight=1.0, ctrl_cost_weight=1e-3,
+          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=5e-3),
+    _brax("humanoid", "run upright", forward_reward_weight=1.25, ctrl_cost_weight=0.1,
+          healthy_reward=5.0, terminate_when_unhealthy=True, reset_noise_scale=1e-2),
+    _brax("humanoidstandup", "stand up"),
+    _brax("inverted_pendulum", "balance a pole on a cart"),
+    _brax("inverted_double_pendulum", "balance two poles on a cart"),
+    _brax("pusher", "push an object to a goal"),
+    _brax("reacher", "reach a point with a two-link arm"),
+    _brax("swimmer", "swim with three links", forward_reward_weight=1.0, ctrl_cost_weight=1e-4,
+          reset_noise_scale=0.1),
+    _brax("walker2d", "walk on two legs in a plane", forward_reward_weight=1.0,
+          ctrl_cost_weight=1e-3, healthy_reward=1.0, terminate_when_unhealthy=True,
+          reset_noise_scale=5e-3),
+)  # fmt: skip
+
+
+def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
+    """Return an environment of Playground's control suite.
+
+    Args:
+        name: as there.
+        meaning: one line.
+        control: seconds of an env step.
+        physics: seconds of a step of the physics; a whole number of them makes an env step.
+        params: those of brax's that change anything here.
+    """
+    return EnvEntry(
+        f"playground:{name}",
+        "playground",
+        "continuous",
+        {param: _BRAX_PARAMS[param] for param in params},
+        {
+            "max_steps_in_episode": _count(1000, "env steps until truncation"),
+            "ctrl_dt": _above_0(control, "seconds of an env step"),
+            "sim_dt": _above_0(physics, "seconds of a step of the physics"),
+        },
+        meaning,
+    )
+
+
+_FREE = ("gravity", "strength")  # nothing touches
+_TOUCHING = ("gravity", "friction", "strength")
+_PLAYGROUND = (
+    _playground("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),
+    _playground("AcrobotSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("BallInCup", "catch a ball on a string", 0.02, 0.002, *_TOUCHING),
+    _playground("CartpoleBalance", "balance a pole on a cart", 0.01, 0.01, *_FREE),
+    _playground("CartpoleBalanceSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("CartpoleSwingup", "swing a pole up on a cart", 0.01, 0.01, *_FREE),
+    _playground("CartpoleSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
+    _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
+    _playground("FingerTurnEasy", "turn a body to a large target", 0.02, 0.005, "friction",
+                "strength"),
+    _playground("FingerTurnHard", "turn a body to a small target", 0.02, 0.005, "friction",
+                "strength"),
+    _playground("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
+    _playground("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground("HopperStand", "stand on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground("HumanoidRun", "run upright", 0.025, 0.005, *_TOUCHING),
+    _playground("HumanoidStand", "stand upright", 0.025, 0.005, *_TOUCHING),
+    _playground("HumanoidWalk", "walk upright", 0.025, 0.005, *_TOUCHING),
+    _playground("PendulumSwingup", "swing a pendulum up", 0.02, 0.01, *_FREE),
+    _playground("PointMass", "move a point to a target in a plane", 0.02, 0.02, "strength"),
+    _playground("SwimmerSwimmer6", "swim with six links", 0.03, 0.003, "strength"),
+    _playground("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground("WalkerStand", "stand on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+)  # fmt: skip
+
+_JAXMARL = (
+    EnvEntry(
+        "jaxmarl:MPE_simple_spread_v3",
+        "jaxmarl",
+        "any",
+        keys={
+            "max_steps_in_episode": _count(25, "env steps until truncation"),
+            "num_agents": _count(3, "bodies, moved by one policy"),
+            "num_landmarks": _count(3, "places to cover"),
+            "local_ratio": EnvKey("float", 0.5, meaning="share of a body's own reward"),
+            "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
+        },
+        meaning="several bodies cover landmarks and avoid each other",
+    ),
+)
+
+ENVIRONMENTS: Mapping[str, EnvEntry] = {
+    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_PLAYGROUND, *_JAXMARL)
+}

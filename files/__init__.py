@@ -1,0 +1,1 @@
+"""Files that a reader finds whole or not at all, and plain values in them."""

@@ -1,0 +1,96 @@
+"""What files hold (mappings, lists, scalars), told apart in a way that type checkers follow.
+
+`isinstance(value, dict)` leaves keys and values without a type; these leave them `str` and `Any`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ..errors import ConfigError
+
+
+def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether a value is a dict, as parsers make them."""
+    return isinstance(value, dict)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether a value is a mapping of any class."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Return whether a value is a list, as parsers make them."""
+    return isinstance(value, list)
+
+
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Return whether a value is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def as_lists(value: Any) -> Any:
+    """Return tuples as lists, at any depth: the data that reading a file gives.
+
+    >>> as_lists({"widths": (64, (32, 16))})
+    {'widths': [64, [32, 16]]}
+    """
+    if is_mapping(value):
+        return {key: as_lists(item) for key, item in value.items()}
+    return [as_lists(item) for item in value] if is_sequence(value) else value
+
+
+_LONGEST = 300  # digits of a whole number; float64 ends at 309
+
+
+@contextmanager
+def reading(path: str | Path, what: str) -> Generator[None]:
+    """Turn what goes wrong while a file is read into a `ConfigError` that names it.
+
+    Args:
+        path: of the file, which must be a regular one: a pipe would be waited for without end.
+        what: the file is, such as `topology file`.
+
+    Raises:
+        ConfigError: there is no such file, it cannot be read, is no UTF-8, or no table of text.
+    """
+    if not Path(path).is_file():
+        problem = "is no regular file" if Path(path).exists() else "does not exist"
+        raise ConfigError(f"{what} {str(path)!r} {problem}")
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ConfigError(f"{path}: byte 0x{byte:02x} is not UTF-8; save it as UTF-8") from None
+    except csv.Error as error:
+        raise ConfigError(f"{path}: no table of text: {error}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text says.
+
+    Raises:
+        ValueError: it is no JSON, is nested deeper than Python follows, or has a number that no
+            float is near.
+
+    >>> parse_json("[1]")
+    [1]
+    """
+    try:
+        return json.loads(text, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST:
+        raise ValueError(f"a number of {len(digits)} characters is not allowed")
+    return int(digits)

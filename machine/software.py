@@ -1,0 +1,119 @@
+"""The packages that decide which bits come out, and their versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from ..environments.via_gymnasium import engine_of, is_gymnasium
+from ..studies.search_methods import method_row
+from ..studies.spec import Study
+
+_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+
+
+def default_cache() -> Path:
+    """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
+
+    Machines whose processors differ do not share one (homes on a network): a program compiled for
+    instructions that another processor lacks would end the process there.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    return base / "hpo" / "jax" / f"{platform.machine() or 'machine'}-{_processor()}"
+
+
+def enable_compilation_cache() -> Path:
+    """Switch the cache on, unless the user chose its folder by `JAX_COMPILATION_CACHE_DIR`.
+
+    Returns:
+        The folder that jax uses.
+    """
+    import jax
+
+    given = jax.config.values.get("jax_compilation_cache_dir")
+    if not given:
+        given = str(default_cache())
+        jax.config.update("jax_compilation_cache_dir", given)
+    if _LEAST_SECONDS not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    return Path(given)
+
+
+def _processor() -> str:
+    """Return a short hash of what the processor can do, the same for equal processors."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:  # not Linux
+        lines = [f"flags {platform.processor()}"]
+    able = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+    return hashlib.sha256(able.encode()).hexdigest()[:8]
+
+
+_PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
+_OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
+    "brax": ("brax", "mujoco", "mujoco-mjx"),
+    "jaxmarl": ("jaxmarl",),
+    "playground": ("playground", "mujoco", "mujoco-mjx"),
+}
+"""What an id begins with -> the packages that step it."""
+_OF_ENGINES: Mapping[str, tuple[str, ...]] = {
+    "box2d": ("box2d", "box2d-py"),  # one of them is installed
+    "mujoco": ("mujoco",),
+}
+
+
+def versions(environments: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of the packages that decide what numbers come out.
+
+    Args:
+        environments: ids; the packages that step them are told besides.
+    """
+    found = {package: _version(package) or "absent" for package in _PACKAGES}
+    return found | _installed(package for one in environments for package in _packages(one))
+
+
+def versions_of_study(study: Study) -> dict[str, str]:
+    """Return the same for a study: with those of its environments, and of what proposes."""
+    method = method_row(study.search.method)
+    proposing = ("scipy", method.package, *method.rests_on)
+    found = versions(env.id for env in (study.env, *study.more_envs))
+    return found | _installed(filter(None, proposing))
+
+
+def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Return whether a package that was recorded has another version now; new ones say nothing."""
+    return any(now.get(package) != version for package, version in before.items())
+
+
+def _installed(packages: Iterable[str]) -> dict[str, str]:
+    return {name: found for name in packages if (found := _version(name)) is not None}
+
+
+def _packages(id_: str) -> Iterator[str]:
+    words = id_.split(":")
+    yield from _OF_ENVIRONMENTS.get(words[0], ())
+    if is_gymnasium(id_):
+        yield "gymnasium"
+        yield from _OF_ENGINES.get(engine_of(id_), ())
+    if len(words) == 3:  # gymnax:module:Class, gym:module:Id-v0
+        named = _distributions().get(words[1].partition(".")[0], [])
+        yield from named[:1] if len(named) == 1 else ()  # several share a namespace
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

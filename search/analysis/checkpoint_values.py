@@ -1,0 +1,349 @@
+"""What a study's evaluations say when it is over: values of trials at equal points of their runs.
+
+Trials that were stopped early have values at early points only, and a model's proposals gather
+where it believes the best is: so importance is computed at one point, on trials that no result
+had led to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import ConfigError, counted
+from ...spaces.space import Space
+from ...store.codec import PackedEvaluation
+from ...store.journal import Journal
+from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ...store.statistics import IQM_MIN_SEEDS
+from ...studies.load import recorded
+from ...studies.search_methods import METHODS
+from ...studies.spec import Study
+from ..lanes.contract import EvaluationResult
+from ..state.objective import Objective, measures
+from .knob_importance import fanova, ped_anova
+
+Method = Literal["ped-anova", "fanova"]
+_REACHED = 0.9
+_ROUNDED = 0.005  # of a number of three digits
+_FEWEST = 10
+_GIVEN = ("default", "enqueue")
+
+
+@dataclass(frozen=True)
+class Points:
+    """Values of the trials of one study at every point where they were evaluated.
+
+    Attributes:
+        study: what was asked.
+        trials: rows by number.
+        values: env steps -> trial -> its value over its replicates in the search there.
+        blind: batches of proposals drawn before the method knew the end of any trial.
+        changes: trial -> [(env steps, knobs up to there)], where it took over others' states.
+        seeds: (stream, trial, env steps) -> one value a replicate.
+    """
+
+    study: Study
+    trials: Mapping[int, TrialRow]
+    values: Mapping[int, Mapping[int, float]]
+    blind: frozenset[int] = frozenset()
+    changes: Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]] = field(default_factory=dict)
+    seeds: Mapping[tuple[str, int, int], Sequence[float]] = field(default_factory=dict)
+
+    def params(self, trial: int, at: int) -> Mapping[str, Any]:
+        """Return the knobs with which a trial came to a point."""
+        before = (old for since, old in self.changes.get(trial, ()) if since >= at)
+        return next(before, self.trials[trial].params)
+
+    def random_share(self) -> list[int]:
+        """Return the trials that no result led to.
+
+        Those drawn at random, and what a model proposed while it knew no result: with many lanes
+        that is all that filled them at first.
+        """
+        return [
+            n
+            for n, row in self.trials.items()
+            if _is_deaf(row.proposed_by)
+            or (row.batch in self.blind and row.proposed_by not in _GIVEN)
+        ]
+
+    def latest_shared(self, among: Sequence[int]) -> int | None:
+        """Return the latest point that nine in ten of these trials reached with their own knobs.
+
+        Trials without a value at any point are not counted: they diverged or wait.
+        """
+        begun = {number for found in self.values.values() for number in found}
+        among = [number for number in among if number in begun]
+        first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
+        reached = [
+            at
+            for at, found in self.values.items()
+            if among
+            and at <= first_copy
+            and sum(number in found for number in among) >= _REACHED * len(among)
+        ]
+        return max(reached, default=None)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """How much each knob decided at one point.
+
+    Attributes:
+        shares: knob -> share of the whole, largest first; they add up to 1 (or are all 0).
+        at: env steps of the point.
+        trials: how many trials it rests on.
+        random_only: only the random share was used.
+        method: the estimator.
+        random_trials: how many of the random share were evaluated there.
+        modelled: how many of the trials a model proposed that knew results.
+    """
+
+    shares: Mapping[str, float]
+    at: int
+    trials: int
+    random_only: bool
+    method: Method
+    random_trials: int
+    modelled: int = 0
+
+    @property
+    def caution(self) -> str:
+        """Return a caution if the random share was too small to decide."""
+        if self.random_trials >= _FEWEST:
+            return ""
+        return (
+            f"only {self.random_trials} of them were proposed before any result was known; "
+            f"{_FEWEST} are needed to go by these alone"
+        )
+
+
+def read_points(folder: Path) -> Points:
+    """Read a study's evaluations.
+
+    Raises:
+        StoreError: there is no study, or its journal is damaged.
+    """
+    with Journal(folder) as journal, journal.at_one_commit():
+        return points_of(journal)
+
+
+def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) -> Points:
+    """Return a study's evaluations from its open journal.
+
+    Args:
+        journal: of the study.
+        decisions: all of them, where they were read at the same commit; None reads them.
+    """
+    study = recorded(journal.meta.study_text)
+    rows = {row.trial: row for row in journal.trials()}
+    blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
+    changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+    for decision in journal.decisions() if decisions is None else decisions:
+        if decision.old_params is not None:
+            changes[decision.trial].append((decision.env_steps, decision.old_params))
+    seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    objective = Objective.of(study)
+    evaluations = list(journal.packed_evaluations())
+    for packed, value in zip(evaluations, _measured(objective, evaluations), strict=True):
+        seeds[packed.stream, packed.trial, packed.env_steps].append(value)
+    values: dict[int, dict[int, float]] = defaultdict(dict)
+    for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
+        too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
+        if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
+            values[at][trial] = objective.aggregate(replicates)
+    return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
+
+
+def _is_deaf(method: str) -> bool:
+    """Return whether a method learns from no result; one that is not known here is taken to."""
+    row = METHODS.get(method)
+    return row is not None and not row.learns
+
+
+def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
+    """Return the batches begun before any trial had ended; `asks` is in their order."""
+    return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
+
+
+def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> list[float]:
+    """Return the metric of each evaluation; those of one form are measured as one array."""
+    if objective.scales:
+        return [objective.measure(result_of(packed)) for packed in evaluations]
+    forms: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
+    for index, packed in enumerate(evaluations):
+        forms[packed.episodes, packed.names].append(index)
+    values = [math.nan] * len(evaluations)
+    for (episodes, names), those in forms.items():
+        some = [evaluations[index] for index in those]
+        returns = np.frombuffer(b"".join(packed.returns for packed in some), "<f8")
+        lengths = np.frombuffer(b"".join(packed.lengths for packed in some), "<i8")
+        metrics = np.frombuffer(b"".join(packed.metrics for packed in some), "<f8")
+        metrics = metrics.reshape(len(some), len(names), episodes)
+        result = EvaluationResult(
+            returns=returns.reshape(len(some), episodes),
+            lengths=lengths.reshape(len(some), episodes),
+            metrics={key: metrics[:, place] for place, key in enumerate(names)},
+        )
+        for index, value in zip(
+            those, measures(objective.metric.name, result).tolist(), strict=True
+        ):
+            values[index] = value
+    return values
+
+
+def result_of(packed: PackedEvaluation) -> EvaluationResult:
+    """Return one evaluation as its population gave it."""
+    metrics = np.frombuffer(packed.metrics, "<f8").reshape(len(packed.names), packed.episodes)
+    return EvaluationResult(
+        returns=np.frombuffer(packed.returns, "<f8"),
+        lengths=np.frombuffer(packed.lengths, "<i8"),
+        metrics=dict(zip(packed.names, metrics, strict=True)),
+    )
+
+
+def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
+    """Return (trial, stream) -> replicate -> value of every run on fresh seeds that ended.
+
+    They are evaluated at the end of a run alone. Rows of trials have the values of a confirm stage
+    that came to its end; here are those of one that did not, too.
+
+    Args:
+        journal: of the study.
+    """
+    objective = Objective.of(recorded(journal.meta.study_text))
+    found: dict[tuple[int, Stream], dict[int, float]] = {}
+    for packed in journal.packed_evaluations(without=Stream.SEARCH):
+        of_trial = found.setdefault((packed.trial, Stream(packed.stream)), {})
+        of_trial[packed.replicate] = objective.seen(result_of(packed))[0]
+    return found
+
+
+def importance_at(
+    points: Points,
+    at: int | None = None,
+    everybody: bool = False,
+    method: Method = "ped-anova",
+) -> Importance:
+    """Return the importance of every searched knob for the value at one point.
+
+    PED-ANOVA (Watanabe et al. 2023) asks how far the best tenth of trials is from all of them in
+    each knob; fANOVA (Hutter et al. 2014) how much of a forest's variance the knob explains.
+
+    The random share decides, unless fewer than ten of its trials were evaluated there: then all
+    do, and the result says so.
+
+    Args:
+        points: of the study.
+        at: env steps, exactly or to the three digits that are printed; None takes the latest
+            point that nine in ten of the trials reached.
+        everybody: use proposals of models too, which lie where the model looked: biased.
+        method: the estimator; `fanova` needs scikit-learn.
+
+    Raises:
+        ConfigError: no such point, or too few trials there.
+        MissingExtraError: fANOVA without scikit-learn.
+    """
+    if not points.values:
+        raise ConfigError(f"{_nothing(points)}, so no knob has decided anything")
+    at = _point_near(points, at)
+    share = points.random_share()
+    here, among = _evaluated(points, at, share)
+    random_trials = len(among)
+    random_only = not everybody and random_trials >= _FEWEST
+    if not random_only:
+        here, among = _evaluated(points, at, list(points.trials))
+        random_trials = len(set(share) & set(among))
+    if here is None or here not in points.values:
+        known = ", ".join(str(point) for point in sorted(points.values))
+        if at is None:
+            text = f"no point that nine in ten trials reached; choose one: {known}"
+            raise ConfigError(text, at=True)
+        raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
+    if len(among) < _FEWEST:
+        raise ConfigError(
+            f"{counted(len(among), 'trial')} evaluated at {here} env steps; importance needs at "
+            f"least {_FEWEST}"
+        )
+    rows = [(points.params(n, here), points.values[here][n]) for n in among]
+    shares = _shares(points.study.space, rows, points.study.metric.goal, method)
+    given = sum(points.trials[n].proposed_by in _GIVEN for n in set(among) - set(share))
+    modelled = len(set(among) - set(share)) - given
+    return Importance(shares, here, len(rows), random_only, method, random_trials, modelled)
+
+
+def _nothing(points: Points) -> str:
+    """Return why there is no value at all."""
+    lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
+    if not lost:
+        return "no trial has been evaluated yet"
+    return f"no trial has a finite value: {len(lost)} diverged (such as trial {lost[0]})"
+
+
+def _point_near(points: Points, at: int | None) -> int | None:
+    """Return the one point that rounds to what was asked for, else what was asked for."""
+    if at is None or at in points.values:
+        return at
+    near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
+    return near[0] if len(near) == 1 else at
+
+
+def _evaluated(
+    points: Points, at: int | None, among: Sequence[int]
+) -> tuple[int | None, list[int]]:
+    """Return the point, and who of these trials has a value there."""
+    here = points.latest_shared(among) if at is None else at
+    found = points.values.get(here, {}) if here is not None else {}
+    return here, [n for n in among if n in found and math.isfinite(found[n])]
+
+
+def importance_over_progress(
+    points: Points, everybody: bool = False, method: Method = "ped-anova"
+) -> list[Importance]:
+    """Return the importance at every point that has trials enough, the earliest first.
+
+    All points or none rest on the random share; a change of base would look like one of knobs.
+
+    Args:
+        points: of the study.
+        everybody: see `importance_at`.
+        method: likewise.
+
+    Raises:
+        ConfigError: no point has trials enough.
+        MissingExtraError: see `importance_at`.
+    """
+    found: list[Importance] = []
+    reason: ConfigError | None = None
+    for at in sorted(points.values):
+        try:
+            found.append(importance_at(points, at, everybody, method))
+        except ConfigError as error:  # a late point that few trials reached
+            reason = error
+    if not found:
+        raise reason or ConfigError(_nothing(points))
+    return [item for item in found if item.random_only] or found
+
+
+def _shares(
+    space: Space, rows: Sequence[tuple[Mapping[str, Any], float]], goal: str, method: Method
+) -> dict[str, float]:
+    params, values = [row for row, _ in rows], [value for _, value in rows]
+    if method == "ped-anova":
+        raw = ped_anova(space, params, values, goal)
+    else:
+        raw = fanova(space, params, values)
+    totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
+    for key, share in raw.items():
+        totals[key.partition("#")[0]] += max(0.0, float(share))
+    whole = sum(totals.values())
+    scaled = {name: value / whole if whole > 0 else 0.0 for name, value in totals.items()}
+    return dict(sorted(scaled.items(), key=lambda item: -item[1]))

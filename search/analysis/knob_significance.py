@@ -1,0 +1,145 @@
+"""Which knobs of a study decided, beyond what chance explains, and what other estimators say.
+
+Every trial with a value at the point counts whose proposal is known to leave the answer right:
+those that no result had led to, and those of TPE, for which it was simulated
+(`scripts/acceptance conclusions 1`). Of other models only the random share counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from ...errors import ConfigError, MissingExtraError
+from ...spaces.space import Space
+from ...store.importance import Decided, EffectPoint, decide, main_effect
+from ...store.rank_variance import FEWEST_TRIALS, Column
+from .checkpoint_values import Importance, Method, Points, importance_at
+
+_PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
+_FOREST = 2_000
+_METHODS: tuple[Method, ...] = ("ped-anova", "fanova")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which knobs decided at one point of the runs.
+
+    Attributes:
+        at: env steps of the point.
+        decided: the knobs, with intervals and floors.
+        measured: its trials were proposed in ways for which its errors are known.
+        effects: knob that decided -> mean values along its axis, with their band.
+        others: estimator -> knob -> share of the whole; those that could be computed.
+    """
+
+    at: int
+    decided: Decided
+    measured: bool
+    effects: Mapping[str, tuple[EffectPoint, ...]]
+    others: Mapping[Method, Importance]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to say, the answer first."""
+        decided = self.decided
+        said = [decided.sentence, decided.unseen, self.disagreement]
+        if not self.measured:
+            said.append("A model proposed these trials: how often this test errs is not known.")
+        return [text for text in said if text]
+
+    def as_json(self) -> dict[str, object]:
+        """Return plain data."""
+        return {
+            **self.decided.as_json(),
+            "sentences": self.sentences,
+            "measured": self.measured,
+            "effects": {
+                name: [asdict(point) for point in points] for name, points in self.effects.items()
+            },
+            "estimators": {name: dict(found.shares) for name, found in self.others.items()},
+        }
+
+    @property
+    def disagreement(self) -> str:
+        """In one line which hyperparameter PED-ANOVA ranks first, where this test does not.
+
+        Empty too where nothing matters and PED-ANOVA gives none more than twice an equal share.
+        """
+        found = self.others.get("ped-anova")
+        first = max(found.shares, key=found.shares.__getitem__, default=None) if found else None
+        if found is None or first is None or not found.shares[first]:
+            return ""
+        names = self.decided.names
+        if first in (names[0].split("#")[0] if names else None,):
+            return ""
+        if not names and found.shares[first] <= 2.0 / len(found.shares):
+            return ""
+        return f"PED-ANOVA ranks {first} first"
+
+
+def answer_at(points: Points, found: Importance) -> Answer:
+    """Return which knobs decided at the point of an importance.
+
+    Args:
+        points: of the study.
+        found: importance by one estimator, which says the point and whether models count.
+
+    Raises:
+        ConfigError: too few trials there.
+    """
+    here = {n: value for n, value in points.values[found.at].items() if math.isfinite(value)}
+    blind = set(points.random_share())
+    trials = [n for n in here if n in blind or points.trials[n].proposed_by in _PROPOSERS]
+    measured = len(trials) >= FEWEST_TRIALS
+    if not measured:
+        trials = list(here)
+    params = [points.params(n, found.at) for n in trials]
+    columns = columns_of(points.study.space, params)
+    values = [here[n] for n in trials]
+    decided = decide(columns, values)
+    effects = {
+        column.name: main_effect(column, values)
+        for column in columns
+        if column.name in decided.names
+    }
+    return Answer(found.at, decided, measured, effects, _others(points, found))
+
+
+def _others(points: Points, found: Importance) -> dict[Method, Importance]:
+    """Return what every estimator says at that point, of the same trials."""
+    told: dict[Method, Importance] = {}
+    for method in _METHODS:
+        if method == found.method:
+            told[method] = found
+            continue
+        if method == "fanova" and found.trials > _FOREST:
+            continue  # its forest takes over a CPU-second, and a report follows every run
+        try:
+            told[method] = importance_at(points, found.at, not found.random_only, method)
+        except (ConfigError, MissingExtraError):  # one estimator less to compare with
+            continue
+    return told
+
+
+def columns_of(space: Space, params: Sequence[Mapping[str, object]]) -> list[Column]:
+    """Return where every trial lies on the axis of every knob.
+
+    A knob with several distributions has a column for each.
+    """
+    places: dict[str, list[float | None]] = {key: [] for key, _ in space.keyed}
+    for row in params:
+        active: dict[str, float] = {}
+        known = {**space.constants, **row}
+        for key, parameter in space.keyed:
+            if parameter.name in row and parameter.active(known):
+                distribution, value = parameter.distribution, row[parameter.name]
+                ordered = distribution.axis.kind != "choice"
+                active[key] = distribution.share(value) if ordered else distribution.inward(value)
+        for key, column in places.items():
+            column.append(active.get(key))
+    return [
+        Column(key, places[key], parameter.distribution.axis.kind == "choice")
+        for key, parameter in space.keyed
+    ]

@@ -1,0 +1,295 @@
+"""A trial's lineage trained again, alone, and held against what the study recorded of it.
+
+On the machine and versions of the study every number comes out the same to the last bit; the
+lanes of a population depend on nothing beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import StoreError
+from ...machine.software import enable_compilation_cache
+from ...store.journal import Journal
+from ...store.query import query
+from ...store.rows import Stream, TrialRow
+from ...store.study_folder import StudyFolder
+from ...store.tables import sql_names
+from ...studies.load import loads, of_its_day
+from ...studies.several_environments import only_one_environment
+from ...studies.spec import Study
+from ...studies.user_code import run_own_code
+from ...studies.yaml_io import read_text
+from ..checks import changed_files, words_of_changes
+from ..lanes.contract import Change, Population, Refill, Resolved, Resolver, refuse_failed
+from ..state.schedule import rows_of, schedule_of
+from ..state.trials import Run, Segment, lineage_of, params_at
+
+_KEYS = ("trial", "stream", "replicate", "env_steps")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation of one replicate, as recorded and as it came out now.
+
+    Attributes:
+        env_steps: training env steps of the replicate.
+        replicate: which.
+        trial: the trial whose lanes trained it up to here.
+        recorded, replayed: the return of every episode.
+    """
+
+    env_steps: int
+    replicate: int
+    trial: int
+    recorded: tuple[float, ...]
+    replayed: tuple[float, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether all bits are."""
+        return _same(self.recorded, self.replayed)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came out.
+
+    Attributes:
+        study: the name of the study.
+        trial: whose lineage was trained.
+        lineage: its segments.
+        points: every evaluation that was recorded of it, in order.
+        curve_rows: rows of the training curve that could be compared; 0 before the study has
+            published any.
+        curve_same: of those, how many have the same bits in every metric that was written then.
+        left_out: seeds that have no evaluation at the end of the lineage: they diverged, or ended
+            sooner. They are not trained again.
+    """
+
+    study: str
+    trial: int
+    lineage: tuple[Segment, ...]
+    points: tuple[Point, ...]
+    curve_rows: int
+    curve_same: int
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether everything came out as recorded, to the last bit."""
+        return all(point.same for point in self.points) and self.curve_rows == self.curve_same
+
+
+def replay(
+    folder: StudyFolder,
+    number: int,
+    source: Path = Path(),
+    export: Path | None = None,
+    compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Replay:
+    """Train a trial's lineage again, up to its last evaluation.
+
+    Args:
+        folder: of the study.
+        number: of the trial.
+        source: the folder of the study's file, for the files that it names.
+        export: a new folder for the policy of the first replicate.
+        compiling: entered around the compile, with words for it.
+
+    Raises:
+        StoreError: there is no such trial, or nothing was recorded of it.
+        ConfigError: the study cannot run here.
+    """
+    record = _Record.read(folder, number)
+    of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
+    study = loads(record.study_text, "study.resolved.yaml", source, of_old)
+    only_one_environment(study, "a replay")
+    _check_files(folder, study)
+    run_own_code(study)
+    enable_compilation_cache()
+    from ..lanes.local import LocalFactory
+
+    factory = LocalFactory(study, compiling)
+    resolver = Resolver(study, factory)
+
+    def resolved_at(env_steps: int) -> Resolved:
+        return resolver.of(params_at(record.lineage, env_steps))
+
+    population = factory.make_small(resolved_at(0), len(record.replicates))
+    points, rows = _train(study, population, record, resolved_at)
+    if export is not None:
+        origin = {
+            "trial": number, "stream": str(Stream.SEARCH), "replicate": record.replicates[0],
+            "env_steps": record.env_steps, "metric": study.metric.name, "value": None,
+        }  # fmt: skip
+        population.export_policy(0, resolved_at(record.env_steps), export, origin)
+    curve = record.curve(folder, next(iter(rows.values()), {}))
+    both = [(curve[key], rows[key]) for key in rows if key in curve]
+    return Replay(
+        study.name,
+        number,
+        record.lineage,
+        tuple(points),
+        len(both),
+        sum(_same(was, tuple(now.values())) for was, now in both),
+        tuple(sorted({*range(study.seeds.first), *record.evaluated} - {*record.replicates})),
+    )
+
+
+def _check_files(folder: StudyFolder, study: Study) -> None:
+    with Journal(folder.path) as journal:
+        changes = changed_files(journal.meta.files, study.source)
+    if changes:
+        raise StoreError(
+            f"study {study.name!r} was trained with other contents of these files, so nothing can "
+            f"be compared; take the changes back:\n{words_of_changes(changes)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What the study knows of one lineage.
+
+    Attributes:
+        study_text: the study, resolved.
+        row: of the trial.
+        lineage: its segments.
+        returns: (replicate, env_steps) -> the return of every episode.
+    """
+
+    study_text: str
+    row: TrialRow
+    lineage: tuple[Segment, ...]
+    returns: Mapping[tuple[int, int], tuple[float, ...]]
+
+    @classmethod
+    def read(cls, folder: StudyFolder, number: int) -> _Record:
+        with Journal(folder.path) as journal:
+            row = journal.trial(number)
+            if row is None:
+                text = f"study {folder.name!r} has no trial {number}"
+                raise StoreError(text, trials=folder.name)
+            lineage = lineage_of(row)
+            found: dict[tuple[int, int], list[float]] = {}
+            for trial in dict.fromkeys(part.trial for part in lineage):
+                for episode in journal.evaluations(trial):
+                    mine = _trained_by(lineage, episode.env_steps) == trial
+                    if mine and episode.stream is Stream.SEARCH:
+                        key = (episode.replicate, episode.env_steps)
+                        found.setdefault(key, []).append(episode.episode_return)
+            text = journal.meta.study_text
+        if not found:
+            raise StoreError(
+                f"trial {number} of {folder.name!r} was never evaluated in the search"
+            )
+        return cls(text, row, lineage, {key: tuple(value) for key, value in found.items()})
+
+    @property
+    def env_steps(self) -> int:
+        """Of the last evaluation."""
+        return max(env_steps for _, env_steps in self.returns)
+
+    @property
+    def evaluated(self) -> frozenset[int]:
+        """Those that were ever evaluated."""
+        return frozenset(replicate for replicate, _ in self.returns)
+
+    @property
+    def replicates(self) -> tuple[int, ...]:
+        """Those that were evaluated last; another one diverged."""
+        return tuple(sorted(rep for rep, at in self.returns if at == self.env_steps))
+
+    def curve(
+        self, folder: StudyFolder, metrics: Mapping[str, float]
+    ) -> dict[tuple[int, int], tuple[float | None, ...]]:
+        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published.
+
+        What no version of hpo had written by then is None.
+        """
+        if not folder.table("curves").is_file() or not metrics:
+            return {}
+        names = sql_names(metrics, _KEYS)
+        known, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
+        wanted = (f'"{names[name]}"' if names[name] in known else "NULL" for name in metrics)
+        columns = ", ".join(wanted)
+        trials = ", ".join(str(part.trial) for part in self.lineage)
+        _, rows = query(
+            folder.path,
+            f"SELECT trial, replicate, env_steps, {columns} FROM curves "
+            f"WHERE stream = 'search' AND trial IN ({trials})",
+        )
+        return {
+            (replicate, at): tuple(values)
+            for trial, replicate, at, *values in rows
+            if _trained_by(self.lineage, at) == trial
+        }
+
+
+def _train(
+    study: Study,
+    population: Population,
+    record: _Record,
+    resolved_at: Callable[[int], Resolved],
+) -> tuple[list[Point], dict[tuple[int, int], dict[str, float]]]:
+    """Train all replicates of the lineage; give evaluations and curve rows."""
+    quantum, warmup = population.steps_per_chunk, population.warmup_chunks
+    schedule, lanes = schedule_of(study, quantum), range(len(record.replicates))
+    points: list[Point] = []
+    curve: dict[tuple[int, int], dict[str, float]] = {}
+    runs = {lane: Run(record.row.trial, Stream.SEARCH, record.replicates[lane]) for lane in lanes}
+    for chunk in range(warmup + record.env_steps // quantum):
+        here = max(0, chunk - warmup) * quantum
+        resolved = resolved_at(here)
+        refills: list[Refill] = []
+        if chunk == 0:
+            refills = [
+                Refill(lane, resolved, Stream.SEARCH, record.replicates[lane]) for lane in lanes
+            ]
+        elif here > 0 and any(part.env_steps == here for part in record.lineage):
+            population.change([Change(lane, resolved) for lane in lanes])
+        result = population.advance(refills, list(lanes))
+        refuse_failed(result.failed.values())
+        if chunk < warmup:
+            continue
+        after = here + quantum
+        trained = [after // quantum] * len(runs)
+        for rows in rows_of(study.log_every, schedule, runs, trained, result):
+            for place, (run, at) in enumerate(zip(rows.runs, rows.env_steps, strict=True)):
+                curve[run.replicate, at] = {
+                    name: float(rows.metrics[name][place])
+                    for name in result.metrics
+                    if not name.endswith("_seconds")
+                }
+        if after // quantum in schedule.evaluations:
+            found = population.evaluate(list(lanes))
+            refuse_failed(evaluation.failed for evaluation in found)
+            for replicate, evaluation in zip(record.replicates, found, strict=True):
+                if (replicate, after) in record.returns:
+                    now = tuple(float(value) for value in evaluation.returns)
+                    trial = _trained_by(record.lineage, after)
+                    was = record.returns[replicate, after]
+                    points.append(Point(after, replicate, trial, was, now))
+    return points, curve
+
+
+def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
+    """Return the trial whose lanes trained a lineage up to some env steps (above 0)."""
+    return next(part.trial for part in reversed(lineage) if part.env_steps < env_steps)
+
+
+def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    """Return whether two rows of numbers have the same bits, where both have one."""
+    both = [pair for pair in zip(one, other, strict=False) if None not in pair]
+
+    def words(at: int) -> bytes:
+        plain = np.asarray([pair[at] for pair in both], np.float64)
+        return np.where(np.isnan(plain), math.nan, plain).tobytes()  # NaN has many forms
+
+    return len(one) == len(other) and words(0) == words(1)

@@ -1,0 +1,153 @@
+"""A study as a study of Optuna in a storage that its own tools open.
+
+Trials keep their numbers. Values are those of the search, on seeds that all trials share; what
+fresh seeds gave is in the trials' user attributes.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import optuna
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as Theirs
+
+from ...errors import ConfigError
+from ...spaces.via_optuna import open_storage, refusals, told_changes, written_params
+from ...store.codec import finite_json
+from ...store.rows import StudyMeta, TrialRow, TrialState
+from ...studies.several_environments import environments_of
+from ..state.objective import Objectives
+from .checkpoint_values import Points
+
+_STATES: Mapping[TrialState, Theirs] = {
+    TrialState.WAITING: Theirs.WAITING,
+    TrialState.RUNNING: Theirs.RUNNING,
+    TrialState.INTERRUPTED: Theirs.RUNNING,
+    TrialState.FINISHED: Theirs.COMPLETE,
+    TrialState.PAUSED: Theirs.PRUNED,
+    TrialState.STOPPED: Theirs.PRUNED,
+    TrialState.UNFINISHED: Theirs.PRUNED,
+    TrialState.DIVERGED: Theirs.FAIL,
+    TrialState.FAILED: Theirs.FAIL,
+}
+_TOLD = (
+    "proposed_by", "seed_values", "choose_values", "report_values", "env_steps", "stop_rule",
+    "audited", "error",
+)  # fmt: skip
+
+
+def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
+    """Write a study into a storage, whole or not at all, and say what Optuna has no words for.
+
+    Args:
+        storage: a URL such as `sqlite:///trials.db`, an SQLite file, or a journal (`.log`); made
+            if it is not there.
+        name: the study's name there.
+        meta: what the study's journal says of it.
+        points: its trials and their values.
+
+    Raises:
+        ConfigError: the storage cannot be opened, or holds a study of that name.
+    """
+    with refusals(storage):
+        opened = open_storage(storage, make=True)
+        known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+        if name in known:
+            raise ConfigError(
+                f"{storage} holds a study {name!r} already; choose another storage, or another "
+                "name",
+                name="NAME",
+            )
+        theirs = optuna.create_study(storage=opened, study_name=name, directions=_directions(meta))
+        try:
+            _describe(theirs, meta, points)
+            for number, row in sorted(points.trials.items()):
+                if row.state is TrialState.REFERENCE:  # not of the search
+                    continue
+                theirs.add_trial(_trial(row, points, number))
+        except BaseException:
+            optuna.delete_study(study_name=name, storage=opened)
+            raise
+    return told_changes(points.study.space)
+
+
+def _directions(meta: StudyMeta) -> list[StudyDirection]:
+    goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
+    return [StudyDirection[goal.upper()] for goal in goals]
+
+
+def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
+    """Record what is measured, and what `hpo import optuna` needs to make a study of it again."""
+    study = points.study
+    envs = [{"id": one.id, **one.values} for one in environments_of(study)]
+    names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        theirs.set_metric_names(names)
+    said = {
+        "versions": dict(meta.versions),
+        "study_hash": meta.study_hash,
+        "env": envs if study.more_envs else envs[0],
+        "env_steps": study.env_steps,
+        "fixed": dict(study.fixed),
+    }
+    theirs.set_user_attr("hpo", finite_json(said))
+
+
+def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
+    params, spread = written_params(points.study.space, row.params)
+    several = len(points.study.objectives) > 1
+    reports = {} if several else _reports(points, number)
+    values, state = _values(row, several), _STATES[row.state]
+    if state is Theirs.COMPLETE and values is None:
+        state = Theirs.FAIL
+    if state is Theirs.PRUNED and not several:
+        values = [row.rung_value] if row.rung_value is not None else None
+        state = state if reports else Theirs.FAIL
+    constraints = {}
+    if row.constraints:
+        violations = Objectives.of(points.study).violations(row.constraints)
+        constraints = {"constraints": [v if math.isfinite(v) else math.inf for v in violations]}
+    trial = create_trial(
+        state=state,
+        values=values if state in (Theirs.COMPLETE, Theirs.PRUNED) else None,
+        params=params,
+        distributions=spread,
+        intermediate_values=reports,
+        user_attrs=_attributes(row),
+        system_attrs=constraints,
+    )
+    if row.started_at is not None and state is not Theirs.WAITING:
+        trial.datetime_start = datetime.fromtimestamp(row.started_at)
+    if row.ended_at is not None and state.is_finished():
+        trial.datetime_complete = datetime.fromtimestamp(row.ended_at)
+    return trial
+
+
+def _values(row: TrialRow, several: bool) -> list[float] | None:
+    """Return the values of a whole run; None where one is no number, which Optuna refuses."""
+    found = list(row.objectives) if several else [row.value] if row.value is not None else []
+    if not found or any(math.isnan(value) for value in found):
+        return None
+    return found
+
+
+def _reports(points: Points, number: int) -> dict[int, float]:
+    return {
+        at: found[number]
+        for at, found in points.values.items()
+        if number in found and math.isfinite(found[number])
+    }
+
+
+def _attributes(row: TrialRow) -> dict[str, Any]:
+    """Return what else is known of a trial, its whole configuration included."""
+    told = {name: getattr(row, name) for name in _TOLD}
+    found = {name: value for name, value in told.items() if value not in ("", (), None, False)}
+    return finite_json({"state": str(row.state), "params": dict(row.params), **found})

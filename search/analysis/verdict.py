@@ -1,0 +1,480 @@
+"""The verdict of a study, or why there is none, for every view.
+
+`store.verdict_text` decides from rows. The rest is in the study itself: whether
+there are fresh seeds at all, what the environment's best return is, and what trials were evaluated
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...environments.registry import find
+from ...errors import StoreError
+from ...store.baselines import baselines_of
+from ...store.interim_analyses import Look, looks_of
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
+from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from ...store.study_folder import StudyFolder, look_inside
+from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
+from ...store.verdict_text import concluded
+from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
+from ...studies.load import recorded
+from ...studies.several_environments import has_key
+from ...studies.study_keys import COSTS
+from ...studies.yaml_io import plain, read_text
+
+
+def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment that a trial was evaluated in: its id, every key and parameter.
+
+    Args:
+        study: the resolved study as plain data, as its journal has it.
+        params: the searched knobs of the trial.
+    """
+    greedy = study["evaluation"]["greedy"]
+    if isinstance(study["env"], list):
+        listed: list[Mapping[str, Any]] = study["env"]
+        named = " and ".join(str(one["id"]) for one in listed)
+        each = [_world(one, params, {}) for one in listed]
+        numbered = {
+            f"{one['env']} ({at + 1}) {key}": value
+            for at, one in enumerate(each)
+            for key, value in one.items()
+            if key != "env"
+        }
+        return {"env": named, "greedy": greedy, **numbered}
+    world = _world(study["env"], params, study.get("eval_env") or {})
+    return {"env": world["env"], "greedy": greedy, **world}
+
+
+def _world(
+    given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return one environment with every key: its defaults, what is given, searched, and changed.
+
+    Of several, what scores 0 and 1 on it, too.
+    """
+    env = str(given["id"])
+    searched = {
+        key[4:]: value
+        for key, value in params.items()
+        if key.startswith("env.") and has_key(env, key)
+    }
+    values = {key: value for key, value in given.items() if key != "id"}
+    own = {**values, **searched, **held_out}
+    kept = {key: value for key, value in own.items() if key not in OF_THE_POLICY}
+    return {"env": env, **_defaults(env), **kept}
+
+
+def _defaults(env: str) -> dict[str, Any]:
+    """Return the defaults of an environment's keys and parameters."""
+    known = find(env)
+    if known is None:
+        return {}
+    keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
+    return {**keys, **known.params}
+
+
+def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Return the keys in which two environments differ, with both values; "" for none."""
+    keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
+    return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
+"""Trial -> replicate -> a value for each objective."""
+
+
+def front_values(
+    journal: Journal, rows: Sequence[TrialRow]
+) -> dict[int, dict[int, tuple[float, ...]]]:
+    """Return of each confirmed trial what it showed on each of the seeds that choose.
+
+    Of costs, which are of the whole trial, every seed has the same. Empty of a study with one
+    objective.
+
+    Args:
+        journal: of the study.
+        rows: its trials.
+    """
+    if not journal.meta.objectives:
+        return {}
+    from ..lanes.contract import EvaluationResult
+    from ..state.objective import Objective, measure  # numpy is loaded on use
+    from .checkpoint_values import result_of
+
+    meta = journal.meta
+    score = Objective.of(recorded(meta.study_text)) if meta.environments else None
+    names = [str(objective["name"]) for objective in meta.objectives]
+
+    def value(place: int, found: EvaluationResult, known: Sequence[float]) -> float:
+        if place == 0 and score is not None:  # over several environments
+            return score.measure(found)
+        return known[place] if names[place] in COSTS else measure(names[place], found)
+
+    seeds = seeds_that_choose(rows)
+    whole = {
+        row.trial: row.choose_objectives
+        for row in rows
+        if row.choose_objectives and len(row.choose_values) == seeds
+    }
+    values: dict[int, dict[int, tuple[float, ...]]] = {}
+    for packed in journal.packed_evaluations(without=Stream.SEARCH):
+        here = packed.stream == Stream.CHOOSE and packed.replicate < seeds
+        if not here or packed.trial not in whole:
+            continue  # of other seeds, or of a trial that has not a value on every seed
+        found, known = result_of(packed), whole[packed.trial]
+        of_trial = values.setdefault(packed.trial, {})
+        # In the order of env steps: the last one stays.
+        of_trial[packed.replicate] = tuple(value(n, found, known) for n in range(len(names)))
+    return values
+
+
+_FREE = frozenset(
+    {
+        "name", "early_terminate", "population", "executor", "checkpoint", "loggers", "log_every",
+        "baselines",
+    }
+)  # fmt: skip
+"""Sections that change no curve of a trial that copies nobody."""
+
+
+def copies(study: Mapping[str, Any]) -> bool:
+    """Return whether trials of a resolved study take over each other's states."""
+    early = study["early_terminate"]
+    return early is not None and bool(early.get("every"))
+
+
+def how_to_know(name: str) -> str:
+    """Return which study shows what copying gave, as a sentence."""
+    return (
+        "Whether copying helped is not known; to find out, run the same file with "
+        f"early_terminate: null and name: {name}-alone."
+    )
+
+
+def without_copying(
+    folder: Path, meta: StudyMeta, params: Mapping[str, Any]
+) -> WithoutCopying | None:
+    """Return the winner of the same study without copying; None where no finished one is there.
+
+    Args:
+        folder: of a population that copies; the other lies beside it.
+        meta: of the population.
+        params: of its winner, whose environment the other's must be.
+    """
+    asked = _data(meta.study_text)
+    if not copies(asked) or meta.objectives:
+        return None
+    blocks = _blocks(meta.study_text)
+    for name in look_inside(folder.parent).changed:
+        path = folder.with_name(name)
+        text = _text_of(path)
+        if name == folder.name or text is None or _blocks(text) != blocks:
+            continue
+        found = _best_alone(path, meta, asked, evaluated_in(asked, params))
+        if found is not None:
+            return found
+    return None
+
+
+def _best_alone(
+    path: Path, meta: StudyMeta, asked: Mapping[str, Any], world: Mapping[str, Any]
+) -> WithoutCopying | None:
+    """Return the winner of a study if it is the same one without copying, and finished."""
+    try:
+        with Journal(path) as journal, journal.at_one_commit():
+            other, phase = journal.meta, journal.head().phase
+            rows = journal.trials() if phase == "finished" else []
+    except StoreError:  # one that is damaged is not known; `hpo list` says that it is
+        return None
+    study = _data(other.study_text)
+    entries = leaderboard_of(other, rows)
+    if study["early_terminate"] is not None or other.files != meta.files or not entries:
+        return None
+    if _compared(study) != _compared(asked) or entries[0].value_from != Stream.REPORT:
+        return None
+    first = next(row for row in rows if row.trial == entries[0].trial)
+    if apart(world, evaluated_in(study, first.params)):
+        return None
+    feasible = entries[0].feasible
+    return WithoutCopying(other.name, first.trial, first.by_report_seed, feasible)
+
+
+def _compared(study: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be the same in both; when trials are evaluated changes no curve."""
+    kept = {key: value for key, value in study.items() if key not in _FREE}
+    kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
+    return kept
+
+
+def _blocks(text: str) -> dict[str, str]:
+    """Return the text of each section that must be the same, without parsing hundreds of files."""
+    found: dict[str, str] = {}
+    key = ""
+    for line in (line for line in text.splitlines() if not line.startswith("#")):
+        if line[:1] not in (" ", ""):
+            key = line.partition(":")[0]
+        found[key] = f"{found.get(key, '')}{line}\n"
+    return {k: v for k, v in found.items() if k not in _FREE and k != "evaluation"}
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return StudyFolder(path).resolved_file.read_text(encoding="utf-8")
+    except (OSError, ValueError):  # begun in this moment, or damaged
+        return None
+
+
+def _data(text: str) -> Mapping[str, Any]:
+    return plain(read_text(text, "study.resolved.yaml"))
+
+
+def conclusion_of(journal: Journal) -> Conclusion:
+    """Return what a study has shown as of its last commit; it may be running."""
+    meta, rows = journal.meta, journal.trials()
+    entries = leaderboard_of(meta, rows)
+    ended = journal.head().phase == "finished"
+    fresh = front_values(journal, rows) if ended else {}
+    alone = alone_beside(journal.path.parent, meta, entries, ended)
+    cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
+    rules = baselines_of(journal)
+    return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
+
+
+def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
+    """Return a sentence where the winner's value is of episodes that were cut; else ""."""
+    if not entries or entries[0].value is None:
+        return ""
+    winner, stream = entries[0].trial, entries[0].value_from
+    found = [row for row in journal.evaluations(winner) if str(row.stream) == stream]
+    last = max((row.env_steps for row in found), default=0)
+    lengths = [row.episode_length for row in found if row.env_steps == last]
+    if max(lengths, default=0) < SHORTEST_CUT:  # nothing of the study needs to be read
+        return ""
+    return cut_words(recorded(journal.meta.study_text), lengths)
+
+
+def alone_beside(
+    folder: Path, meta: StudyMeta, entries: Sequence[Entry], ended: bool
+) -> WithoutCopying | None:
+    """Return the best of the same population without copying, of one that copies and has ended."""
+    return without_copying(folder, meta, entries[0].params) if ended and entries else None
+
+
+def conclusion_from(
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow],
+    ended: bool,
+    fresh: FrontValues,
+    alone: WithoutCopying | None = None,
+    cut: str = "",
+    looks: Sequence[Look] = (),
+) -> Conclusion:
+    """Return what a study has shown, from what was read of its journal at one commit.
+
+    Args:
+        meta: what the journal says of the study.
+        rows: all trials.
+        entries: their leaderboard.
+        baselines: rules that learn nothing.
+        ended: the study is finished.
+        fresh: with several objectives, what `front_values` gives.
+        alone: what `alone_beside` gives.
+        cut: what `cut_of` gives.
+        looks: at how many test seeds trials were seen.
+    """
+    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    front = None
+    if fresh and not _differ(study, rows, entries):
+        front = _default_and_front(meta, rows, entries, fresh)
+    found = concluded(
+        meta,
+        rows,
+        entries,
+        baselines,
+        ceiling=ceiling_of(study, meta),
+        why=_why_nothing(study, meta, entries, ended, front),
+        why_alone=_why_alone(study, rows, ended),
+        apart=_apart(study, rows, entries),
+        front=front,
+        alone=alone,
+        tells=how_to_know(meta.name) if ended and copies(study) else "",
+        lone=ended and _is_alone(entries),
+        looks=looks,
+    )
+    return replace(found, said=(*found.said, cut)) if cut else found
+
+
+def _is_alone(entries: Sequence[Entry]) -> bool:
+    """Return whether one trial ran and has a value, which the seeds of the search gave."""
+    return len(entries) == 1 and entries[0].value_from == Stream.SEARCH
+
+
+def _default_and_front(
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
+) -> FrontConclusion | None:
+    """Return where the default stands to the front; None where it did not run beside it.
+
+    Who violates constraints is on no front and puts nobody behind it.
+    """
+    default = default_of(rows)
+    kept = {
+        e.trial: values[e.trial]
+        for e in entries
+        if e.trial in values and (e.feasible or not meta.constraints)
+    }
+    if default is None or default.trial not in kept:
+        return None
+    others = {trial: shown for trial, shown in kept.items() if trial != default.trial}
+    metrics = meta.objectives
+    return conclude_front(
+        values[default.trial],
+        others,
+        [str(metric["goal"]) for metric in metrics],
+        [str(metric["name"]) for metric in metrics],
+        COSTS,
+    )
+
+
+def _differ(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> bool:
+    """Return whether confirmed trials were evaluated in unlike environments."""
+    params = {row.trial: row.params for row in rows}
+    worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
+    return any(apart(worlds[0], world) for world in worlds[1:])
+
+
+def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
+    """Return the best value that the metric can have, where the environment's table knows it."""
+    if isinstance(study["env"], list):
+        return None  # a score has none
+    known = find(str(study["env"]["id"]))
+    if known is None or known.best_return is None or meta.goal != "maximize":
+        return None
+    if meta.metric != "eval/return_mean" or f"env.{known.best_return}" in study["space"]:
+        return None
+    value = evaluated_in(study, {}).get(known.best_return)
+    return float(value) if isinstance(value, int | float) else None
+
+
+# ---------------------------------------------------------------------- why nothing is concluded
+
+
+def _why_nothing(
+    study: Mapping[str, Any],
+    meta: StudyMeta,
+    entries: Sequence[Entry],
+    ended: bool,
+    front: FrontConclusion | None,
+) -> list[str]:
+    first = entries[0] if entries else None
+    if first is None or first.value is None:
+        return _why_unfinished(meta, entries, ended)
+    if meta.objectives:
+        stands = _front(entries) if front is None else []
+        return ["Several objectives have a front, not a winner.", *stands]
+    confirm = study.get("confirm")
+    if confirm is None:
+        return [
+            "Undecided: all values are from seeds that also selected the trials.",
+            "`confirm: {}` in the study runs the best trials and the default on test seeds.",
+        ]
+    if first.value_from == Stream.CHOOSE and not confirm["report"]:
+        return [
+            "Undecided: the study has no test seeds; `confirm: {report: 16}` adds them.",
+        ]
+    if not ended:
+        what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
+        return [f"No verdict yet: {what}."]
+    if first.value_from == Stream.CHOOSE:
+        return ["Undecided: the winner has no value on the test seeds."]
+    return ["Undecided: no trial has a value on every selection seed."]
+
+
+def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
+    """Return that nobody came to the end of a run and, if a budget did that, what to change."""
+    if not ended:
+        return ["No verdict yet: no trial has finished its run."]
+    said = ["Undecided: no trial has finished its run."]
+    if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
+        return said
+    from ..state.budget import reserve  # numpy is loaded on use
+    from ..state.loop_state import Phase
+
+    study = recorded(meta.study_text)
+    budget, early = study.budget, study.early_terminate
+    if budget.env_steps is not None:
+        ours = budget.env_steps - reserve(study, Phase.SEARCH, study.env_steps)
+        trial = study.seeds.first * study.env_steps * study.spread
+        if ours - sum(entry.env_steps for entry in entries) < trial:
+            said.append(
+                f"`budget.env_steps` pays for {ours / trial:.3g} full trials of the search: raise "
+                "it and run the same command again."
+            )
+    elif budget.wall_seconds is not None and any(
+        e.state == TrialState.UNFINISHED for e in entries
+    ):
+        said.append("`budget.wall` ended it: raise it and run the same command again.")
+    if early is not None and early.pause:
+        said.append(
+            f"With `pause` one in {early.eta:g} goes on from a rung, and none before so many "
+            "came; without it trials come to the end sooner."
+        )
+    return said
+
+
+def _front(entries: Sequence[Entry]) -> list[str]:
+    """Return how the default stands to the front, both from seeds of the same kind."""
+    default = next((entry for entry in entries if entry.trial == 0), None)
+    if default is not None and default.feasible is False:
+        return ["The default violates the constraints, so that it is on no front."]
+    if default is None or default.front is None:
+        return []
+    group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]
+    if not default.confirmed and any(entry.confirmed for entry in entries):
+        return []
+    seeds = f"on {default.seeds} selection seeds" if default.confirmed else "in the search"
+    if default.front == 1:
+        others = sum(entry.front == 1 for entry in group) - 1
+        alike = [e for e in entries if e.confirmed == default.confirmed and e.feasible is False]
+        if alike and len(group) == 1:
+            return [f"No other trial keeps the constraints {seeds}: the default is on the front."]
+        more = f", with {others} more" if others else " alone"
+        return [f"The default is on the front{more} ({seeds})."]
+    return [f"The default is not on the front ({seeds})."]
+
+
+def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:
+    """Return why the default has no values on the winner's seeds."""
+    confirm = study.get("confirm")
+    if confirm is not None and not confirm.get("default", True):
+        return "The study leaves the default out (`confirm: {default: false}`)."
+    if not ended:
+        return "The default still runs on these seeds."
+    default = default_of(rows)
+    if default is not None and default.state is TrialState.FAILED:
+        return f"The default failed in the search: {default.error}"
+    if default is not None and default.error:
+        return f"The default was not measured to the end: {default.error}."
+    return "The default did not run on these seeds: an earlier version confirmed without it."
+
+
+def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:
+    """Return in what the winner's environment differs from the default's; "" in nothing."""
+    params, default = {row.trial: row.params for row in rows}, default_of(rows)
+    if not entries or default is None:
+        return ""
+    worlds = [evaluated_in(study, known) for known in (params[entries[0].trial], default.params)]
+    keys = apart(*worlds)
+    return f"They were evaluated in different environments ({keys})." if keys else ""

@@ -1,1 +1,0 @@
-"""`AutoRLEnv`: an environment whose lanes are PPO runs and whose actions are their knobs."""

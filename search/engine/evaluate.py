@@ -1,0 +1,285 @@
+"""What a chunk did: counts its env steps, retires what diverged, evaluates who stands there.
+
+Numbers of a lane that diverged mean nothing; why it did is kept in their place. An evaluation that
+is not finite counts as divergence too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from ...errors import ConfigError, HpoError, format_error_if_own
+from ...files import atomic_files
+from ...store.baselines import attribute_of
+from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
+from ...studies.spec import Study
+from ..lanes.contract import Change, ChunkResult, EvaluationResult, PopulationFactory, Refill
+from ..state.buckets import Bucket
+from ..state.schedule import rows_of
+from ..state.search_state import Ledger
+from ..state.trials import Run, RunState, Trial, cut
+
+_LONGEST = 500
+
+
+def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
+    """Count an error, and fail the trials whose replicates it hit.
+
+    Raises:
+        HpoError: one that is no single configuration's fault.
+    """
+    if isinstance(error, HpoError) and not isinstance(error, ConfigError):
+        raise error
+    if atomic_files.has_refused(error):
+        with atomic_files.telling(Path("the files of lanes")):
+            raise error
+    ledger.state.usage.count_failure()
+    text = format_error_if_own(error)[:_LONGEST]
+    cut(runs)
+    for number in dict.fromkeys(run.trial for run in runs):
+        ledger.fail(number, text)
+    bucket.release()
+
+
+def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
+    """Fail the trials of some replicates, each with its own reason and counted by itself.
+
+    Their lanes are freed at the next boundary.
+    """
+    for run, why in failed:
+        ledger.state.usage.count_failure()
+        run.diverge()  # not cut: those beside it are still compared
+        ledger.fail(run.trial, why[:_LONGEST])
+
+
+class CurveSink(Protocol):
+    """Where curve rows go; `store.parquet.CurveParts` is one."""
+
+    def add_chunk(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: dict[str, np.ndarray],
+    ) -> None:
+        """Take rows of many lanes by columns: of a chunk, of a part of it, or of several."""
+        ...
+
+
+def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
+    """Return the lanes of the replicates whose first chunk is next."""
+    refills: list[Refill] = []
+    for run in runs:
+        if run.chunks == 0 and run.lane is not None:
+            if run.stream is Stream.SEARCH:
+                resolved = ledger.resolved_of(run.trial)
+            else:
+                resolved = ledger.resolved_at(run.trial, 0)
+            refills.append(Refill(run.lane, resolved, run.stream, run.replicate))
+    return refills
+
+
+def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
+    """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
+    changes: list[Change] = []
+    for run in runs:
+        schedule = ledger.trials[run.trial].schedule
+        if run.stream is Stream.SEARCH or not schedule or run.lane is None:
+            continue
+        here = bucket.trained(run) * bucket.schedule.quantum
+        if here > 0 and any(entry["env_steps"] == here for entry in schedule):
+            changes.append(Change(run.lane, ledger.resolved_at(run.trial, here)))
+    return changes
+
+
+def count_chunk(
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, curves: CurveSink
+) -> None:
+    """Count one chunk for the replicates that it ran, and mark those that diverged."""
+    shown: dict[int, Run] = {}
+    took = max(0.0, result.seconds)
+    ledger.state.usage.count_seconds(took)
+    seconds = took / max(1, len(runs))
+    for lane, run in by_lane(runs):
+        trains = bucket.trains_next(run)
+        run.advance()
+        ledger.count(run, bucket.schedule.quantum, trains, seconds)
+        if result.diverged[lane]:
+            _diverge(ledger, bucket, run, "a number of its training is not finite")
+        elif trains:
+            shown[lane] = run
+    trained = [bucket.trained(run) for run in shown.values()]
+    rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
+    for made in rows:
+        curves.add_chunk(
+            trials=[run.trial for run in made.runs],
+            streams=[run.stream for run in made.runs],
+            replicates=[run.replicate for run in made.runs],
+            env_steps=made.env_steps,
+            metrics=made.metrics,
+        )
+    failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
+    fail_replicates(ledger, failed)
+
+
+def retire_diverged(
+    ledger: Ledger, set_aside: Callable[[Trial], bool] = lambda trial: False
+) -> None:
+    """End the trials of which more replicates diverged than the study tolerates.
+
+    Args:
+        ledger: trials.
+        set_aside: says of such a trial whether it only leaves its lanes, to go on later from
+            another's state.
+    """
+    for trial in ledger.live():
+        diverged = [run.state is RunState.DIVERGED for run in trial.runs]
+        too_many = sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged))
+        if not too_many or trial.lost:
+            continue
+        if set_aside(trial):
+            trial.set_aside()
+        else:
+            ledger.end(trial, TrialState.DIVERGED, trial.error)
+
+
+def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
+    """Return which of some replicates stand at an evaluation point, by lane."""
+    return [
+        run
+        for _, run in by_lane(runs)
+        if run.state is RunState.RUNNING and bucket.trained(run) in _evaluations(bucket, run)
+    ]
+
+
+def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the replicates that are in lanes, each with its lane, the lowest first."""
+    there = [(run.lane, run) for run in runs if run.lane is not None]
+    return sorted(there, key=lambda entry: entry[0])
+
+
+def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
+    """Fresh seeds are only asked for the end."""
+    if run.stream is Stream.SEARCH:
+        return bucket.schedule.evaluations
+    return frozenset({bucket.schedule.length})
+
+
+def take_evaluations(
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
+) -> list[EvaluationRow]:
+    """Write down evaluations and give their rows; replicates at their full length end."""
+    written: list[EvaluationRow] = []
+    failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
+              if result.failed]  # fmt: skip
+    fail_replicates(ledger, failed)
+    for run, result in zip(runs, results, strict=True):
+        if result.failed:
+            continue
+        trained = bucket.trained(run)
+        ledger.count_evaluation(run, int(np.sum(result.lengths)))
+        value, scores = ledger.objective.seen(result)
+        extras = ledger.objectives.measure(result)
+        if not all(map(math.isfinite, (value, *extras))):
+            _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
+            continue
+        written += _rows(run, trained * bucket.schedule.quantum, result)
+        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
+        if trained == bucket.schedule.length:
+            run.end()
+        if run.stream is Stream.SEARCH:
+            ledger.trials[run.trial].see_values()
+    ledger.unwritten.add(*written)
+    return written
+
+
+def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
+    run.diverge()
+    trial = ledger.trials[run.trial]
+    if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
+        at = bucket.trained(run) * bucket.schedule.quantum
+        trial.note_divergence(f"seed {run.replicate} at {at:,} env steps: {why}")
+
+
+def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
+    """Return what of an evaluation is not finite, in words."""
+    study = ledger.study
+    names = [metric.name for metric in study.objectives or (study.metric,)]
+    shown = zip(names, values, strict=False)  # after the objectives come constraints
+    bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
+    named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
+    returns = np.asarray(result.returns)
+    bad = int(np.sum(~np.isfinite(returns)))
+    return f"{named} in its evaluation, the returns of {bad} of {len(returns)} episodes not finite"
+
+
+def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[EvaluationRow]:
+    return [
+        EvaluationRow(
+            trial=run.trial,
+            stream=run.stream,
+            replicate=run.replicate,
+            env_steps=env_steps,
+            episode=episode,
+            episode_return=float(result.returns[episode]),
+            episode_length=int(result.lengths[episode]),
+            metrics={name: float(values[episode]) for name, values in result.metrics.items()},
+        )
+        for episode in range(len(result.returns))
+    ]
+
+
+def replicates_of(study: Study) -> dict[Stream, int]:
+    """Return how many replicates of each stream a study can evaluate."""
+    counts = {Stream.SEARCH: study.seeds.per_config}
+    if study.confirm is not None:
+        choose = study.confirm.choose if study.confirm.top_k else 0
+        report = max(study.confirm.report, *(seeds for _, seeds in study.confirm.also), 0)
+        counts |= {Stream.CHOOSE: choose, Stream.REPORT: report}
+    return {stream: count for stream, count in counts.items() if count > 0}
+
+
+def measure_baselines(
+    ledger: Ledger,
+    factory: PopulationFactory,
+    known: Sequence[BaselineRow],
+    told: Callable[[str, float], None],
+) -> None:
+    """Measure what is not known yet; the rows go with the next commit.
+
+    Args:
+        ledger: of the study.
+        factory: measures.
+        known: what earlier starts of the study have measured.
+        told: called with each new baseline's name and its metric over the search's replicates.
+    """
+    study = ledger.study
+    wanted = replicates_of(study)
+    there = {row.baseline: {key: len(values) for key, values in row.values.items()}
+             for row in known}  # fmt: skip
+    resolved = ledger.resolved(study.space.default())
+    for name in study.baselines:
+        if there.get(name) == {str(stream): count for stream, count in wanted.items()}:
+            continue
+        seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
+        with ledger.state.usage.spending("evaluate"):
+            seen = factory.baseline(name, resolved, seeds)
+        values: dict[str, tuple[float, ...]] = {}
+        metrics: dict[str, dict[str, tuple[float, ...]]] = {}
+        for stream in wanted:
+            mine = [result for result, (its, _) in zip(seen, seeds, strict=True) if its is stream]
+            values[str(stream)] = tuple(ledger.objective.measure(result) for result in mine)
+            metrics[str(stream)] = _means(mine)
+        ledger.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
+        told(name, ledger.objective.aggregate(values[str(Stream.SEARCH)]))
+
+
+def _means(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:
+    names = results[0].metrics if results else {}
+    return {name: tuple(float(r.metrics[name].mean()) for r in results) for name in names}

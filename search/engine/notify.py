@@ -1,0 +1,190 @@
+"""Tells observers what happened, between two steps, and counts the time: they only look."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...store.rows import EvaluationRow, Stream
+from ..state.buckets import Bucket
+from ..state.budget import check_health
+from ..state.loop_state import Outlook, Phase
+from ..state.progress import Observer, Progress, Standing, StartObserver, picture
+from ..state.remaining_work import Rates, Work, WorkAhead, groups_of
+from ..state.search_state import Ledger
+from ..state.trials import Run
+
+_LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
+_STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO: Stream.REPORT}
+
+
+class Telling:
+    """The observers of one study.
+
+    Args:
+        ledger: what they are told of.
+        buckets: by key.
+        observers: told of every boundary.
+        starts: told of what begins, too.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        buckets: Mapping[str, Bucket],
+        observers: Sequence[Observer],
+        starts: Sequence[StartObserver] = (),
+    ):
+        self._starts = starts
+        self._ledger, self._buckets, self._observers = ledger, buckets, observers
+        self._clock = time.monotonic()
+        self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
+        self._rates.begin(ledger.state.usage)
+        self._ahead = WorkAhead(ledger.study)
+        self._found: Outlook | None = None  # by the last look
+        self._left: float | None = None  # seconds that were told last
+        state = ledger.state
+        begins = state.phase is Phase.ALSO and not state.asked
+        self._phase = Phase.DONE if begins else state.phase  # that observers know of
+
+    def start(self, folder: Path, resumed: bool) -> None:
+        """Tell that the study begins, or goes on."""
+        for observer in self._observers:
+            observer.on_start(self._ledger.study, folder, resumed)
+
+    def baseline(self, baseline: str, value: float) -> None:
+        """Tell a baseline that was measured."""
+        for observer in self._observers:
+            observer.on_baseline(baseline, value)
+
+    def interrupt(self) -> None:
+        """Tell that a clean end was asked for."""
+        for observer in self._observers:
+            observer.on_interrupt()
+
+    def end(self, outcome: str) -> None:
+        """Tell that the study has `finished`, or was `interrupted`."""
+        progress = self.progress()
+        for observer in self._observers:
+            observer.on_end(progress, outcome)
+
+    def count_time(self) -> None:
+        """Count the time since it was counted last."""
+        now = time.monotonic()
+        self._ledger.state.usage.count_wall(max(0.0, now - self._clock))
+        self._clock = now
+
+    def progress(self) -> Progress:
+        """Return where the study stands."""
+        running = self._buckets.get(self._ledger.state.running)
+        return picture(self._ledger, self._buckets.values(), running)
+
+    def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
+        """Count the work of a chunk of some lanes."""
+        block = bucket.population.block if bucket.population is not None else 1
+        steps = groups_of(lanes, block) * bucket.schedule.quantum
+        self._rates.did(Work(block_steps=float(steps)))
+
+    def evaluated(self, replicates: int) -> None:
+        """Count the work of an evaluation."""
+        self._rates.did(Work(evaluations=float(replicates)))
+
+    def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+        """Tell which replicates are about to train, and which trials of the search begin so."""
+        if not self._starts:
+            return
+        trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
+        begun = {
+            trial.number: trial.params
+            for trial in trials
+            if not any(run.chunks for run in trial.runs)
+        }
+        standing, progress = _standing(bucket, runs), self.progress()
+        for observer in self._starts:
+            observer.on_chunk_start(progress, standing, begun)
+
+    def evaluation_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+        """Tell which replicates are about to be evaluated."""
+        for observer in self._starts:
+            observer.on_evaluation_start(_standing(bucket, runs))
+
+    def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
+        """Count a boundary, whose steps are done, and its time; tell of it.
+
+        Raises:
+            SearchError: the study only fails.
+            CallbackError: a callback raised.
+        """
+        self._ledger.state.pass_boundary()
+        self.count_time()
+        self._look_ahead()
+        for observer in self._observers if evaluations else ():
+            observer.on_evaluations(evaluations)
+        self.changes()
+        if self._observers:
+            progress = self.progress()
+            for observer in self._observers:
+                observer.on_chunk(progress)
+        check_health(self._ledger)
+
+    def _look_ahead(self) -> None:
+        """Note what is expected of the rest of the study."""
+        ledger, buckets = self._ledger, list(self._buckets.values())
+        usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
+        wall = None if ledger.state.phase is Phase.ALSO else wall
+        compiled = sum(entry.population.compiles for entry in buckets if entry.population)
+        self._rates.pass_boundary(usage, compiled)
+        if 0.0 <= self._clock - self._looked < self._wait:
+            self._expect(self._found)
+            return
+        self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
+        left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
+        more = ahead.work.env_steps
+        if wall is not None and left is not None:
+            rest = max(0.0, wall - usage.run_seconds)
+            if not ahead.bounded or rest < left:
+                left, more = rest, rest * speed
+        elif not ahead.bounded:
+            left = None
+        self._found = Outlook(usage.env_steps + round(more), left, speed)
+        self._expect(self._found)
+        took = time.monotonic() - self._clock  # it looks at every trial
+        self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
+
+    def _expect(self, found: Outlook | None) -> None:
+        """Expect what a look found, less the time since; the time left never gets longer."""
+        if found is None:
+            return
+        left = found.seconds_left
+        if left is not None:
+            left = max(0.0, left - (self._clock - self._looked))
+            left = self._left = left if self._left is None else min(left, self._left)
+        self._ledger.state.expect(replace(found, seconds_left=left))
+
+    def changes(self) -> None:
+        """Tell which trials have ended, and which phase has begun."""
+        for trial in self._ledger.take_ended():
+            for observer in self._observers:
+                observer.on_trial_end(trial.row())
+        phase = self._ledger.state.phase
+        if phase is not self._phase and phase in _STREAMS:
+            trials = self._on(_STREAMS[phase])
+            for observer in self._observers:
+                observer.on_confirm(phase, trials)
+        self._phase = phase
+
+    def _on(self, stream: Stream) -> tuple[int, ...]:
+        """Return the trials with a replicate of a stream to run."""
+        live = self._ledger.state.live.values()
+        return tuple(t.number for t in live if any(run.is_live for run in t.runs_of(stream)))
+
+
+def _standing(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:
+    quantum = bucket.schedule.quantum
+    return [
+        Standing(run.trial, run.stream, run.replicate, bucket.trained(run) * quantum)
+        for run in runs
+    ]

@@ -1,0 +1,239 @@
+"""Population based training at a rung: the worst trials go on from the best ones' states.
+
+All trials of such a study run side by side. At every rung those in the lower quantile, and those
+that diverged, take over the whole training state of a trial in the upper one, with other knobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ConfigError
+from ...spaces.space import DRAWS
+from ...store.rows import DecisionRow, Stream, TrialState
+from ...studies.spec import EarlyTerminate, Study
+from ...studies.stopping_rules import rule_row
+from ..lanes.contract import Change
+from ..rules.pbt_perturb import Explorer, Gain, Situation
+from ..rules.registry import make_explorer, rank_of
+from ..seeds import generator
+from ..state.buckets import Bucket
+from ..state.search_state import Ledger
+from ..state.trials import RunState, Segment, Trial, lineage_of
+from .rung_decisions import is_due, value_at
+
+WINDOW = 256
+"""Intervals that a model of the gains sees."""
+
+
+@dataclass(frozen=True)
+class Evolver:
+    """The rule of one study.
+
+    Attributes:
+        study: its space, seed and shares.
+        early: its `early_terminate`.
+        explorer: gives copies their knobs.
+        learns: the explorer looks at gains.
+    """
+
+    study: Study
+    early: EarlyTerminate
+    explorer: Explorer
+    learns: bool
+
+    @property
+    def rule(self) -> str:
+        """Its words in the store."""
+        return f"{self.early.type} quantile={self.early.quantile:g}"
+
+    def new_params(
+        self,
+        trial: int,
+        source: Mapping[str, Any],
+        situation: Situation,
+        resolve: Callable[[Mapping[str, Any]], object],
+    ) -> dict[str, Any]:
+        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial.
+
+        Args:
+            trial: the copy.
+            source: knobs of the copied trial.
+            situation: what the explorer may look at.
+            resolve: raises ConfigError for knobs that cannot run.
+        """
+        space = self.study.space
+        for attempt in range(DRAWS):
+            rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
+            params = self.explorer.explore(source, situation, rng)
+            if params == source or space.forbidden(params) is not None:
+                continue
+            with suppress(ConfigError):  # knobs that contradict each other: drawn again
+                resolve(params)
+                return params
+        return dict(source)
+
+
+def make_evolver(study: Study) -> Evolver | None:
+    """Build the rule that a study names, None if its trials do not copy each other."""
+    early, explorer = study.early_terminate, make_explorer(study)
+    if early is None or explorer is None:
+        return None
+    return Evolver(study, early, explorer, learns=rule_row(early.type).learns)
+
+
+# ---------------------------------------------------------------------- what diverged
+
+
+def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
+    """Return whether a trial that diverged waits for another's state: there is a rung ahead."""
+    bucket = buckets.get(trial.bucket)
+    return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
+
+
+def end_hopeless(ledger: Ledger) -> None:
+    """End the trials that wait for a state when no trial is left that could give one."""
+    live = ledger.live()
+    if live and all(trial.lost for trial in live):
+        for trial in live:
+            ledger.end(trial, TrialState.DIVERGED)
+
+
+# ---------------------------------------------------------------------- what stands at a rung
+
+
+def evolve(
+    ledger: Ledger, evolver: Evolver, buckets: Mapping[str, Bucket]
+) -> Iterator[tuple[Bucket, list[Change]]]:
+    """Judge every trial that stands at a rung; give the changes of lanes, rung by rung.
+
+    The changes of one rung must be made before those of the next are asked for.
+    """
+    for key, bucket in buckets.items():
+        here = [trial for trial in ledger.live() if trial.bucket == key]
+        for rung in range(len(bucket.schedule.rungs)):
+            ready = [trial for trial in here if not trial.lost and is_due(trial, rung)]
+            if ready:
+                lost = [trial for trial in here if trial.lost and trial.rung == rung - 1]
+                yield bucket, _Rung(ledger, evolver, bucket, rung, ready, lost).carry_out()
+
+
+@dataclass
+class _Rung:
+    """One population at one rung.
+
+    Attributes:
+        ledger, evolver, bucket: of the study.
+        rung: its index.
+        ready: trials that stand there.
+        lost: trials that diverged since the rung before.
+    """
+
+    ledger: Ledger
+    evolver: Evolver
+    bucket: Bucket
+    rung: int
+    ready: list[Trial]
+    lost: list[Trial]
+
+    def __post_init__(self):
+        value = {trial.number: value_at(self.ledger, trial, self.rung) for trial in self.ready}
+        self.value = value
+        self.loss = {number: self.ledger.objective.loss(value[number]) for number in value}
+
+    @property
+    def env_steps(self) -> int:
+        """Of a replicate, here."""
+        return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
+
+    def carry_out(self) -> list[Change]:
+        """Write down what every trial did, then let the worst go on from the best."""
+        self._note_losses()
+        pairs = self.pairs()
+        kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
+        decided = [(trial.params, self.loss[trial.number]) for trial in self.ready
+                   if trial.number not in pairs]  # fmt: skip
+        changes: list[Change] = []
+        before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
+        for trial in [*self.ready, *self.lost]:
+            trial.report(self.value.get(trial.number, math.nan), self.env_steps)
+            self.ledger.touch(trial)
+            source, old = pairs.get(trial.number), trial.params
+            if source is not None:
+                params, way = before[source.number]
+                situation = Situation(
+                    self.rung, self.loss[source.number], self.ledger.state.gains, tuple(decided)
+                )
+                new = self.evolver.new_params(
+                    trial.number, params, situation, self.ledger.resolved
+                )
+                decided.append((new, self.loss[source.number]))
+                changes += self._copy(trial, source, new, way)
+            self._decide(trial, source, old, max(kept, default=None))
+        return changes
+
+    def pairs(self) -> dict[int, Trial]:
+        """Return who takes over whose state: the number of the one -> the other."""
+        ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
+        count = len(self.ready) + len(self.lost)
+        share = max(1, math.floor(self.evolver.early.quantile * count))
+        upper = ranked[:share]
+        worst = ranked[max(share, len(ranked) - max(0, share - len(self.lost))) :]
+        chosen: dict[int, Trial] = {}
+        for trial in sorted([*worst, *self.lost], key=lambda trial: trial.number):
+            rng = generator(self.evolver.study.seed, "exploit", trial.number, self.rung)
+            source = upper[int(rng.integers(len(upper)))]
+            if trial.lost or self.loss[trial.number] > self.loss[source.number]:
+                chosen[trial.number] = source
+        return chosen
+
+    def _note_losses(self) -> None:
+        gains: list[Gain] = []
+        if not self.evolver.learns or self.rung == 0:
+            return
+        for trial in self.ready:
+            before = self.ledger.objective.loss(value_at(self.ledger, trial, self.rung - 1))
+            after = self.loss[trial.number]
+            gains.append(Gain(self.rung, dict(trial.params), before, after))
+        self.ledger.state.learn(gains, WINDOW)
+
+    def _copy(
+        self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
+    ) -> list[Change]:
+        """Let each replicate go on from the same replicate of the source."""
+        own = Segment(self.env_steps, trial.number, params)
+        sources = source.runs_of(Stream.SEARCH)
+        trial.adopt(params, [part.as_json() for part in (*way, own)], sources)
+        resolved = self.ledger.resolved_of(trial.number)
+        changes: list[Change] = []
+        for run, other in zip(trial.runs_of(Stream.SEARCH), sources, strict=True):
+            if other.state is RunState.RUNNING and other.lane is not None:
+                changes.append(Change(self.bucket.claim(run), resolved, other.lane))
+        return changes
+
+    def _decide(
+        self, trial: Trial, source: Trial | None, old: Mapping[str, Any], cutoff: float | None
+    ) -> None:
+        objective, judged = self.ledger.objective, sorted(self.loss.values())
+        loss = self.loss.get(trial.number, math.inf)
+        copied = source is not None
+        self.ledger.unwritten.add(
+            DecisionRow(
+                trial=trial.number,
+                rung=self.rung,
+                env_steps=self.env_steps,
+                value=self.value.get(trial.number, math.nan),
+                action="copy" if copied else "continue",
+                rule=self.evolver.rule,
+                cutoff=None if cutoff is None else objective.loss(cutoff),
+                rank=rank_of(loss, judged),
+                judged=len(self.ready) + len(self.lost),
+                source=source.number if source is not None else None,
+                old_params=dict(old) if copied else None,
+                params=dict(trial.params) if copied else None,
+            )
+        )

@@ -1,0 +1,305 @@
+"""Who goes on at a rung: finds the trials that stand there, asks the rule, writes its verdicts.
+
+A trial is judged at the first boundary where all its replicates have passed the rung, on their
+values at the rung; all trials that come to a rung at one boundary are judged together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ...store.pareto import scores
+from ...store.rows import DecisionRow, Stream, TrialState
+from ..rules.registry import Pruner, Standing, Verdict, is_audited, rank_of
+from ..rules.successive_halving import PromotingAsha, in_order
+from ..state.schedule import Schedule
+from ..state.search_state import Ledger
+from ..state.trials import Run, RunState, Trial
+
+
+def write_decision(
+    ledger: Ledger,
+    trial: Trial,
+    rung: int,
+    schedule: Schedule,
+    *,
+    action: str,
+    rule: str,
+    cutoff: float | None,
+    rank: int,
+    judged: int,
+) -> None:
+    """Add the row of what becomes of a trial that has shown something at a rung.
+
+    Args:
+        ledger: takes the row.
+        trial: what it showed there is in its reports.
+        rung: its index.
+        schedule: of the trial's bucket.
+        action: what becomes of it.
+        rule: the rule's words.
+        cutoff: the value that decided, if one did.
+        rank: of the trial among those judged there, 1 is the best.
+        judged: how many those are.
+    """
+    ledger.unwritten.add(
+        DecisionRow(
+            trial=trial.number,
+            rung=rung,
+            env_steps=schedule.env_steps_at(rung),
+            value=trial.reports[rung],
+            action=action,
+            rule=rule,
+            cutoff=cutoff,
+            rank=rank,
+            judged=judged,
+            extras=tuple(trial.extra_reports[rung]),
+        )
+    )
+
+
+def standings_at(ledger: Ledger, rung: int) -> list[Standing]:
+    """Return how all trials that were judged at a rung stand there."""
+    return standings_of(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung)
+
+
+def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
+    """Return how trials stand; with more than one loss, by their places among each other.
+
+    Places are by constrained domination and crowding, see `store.pareto`.
+    """
+    loss = ledger.objective.loss
+    curves = [tuple(map(loss, trial.reports[: rung + 1])) for trial in trials]
+    shown = [curve[rung] for curve in curves]
+    if not ledger.objectives.is_plain:
+        extras = [trial.extra_reports[rung] for trial in trials]
+        more = [ledger.objectives.losses(row) for row in extras]
+        limited = [ledger.objectives.limited(row) for row in extras]
+        shown = scores(
+            [(first, *rest) for first, rest in zip(shown, more, strict=True)],
+            [ledger.violation(values) for values in limited],
+        )
+    return [
+        Standing(trial.number, own, curve)
+        for trial, own, curve in zip(trials, shown, curves, strict=True)
+    ]
+
+
+def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
+    """Return the value that had to be reached; a place among others is no value."""
+    if cutoff is None or not ledger.objectives.is_plain:
+        return None
+    return ledger.objective.loss(cutoff)
+
+
+Schedules = Mapping[str, Schedule]
+
+
+def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int) -> list[Trial]:
+    """Let the trials that wait at a rung and are among its best go on, and return them.
+
+    Args:
+        ledger: trials.
+        rule: says who is among the best.
+        schedules: of each bucket.
+        rung: its index.
+    """
+    waiting = [trial for trial in ledger.paused() if trial.rung == rung]
+    if not waiting:
+        return []
+    standings = standings_at(ledger, rung)
+    passing = rule.passing(standings)
+    going = [trial for trial in waiting if trial.number in passing]
+    for trial in going:
+        _promote(ledger, rule, schedules, standings, trial)
+    return going
+
+
+def promote_last(
+    ledger: Ledger, rule: PromotingAsha, schedules: Schedules, able: Collection[str]
+) -> Trial | None:
+    """Let the best trial of the highest rung go on where nothing else is left to run.
+
+    So a search that ends before `eta` trials came to a rung has one that ran to its end. None
+    where one has, or nobody is paused.
+
+    Args:
+        ledger: trials.
+        rule: that paused them.
+        schedules: of each bucket.
+        able: buckets that the budget pays for.
+    """
+    if ledger.live() or any(t.state is TrialState.FINISHED for t in ledger.trials.values()):
+        return None
+    waiting = {t.number: t for t in ledger.paused() if t.bucket in able}
+    if not waiting:
+        return None
+    rung = max(trial.rung for trial in waiting.values())
+    standings = standings_at(ledger, rung)
+    here = (waiting.get(standing.trial) for standing in in_order(standings))
+    best = next(trial for trial in here if trial is not None and trial.rung == rung)
+    _promote(ledger, rule, schedules, standings, best)
+    return best
+
+
+def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
+    """Stop the paused trials that are too many: those that the cut-off is furthest from.
+
+    That is the trial with the largest share of its rung before it; of equals the one at the
+    lower rung, and the one with the larger number.
+    """
+    paused = ledger.paused()
+    too_many = len(paused) - rule.most
+    if too_many <= 0:
+        return
+    shares: dict[int, float] = {}
+    for rung in {trial.rung for trial in paused}:
+        ordered = in_order(standings_at(ledger, rung))
+        shares |= {
+            one.trial: place / len(ordered)
+            for place, one in enumerate(ordered)
+            if ledger.trials[one.trial].rung == rung
+        }
+    paused.sort(key=lambda trial: (-shares[trial.number], trial.rung, -trial.number))
+    for trial in paused[:too_many]:
+        ledger.end(trial, TrialState.STOPPED)
+
+
+def _promote(
+    ledger: Ledger,
+    rule: PromotingAsha,
+    schedules: Schedules,
+    standings: list[Standing],
+    trial: Trial,
+) -> None:
+    rung, schedule = trial.rung, schedules[trial.bucket]
+    ordered = [standing.trial for standing in in_order(standings)]
+    ledger.promote(trial)
+    write_decision(
+        ledger,
+        trial,
+        rung,
+        schedule,
+        action="promote",
+        rule=rule.words,
+        cutoff=cutoff_value(ledger, rule.cutoff(standings)),
+        rank=1 + ordered.index(trial.number),
+        judged=len(ordered),
+    )
+
+
+def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
+    """Judge every trial that is due, rung by rung, and end or pause those that are stopped.
+
+    Args:
+        ledger: trials and the losses judged so far.
+        pruner: the rule, None when nobody is stopped early.
+        schedules: of each bucket.
+
+    Returns:
+        The trials that were paused and go on; their replicates wait for lanes.
+    """
+    promoted: list[Trial] = []
+    if pruner is None:
+        return promoted
+    for rung in range(max((len(entry.rungs) for entry in schedules.values()), default=0)):
+        due = [trial for trial in ledger.live() if is_due(trial, rung)]
+        if due:
+            _judge_rung(ledger, pruner, schedules, rung, due)
+        if due and isinstance(pruner, PromotingAsha):  # before the next rung: one may stand there
+            promoted += promote(ledger, pruner, schedules, rung)
+    if isinstance(pruner, PromotingAsha):
+        let_go(ledger, pruner)
+    return [trial for trial in promoted if trial.is_live]
+
+
+def is_due(trial: Trial, rung: int) -> bool:
+    """Return whether a live trial must be judged at this rung now.
+
+    A replicate that diverged (and is tolerated) is not waited for; a trial that is audited, or
+    has a replicate cut by the budget, is not judged any more.
+    """
+    if trial.rung != rung - 1 or trial.audited:
+        return False
+    runs = [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
+    return all(run.state is not RunState.CUT and len(run.rung_values) > rung for run in runs)
+
+
+def _judge_rung(
+    ledger: Ledger,
+    pruner: Pruner,
+    schedules: Mapping[str, Schedule],
+    rung: int,
+    due: list[Trial],
+) -> None:
+    before = ledger.judged(rung)
+    for trial in due:
+        _report(ledger, trial, rung, schedules[trial.bucket])
+    ledger.judge(rung, [trial.number for trial in due])
+    everyone = [ledger.trials[number] for number in before] + due
+    standings = standings_of(ledger, everyone, rung)
+    verdicts = pruner.judge(rung, standings[: len(before)], standings[len(before) :])
+    ranked = sorted(standing.loss for standing in standings)
+    for trial, standing, verdict in zip(due, standings[len(before) :], verdicts, strict=True):
+        ledger.touch(trial)
+        action = _carry_out(ledger, trial, rung, verdict)
+        write_decision(
+            ledger,
+            trial,
+            rung,
+            schedules[trial.bucket],
+            action=action,
+            rule=verdict.rule,
+            cutoff=_cutoff(ledger, verdict),
+            rank=rank_of(standing.loss, ranked),
+            judged=len(standings),
+        )
+
+
+def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
+    """Return a trial's value at a rung it has passed, over the replicates that did not diverge."""
+    return ledger.objective.aggregate([run.rung_values[rung] for run in _counting(trial)])
+
+
+def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None:
+    """Note what a trial shows at a rung."""
+    value, extras = value_at(ledger, trial, rung), []
+    if not ledger.objectives.is_plain:
+        steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread
+        costs = {**trial.costs(), "env_steps": float(steps)}
+        rows = [run.rung_extras[rung] for run in _counting(trial)]
+        extras = ledger.objectives.aggregate(rows, costs)
+    trial.report(value, schedule.env_steps_at(rung))
+    trial.report_extras(extras, ledger.objectives.limited(extras))
+
+
+def _counting(trial: Trial) -> list[Run]:
+    return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
+
+
+def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
+    """Return the value that had to be reached; of a trial that is through it is its own."""
+    if verdict.finish and verdict.cutoff is not None:
+        return ledger.objective.loss(verdict.cutoff)
+    return cutoff_value(ledger, verdict.cutoff)
+
+
+def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str:
+    if not verdict.stop:
+        return "continue"
+    if verdict.pause:
+        if not any(run.is_live for run in trial.runs):  # it has cost all that it may cost
+            return "continue"
+        ledger.pause(trial, verdict.rule)
+        return "pause"
+    spec = ledger.study.early_terminate
+    audited = spec is not None and is_audited(ledger.study.seed, trial.number, spec.audit)
+    trial.stop_by(verdict.rule, audited)
+    if audited:
+        return "audit"
+    if verdict.finish:  # its runs are over with what they showed here; `settle` ends it
+        for run in _counting(trial):
+            run.end_at(rung)
+        return "finish"
+    ledger.end(trial, TrialState.STOPPED)
+    return "stop"

@@ -1,0 +1,178 @@
+"""Timings of programs on this machine, kept for next time beside the compile cache.
+
+One JSON file a kind of machine. It only ever saves time: one that cannot be read is begun anew,
+one that cannot be written is left, and both are said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...errors import HpoError
+from ...files import atomic_files
+from ...machine.software import default_cache
+from ...studies.chunk_sizes import quanta_of
+from ...studies.expected_cost import LONG_SECONDS, expected_steps, span_of_time
+from ...studies.spec import Study
+
+_RETRIEVED = 0.05  # of a compile, the time that a program of that size takes from the cache
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one program takes.
+
+    Attributes:
+        fixed_seconds: of a chunk, however few lanes are busy.
+        block_seconds: of each block with a busy lane.
+        error: standard error of a chunk's time as a share of it.
+        chunks: that were timed.
+        trace_seconds: before XLA has both programs to compile; in every process.
+        xla_seconds: compiling both of them, without a cache.
+        evaluate_seconds: of one call of the evaluation.
+        evaluate_steps: env steps that this call's time grows with: of its longest episode, or,
+            where the host steps, of all of them.
+        baseline_seconds: of one baseline.
+        at: seconds since the epoch.
+    """
+
+    fixed_seconds: float
+    block_seconds: float
+    error: float
+    chunks: int
+    trace_seconds: float
+    xla_seconds: float
+    evaluate_seconds: float
+    evaluate_steps: int
+    baseline_seconds: float
+    at: float
+
+    def chunk_seconds(self, chunks: float, blocks: float) -> float:
+        """Return the time of some chunks that had so many busy blocks in all."""
+        return chunks * self.fixed_seconds + blocks * self.block_seconds
+
+    def compile_seconds(self, cached: bool) -> float:
+        """Return the time until both programs are there, XLA's part from the cache or not."""
+        return self.trace_seconds + self.xla_seconds * (_RETRIEVED if cached else 1.0)
+
+
+VERSION = 1
+_MOST = 500  # timings, the latest
+
+
+def default_file() -> Path:
+    """Return where timings of this machine lie: `hpo/timings` of the user's caches."""
+    cache = default_cache()
+    return cache.parent.parent / "timings" / f"{cache.name}-{os.cpu_count() or 1}.json"
+
+
+def key_of(*parts: Any) -> str:
+    """Return the name of what was timed: a short hash of all that its time depends on."""
+    text = json.dumps([platform.node(), *map(str, parts)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass
+class Kept:
+    """The file.
+
+    Attributes:
+        path: of it.
+        timings: name -> what was timed, and the environment it was.
+        note: what is wrong with the file, "" if nothing is.
+    """
+
+    path: Path
+    timings: dict[str, dict[str, Any]]
+    note: str = ""
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> Kept:
+        """Read the file; without one, or if it is damaged, there are no timings."""
+        path = path or default_file()
+        if not path.exists():
+            return cls(path, {})
+        try:
+            found = json.loads(atomic_files.read_text(path))
+            if found["version"] == VERSION:
+                return cls(path, {name: _sound(entry) for name, entry in found["timings"].items()})
+            why = f"is of version {found['version']}"
+        except (HpoError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            why = f"cannot be read ({type(error).__name__})"
+        return cls(path, {}, f"{path} {why}; timings are kept anew")
+
+    def costs(self, key: str) -> Costs | None:
+        """Return what was timed under a name, None if nothing was."""
+        entry = self.timings.get(key)
+        return None if entry is None else Costs(**entry["costs"])
+
+    def of_env(self, env: str) -> tuple[float, float] | None:
+        """Return seconds a training env step of an environment, and when that was timed.
+
+        The latest timing of any program of it; None if there is none.
+        """
+        found = [entry for entry in self.timings.values() if entry["env"] == env]
+        if not found:
+            return None
+        latest = max(found, key=lambda entry: entry["costs"]["at"])
+        return latest["step_seconds"], latest["costs"]["at"]
+
+    def keep(self, key: str, env: str, step_seconds: float, costs: Costs) -> None:
+        """Keep a timing; the file may be gone or not writable, which is noted."""
+        self.timings[key] = {"env": env, "step_seconds": step_seconds, "costs": asdict(costs)}
+        latest = sorted(self.timings, key=lambda name: self.timings[name]["costs"]["at"])
+        self.timings = {name: self.timings[name] for name in latest[-_MOST:]}
+        try:
+            atomic_files.make_folder(self.path.parent)
+            text = json.dumps({"version": VERSION, "timings": self.timings}, indent=1)
+            atomic_files.write_text(self.path, f"{text}\n")
+        except (HpoError, OSError) as error:
+            self.note = f"timings are not kept for next time: {error}"
+
+
+def _sound(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of the file.
+
+    Raises:
+        ValueError: it is none.
+    """
+    costs, names = entry["costs"], {field.name for field in fields(Costs)}
+    numbers = [*costs.values(), entry["step_seconds"]]
+    whole = set(costs) == names and isinstance(entry["env"], str)
+    if not whole or not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
+        raise ValueError("not a timing")
+    return entry
+
+
+def at_a_glance(study: Study, kept: Kept | None = None) -> str:
+    """Return a warning if a study takes hours here, judged by its env steps; else "".
+
+    Args:
+        study: as `hpo init` writes it.
+        kept: timings of this machine; None reads them.
+    """
+    known = (kept or Kept.read()).of_env(study.env.id)
+    config = study.default()
+    expected = expected_steps(
+        study, quanta_of(study, config["num_envs"] * config["rollout_length"])
+    )
+    if known is None or not expected.total or study.more_envs:
+        return ""
+    each, at = known
+    seconds = expected.total * each
+    if seconds < LONG_SECONDS:
+        return ""
+    share = expected.confirm / expected.total
+    return (
+        f"warning: this takes about {span_of_time(seconds)} here, {share:.0%} of it confirming, "
+        f"judged by a timing of {study.env.id} of {datetime.fromtimestamp(at):%Y-%m-%d}; lower "
+        "env_steps, budget.trials or confirm"
+    )

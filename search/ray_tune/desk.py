@@ -1,0 +1,337 @@
+"""What trials that a foreign scheduler drives have shown, and what it made of that.
+
+Every evaluation before the last is a rung: the scheduler is told the value there, and its answer
+is written down as soon as it is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ...store.rows import DecisionRow, Stream, TrialState
+from ..rules.registry import rank_of
+from ..state.buckets import Bucket
+from ..state.schedule import Schedule
+from ..state.search_state import Ledger
+from ..state.trials import RunState, Trial
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a handle asks for.
+
+    Attributes:
+        key: of the request; the reply goes there.
+        kind: `train` to the next evaluation, or `keep` the trial's state as it is.
+        trial: number of the trial.
+        params: searched knobs it is to be trained with from here on.
+        state: the kept state it goes on from; None: its own.
+    """
+
+    key: str
+    kind: Literal["train", "keep"]
+    trial: int
+    params: Mapping[str, Any] = field(default_factory=dict)
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a trial shows at an evaluation.
+
+    Attributes:
+        value: the metric over its replicates; the worst seen so far in place of what is missing.
+        env_steps: training env steps of one replicate.
+        done: there is no more to train.
+    """
+
+    value: float
+    env_steps: int
+    done: bool = False
+
+
+Reply = Report | str
+"""A report, or the name of a kept state."""
+
+
+class Desk(Protocol):
+    """The scheduler's side, as the driver of the lanes sees it; it runs beside the driver."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the scheduler has ended all its trials."""
+        ...
+
+    def begin(self, width: int, schedule: Schedule) -> None:
+        """Let the scheduler begin.
+
+        Args:
+            width: trials at a time, at most.
+            schedule: of the default configuration's runs.
+        """
+        ...
+
+    def wait(self, seconds: float) -> list[Request]:
+        """Return the requests that came since the last call; waits for the first one.
+
+        Raises:
+            SearchError: the scheduler failed.
+        """
+        ...
+
+    def answer(self, replies: Mapping[str, Reply]) -> None:
+        """Send replies to requests, by their keys."""
+        ...
+
+    def expected(self) -> int:
+        """Return how many trials are to ask before lanes step."""
+        ...
+
+    def has_more(self) -> bool:
+        """Return whether trials are still to begin."""
+        ...
+
+    def ended(self) -> list[int]:
+        """Return the trials that the scheduler has ended since the last call.
+
+        Called after `wait`, it names all that ended before what was asked there.
+        """
+        ...
+
+    def paused(self) -> set[int]:
+        """Return the trials that the scheduler has put aside, their states kept."""
+        ...
+
+
+_WORST = 1e6  # the loss that is told while none was seen
+
+
+@dataclass
+class Together:
+    """How far lanes stepped together.
+
+    Attributes:
+        chunks: run so far.
+        width: lanes that stepped in them, summed.
+        live: lanes that held a replicate under way then, summed.
+    """
+
+    chunks: int = 0
+    width: int = 0
+    live: int = 0
+
+    def add(self, width: int, live: int) -> None:
+        """Count one chunk."""
+        self.chunks, self.width, self.live = self.chunks + 1, self.width + width, self.live + live
+
+    def as_json(self) -> dict[str, float]:
+        """Return what the store keeps: means over chunks."""
+        chunks = max(1, self.chunks)
+        width, live = self.width / chunks, self.live / chunks
+        return {"chunks": self.chunks, "mean_width": width, "mean_live": live}
+
+
+@dataclass
+class _Shown:
+    """What a trial showed last, until it is known what the scheduler made of it."""
+
+    rung: int
+    value: float
+    env_steps: int
+    rank: int
+    judged: int
+
+
+class Reports:
+    """The reports of one study.
+
+    Args:
+        ledger: trials and state.
+        buckets: by key.
+        rule: the scheduler's words in the store.
+    """
+
+    def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], rule: str):
+        self._ledger, self._buckets, self._rule = ledger, buckets, rule
+        self._shown: dict[int, _Shown] = {}
+        self._worst: float | None = None
+        for number in sorted(ledger.undecided):  # shown before the study was cut
+            self._shown[number] = self._last_shown(number)
+
+    def _last_shown(self, number: int) -> _Shown:
+        """Return what a trial showed last, as it was when the last commit was made."""
+        trial = self._ledger.trials[number]
+        loss, there = self._ledger.objective.loss, self._ledger.judged(trial.rung)
+        value, bucket = trial.reports[trial.rung], self._buckets[trial.bucket]
+        losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
+        env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
+        return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
+
+    def has_shown(self, number: int) -> bool:
+        """Return whether a trial has shown something that the scheduler has not answered yet."""
+        return number in self._shown
+
+    def note(self, numbers: Iterable[int]) -> None:
+        """Note the values of those trials that stand at an evaluation before their last."""
+        loss, shown = self._ledger.objective.loss, []
+        for number in numbers:
+            trial = self._ledger.trials[number]
+            point = self._point(trial)
+            if point is not None and point[1] < self.length(trial):
+                trial.report(*point)
+                self._ledger.judge(trial.rung, [number])
+                self._ledger.touch(trial)
+                shown.append((trial, *point))
+        for trial, value, env_steps in shown:  # compared with all that were here by now
+            there = self._ledger.judged(trial.rung)
+            losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
+            rank = rank_of(loss(value), losses)
+            self._shown[trial.number] = _Shown(trial.rung, value, env_steps, rank, len(there))
+
+    def _point(self, trial: Trial) -> tuple[float, int] | None:
+        """Return the value and env steps of a live trial that stands at an evaluation."""
+        runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
+        if not trial.is_live or trial.lost or not runs:
+            return None
+        bucket = self._buckets[trial.bucket]
+        chunks = bucket.trained(runs[0])
+        values = trial.values_of(Stream.SEARCH)
+        if chunks not in bucket.schedule.evaluations or not values:
+            return None
+        value = self._ledger.objective.aggregate(values)
+        worst = self._ledger.objective.loss(value)
+        self._worst = worst if self._worst is None else max(self._worst, worst)
+        return value, chunks * bucket.schedule.quantum
+
+    def judge(
+        self,
+        trial: Trial,
+        action: str,
+        source: int | None,
+        old: dict[str, Any] | None = None,
+    ) -> None:
+        """Write down what the scheduler made of what a trial showed last."""
+        shown = self._shown.pop(trial.number, None)
+        if shown is None:
+            return
+        copied = action == "copy"
+        self._ledger.unwritten.add(
+            DecisionRow(
+                trial=trial.number,
+                rung=shown.rung,
+                env_steps=shown.env_steps,
+                value=shown.value,
+                action=action,
+                rule=self._rule,
+                cutoff=None,
+                rank=shown.rank,
+                judged=shown.judged,
+                source=source,
+                old_params=old if copied else None,
+                params=dict(trial.params) if copied else None,
+            )
+        )
+
+    def report(self, trial: Trial) -> Report | None:
+        """Return what a trial shows, None while it is on its way to an evaluation."""
+        if trial.lost:
+            return self._of_lost(trial)
+        if not trial.is_live:
+            value = trial.value if trial.value is not None else self.worst_value()
+            return Report(value, self.length(trial), done=True)
+        point = self._point(trial)
+        return None if point is None else Report(*point)
+
+    def _of_lost(self, trial: Trial) -> Report:
+        """Let a trial that diverged seem to go on, as the worst of all, so that it copies."""
+        bucket = self._buckets[trial.bucket]
+        marks = sorted(bucket.schedule.evaluations)
+        chunks = max((bucket.trained(run) for run in trial.runs), default=0)
+        ahead = next((mark for mark in marks if mark > chunks), None)
+        if ahead is None or ahead >= bucket.schedule.length:
+            self._ledger.end(trial, TrialState.DIVERGED)
+            return Report(self.worst_value(), self.length(trial), done=True)
+        for run in trial.runs:
+            run.skip_to(ahead + bucket.warmup)
+        return Report(self.worst_value(), ahead * bucket.schedule.quantum)
+
+    def length(self, trial: Trial) -> int:
+        """Return the env steps of a trial's full run."""
+        bucket = self._buckets.get(trial.bucket)
+        return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
+
+    def worst_value(self) -> float:
+        """Return the worst value seen, which stands for the value of a trial that has none."""
+        worst = _WORST if self._worst is None else self._worst
+        return self._ledger.objective.loss(worst)  # a loss is the value, or its negative
+
+
+_PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy machine not
+
+
+class Waiting:
+    """The requests of one study that have no reply yet.
+
+    Args:
+        ledger: trials and state.
+        desk: where they come from.
+        reports: what trials show.
+    """
+
+    def __init__(self, ledger: Ledger, desk: Desk, reports: Reports):
+        self._ledger, self._desk, self._reports = ledger, desk, reports
+        self._asked: dict[int, Request] = {}
+        self._heard = time.monotonic()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The trials that wait, in the order in which they asked."""
+        return list(self._asked)
+
+    def add(self, request: Request) -> None:
+        """Let a trial wait."""
+        self._asked[request.trial] = request
+
+    def heard(self) -> None:
+        """Note that the scheduler is at work: another request may follow soon."""
+        self._heard = time.monotonic()
+
+    def is_complete(self) -> bool:
+        """Return whether lanes step: all that are expected have asked, or no more come."""
+        if not self._asked:
+            return False
+        waited = time.monotonic() - self._heard
+        return len(self._asked) >= self._desk.expected() or waited > _PATIENCE_SECONDS
+
+    def reply(self, replies: Mapping[str, Reply]) -> None:
+        """Answer requests, by their keys."""
+        if replies:
+            self._desk.answer(replies)
+            self.heard()
+
+    def reply_to_all(self) -> None:
+        """Answer the trials that stand at an evaluation or have ended."""
+        replies: dict[str, Reply] = {}
+        for number, request in list(self._asked.items()):
+            report = self._reports.report(self._ledger.trials[number])
+            if report is not None:
+                replies[request.key] = report
+                del self._asked[number]
+        self.reply(replies)
+
+    def dismiss(self, number: int) -> None:
+        """Tell a trial, if it waits, that there is nothing more to train."""
+        request = self._asked.pop(number, None)
+        if request is not None:
+            self.turn_away(request)
+
+    def turn_away(self, request: Request) -> None:
+        """Tell who asked that there is nothing more to train."""
+        trial = self._ledger.trials.get(request.trial)
+        length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
+        value = None if trial is None else trial.value
+        value = self._reports.worst_value() if value is None else value
+        self.reply({request.key: Report(value, length, done=True)})

@@ -1,0 +1,100 @@
+"""What Ray Tune takes for its trials: handles, each in a process of its own, and their exchange.
+
+A handle trains nothing. It asks the exchange for the next evaluation of its trial and waits; the
+process that holds the lanes fetches what was asked there and leaves its replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray  # pyright: ignore[reportMissingImports]
+from ray import tune  # pyright: ignore[reportMissingImports]
+
+EXCHANGE, POINT = "exchange", "point"
+"""Keys of a trial's configuration: the name of the exchange, and what is to be trained."""
+
+Asked = tuple[str, str, str, Mapping[str, Any], str | None]
+"""A request: its key, kind, trial of Tune's, point, and kept state."""
+
+_STATE = "state.txt"
+
+
+class Exchange:
+    """Requests of handles, and replies to them; an actor."""
+
+    def __init__(self) -> None:
+        self._requests: list[Asked] = []
+        self._replies: dict[str, asyncio.Future[Any]] = {}
+        self._some = asyncio.Event()
+        self._count = 0
+        self._closed = False
+
+    async def ask(self, kind: str, trial: str, point: Mapping[str, Any], state: str | None) -> Any:
+        """Ask for something, and wait for the reply; None: there is nothing any more."""
+        if self._closed:
+            return None
+        self._count += 1
+        key = str(self._count)
+        reply = self._replies[key] = asyncio.get_running_loop().create_future()
+        self._requests.append((key, kind, trial, point, state))
+        self._some.set()
+        return await reply
+
+    async def wait(self, seconds: float) -> list[Asked]:
+        """Return the requests since the last call, waiting some time for the first one."""
+        try:
+            await asyncio.wait_for(self._some.wait(), seconds)
+        except TimeoutError:
+            return []
+        self._some.clear()
+        requests, self._requests = self._requests, []
+        return requests
+
+    async def answer(self, replies: Mapping[str, Any]) -> None:
+        """Leave replies, by the keys of requests; handles that are gone get none."""
+        for key, reply in replies.items():
+            waiting = self._replies.pop(key, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply)
+
+    async def close(self) -> None:
+        """Tell every handle, now and later, that there is nothing any more."""
+        self._closed = True
+        await self.answer(dict.fromkeys(self._replies))
+
+
+class Handle(tune.Trainable):
+    """One trial of Ray Tune's, whose lanes are elsewhere."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """See `Trainable`."""
+        self._exchange = ray.get_actor(config[EXCHANGE])
+        self._state: str | None = None
+
+    def _ask(self, kind: str) -> Any:
+        point = self.config[POINT]
+        return ray.get(self._exchange.ask.remote(kind, self.trial_id, point, self._state))
+
+    def step(self) -> dict[str, Any]:
+        """Wait until the trial has come to its next evaluation."""
+        reply = self._ask("train")
+        self._state = None
+        return {"done": True} if reply is None else dict(reply)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Keep the state of the lanes where they are; the checkpoint is its name."""
+        name = self._ask("keep")
+        (Path(checkpoint_dir) / _STATE).write_text("" if name is None else name)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a kept state, when the next evaluation is asked for."""
+        self._state = (Path(checkpoint) / _STATE).read_text()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Be another trial from here on: starting a process costs seconds."""
+        self.config, self._state = new_config, None
+        return True

@@ -1,0 +1,102 @@
+"""How a copy's knobs change: each is drawn anew, or moved a little (Jaderberg et al. 2017, 4.1).
+
+Jaderberg, M. et al. (2017). Population Based Training of Neural Networks. arXiv:1711.09846.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.random import Generator
+
+from ...spaces.space import Parameter, Space
+from ...studies.spec import EarlyTerminate, Study
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What one trial's knobs did between two rungs.
+
+    Attributes:
+        rung: where the interval ends.
+        params: in force over the interval.
+        before: loss where it began, of the state it began from.
+        after: loss where it ended.
+    """
+
+    rung: int
+    params: dict[str, Any]
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known where a copy is made.
+
+    Attributes:
+        rung: here.
+        loss: of the state that is copied.
+        gains: of earlier intervals, this rung's included, oldest first.
+        others: knobs and loss of every trial whose next interval is decided already.
+    """
+
+    rung: int
+    loss: float
+    gains: Sequence[Gain] = ()
+    others: Sequence[tuple[Mapping[str, Any], float]] = field(default_factory=tuple)
+
+
+class Explorer(Protocol):
+    """Gives a copy its knobs."""
+
+    def explore(
+        self, params: Mapping[str, Any], situation: Situation, rng: Generator
+    ) -> dict[str, Any]:
+        """Return a configuration of the space.
+
+        Args:
+            params: of the trial that is copied.
+            situation: what is known.
+            rng: every random number comes from it.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """Draw each knob anew with some chance, else move it by one of some factors.
+
+    The paper multiplies every knob; here a knob moves along the axis its distribution declares:
+    a learning rate is multiplied, 1 - gamma is, lambda goes up or down by a share of its range.
+    """
+
+    space: Space
+    resample: float
+    factors: tuple[float, ...]
+
+    def explore(
+        self, params: Mapping[str, Any], situation: Situation, rng: Generator
+    ) -> dict[str, Any]:
+        """See `Explorer`."""
+
+        def choose(_: str, parameter: Parameter) -> Any:
+            return self.moved(parameter, params, rng)
+
+        return self.space.resolve(choose)
+
+    def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
+        """Return one knob's new value; what the copied trial does not have is drawn."""
+        distribution, name = parameter.distribution, parameter.name
+        anew = float(rng.random()) < self.resample
+        if anew or name not in params or distribution.why_not(params[name]) is not None:
+            return distribution.sample(rng)
+        factor = self.factors[int(rng.integers(len(self.factors)))]
+        return distribution.nudged(params[name], factor)
+
+
+def build(early: EarlyTerminate, study: Study) -> Perturb:
+    """Build the rule `pbt`."""
+    return Perturb(study.space, early.resample, early.perturb)

@@ -1,0 +1,160 @@
+"""What is tried next: the default configuration, what the user enqueued, then the sampler.
+
+Configurations that a rule forbids or that were proposed before are drawn again; a trial repeated
+would repeat every bit of its run. Nothing in here depends on the time it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...spaces.space import DRAWS
+from ...store.codec import plain_json
+from ...studies.search_methods import method_row
+from ...studies.spec import Study
+from ..seeds import generator, uniform
+from .registry import Batch, Draw, Past, Sampler
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One configuration to try; `attributes` and the rest as in `Trial`."""
+
+    trial: int
+    params: dict[str, Any]
+    proposed_by: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Proposals:
+    """What one batch gave.
+
+    Attributes:
+        found: fewer than asked for when nothing new is left.
+        draws: configurations drawn for them.
+        refused: of those, forbidden by a rule.
+    """
+
+    found: list[Proposal] = field(default_factory=list)
+    draws: int = 0
+    refused: int = 0
+
+
+class Proposer:
+    """Proposes for one study."""
+
+    def __init__(self, study: Study, sampler: Sampler):
+        self._study, self._sampler = study, sampler
+        self._learns = method_row(study.search.method).learns
+        self._first = [
+            ("default", study.space.default()),
+            *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
+        ]
+        self._keys: dict[int, Hashable] = {}
+        self._is_finite = all(
+            parameter.distribution.axis.kind != "real" for parameter in study.space.parameters
+        )
+
+    def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
+        """Return one configuration for each trial number, in order.
+
+        Args:
+            batch: the number of the batch.
+            trials: numbers that follow those of the history.
+            history: every trial proposed so far, by number.
+        """
+        open_batch = self._sampler.begin(batch, history)
+        seen = {self._known_key(past) for past in history if past.trial >= 0}
+        result = Proposals()
+        for trial in trials:
+            proposal = self._one(trial, open_batch, seen, result)
+            if proposal is None:
+                break
+            open_batch.keep(trial, proposal.params)
+            seen.add(self._key(proposal.params))
+            result.found.append(proposal)
+        return result
+
+    def _one(
+        self, trial: int, batch: Batch, seen: set[Hashable], result: Proposals
+    ) -> Proposal | None:
+        if trial < len(self._first):
+            source, params = self._first[trial]
+            return Proposal(trial, plain_json(params), source)
+        search = self._study.search
+        sources: list[tuple[str, Iterator[Draw | None]]] = [("random", self._random(trial))]
+        share = search.random_share if self._learns else 0.0
+        if uniform(self._study.seed, "random_share", trial) >= share:
+            sources.insert(0, (search.method, self._drawn(trial, batch)))
+        if self._is_finite:
+            sources.append(("random", self._enumerated()))
+        for source, draws in sources:
+            for draw in draws:
+                if draw is None:
+                    return None
+                result.draws += 1
+                if self._study.space.forbidden(draw.params) is not None:
+                    result.refused += 1
+                elif self._key(draw.params) not in seen:
+                    return Proposal(
+                        trial, plain_json(draw.params), source, plain_json(draw.attributes)
+                    )
+        return None
+
+    def _drawn(self, trial: int, batch: Batch) -> Iterator[Draw | None]:
+        for attempt in range(DRAWS):
+            yield batch.draw(trial, attempt)
+
+    def _random(self, trial: int) -> Iterator[Draw]:
+        for attempt in range(DRAWS):
+            rng = generator(self._study.seed, "random", trial, attempt)
+            yield Draw(self._study.space.draw(rng))
+
+    def _enumerated(self) -> Iterator[Draw]:
+        """Every configuration of a space without a real axis: the last resort."""
+        for params in self._study.space.grid(points=2**31):
+            yield Draw(params)
+
+    def _known_key(self, past: Past) -> Hashable:
+        if past.trial not in self._keys:
+            self._keys[past.trial] = self._key(past.params)
+        return self._keys[past.trial]
+
+    def _key(self, params: Mapping[str, Any]) -> Hashable:
+        return self._study.space.canonical(params)
+
+
+class AskAhead:
+    """Runs one batch at a time beside the loop."""
+
+    def __init__(self, proposer: Proposer):
+        self._proposer = proposer
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ask")
+        self._future: Future[Proposals] | None = None
+
+    def start(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> None:
+        """Begin a batch; `join` must have given the one before."""
+        if self._future is not None:
+            raise RuntimeError("a batch is being drawn already")
+        self._future = self._threads.submit(
+            self._proposer.propose, batch, tuple(trials), tuple(history)
+        )
+
+    def join(self) -> Proposals:
+        """Wait for the batch begun and give its proposals; errors of the sampler come out here."""
+        if self._future is None:
+            raise RuntimeError("no batch is being drawn")
+        future, self._future = self._future, None
+        return future.result()
+
+    def ask(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
+        """Draw a batch at once, in the caller's time."""
+        return self._proposer.propose(batch, trials, history)
+
+    def close(self) -> None:
+        """Wait for the thread; a batch that is being drawn is lost, and drawn again on resume."""
+        self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,122 @@
+"""What a study may still spend: trials, env steps, seconds, failures.
+
+Env steps are a hard bound. Before every chunk the replicates that the rest can pay for are chosen
+in their order and the others are cut; what the confirm stage may cost is kept back first.
+No bound holds for the trials that `confirm.also` names: they are asked for one by one.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from ...errors import ConfigError, SearchError
+from ...store.rows import TrialState
+from ...studies.spec import Study
+from .loop_state import Phase
+from .search_state import Ledger
+from .usage import Usage
+
+_FIRST_TRIALS = 20
+
+
+def reserve(study: Study, phase: Phase, env_steps: int) -> int:
+    """Return the env steps that later phases may cost.
+
+    The search keeps all of it back. Once seeds choose, the default takes what the winner leaves.
+
+    Args:
+        study: says how many fresh seeds.
+        phase: the one that spends now.
+        env_steps: of the longest full run of any bucket, on each environment.
+    """
+    confirm = study.confirm
+    if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
+        return 0
+    objectives, each = len(study.objectives), env_steps * study.spread
+    if phase is Phase.SEARCH:
+        return confirm.runs(objectives) * each
+    return (confirm.report if objectives < 2 else 0) * each
+
+
+def affordable_lanes(
+    study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
+) -> float:
+    """Return how many lanes the budget still pays a training chunk for; may be infinite."""
+    left = env_steps_left(study, usage)
+    if left == inf or phase is Phase.ALSO:
+        return inf
+    return max(0, left - reserve(study, phase, run_env_steps)) // (quantum * study.spread)
+
+
+def env_steps_left(study: Study, usage: Usage) -> float:
+    """Return the env steps that the budget has left for all phases; may be infinite."""
+    total = study.budget.env_steps
+    return inf if total is None else total - usage.bounded_env_steps
+
+
+def trials_left(study: Study, proposed: int) -> float:
+    """Return how many trials may still be proposed; may be infinite."""
+    return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
+
+
+def may_propose(ledger: Ledger) -> bool:
+    """Return whether another trial may be proposed."""
+    state = ledger.state
+    return (
+        state.phase is Phase.SEARCH
+        and not state.exhausted
+        and trials_left(ledger.study, state.proposed) > 0
+    )
+
+
+def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) -> bool:
+    """Return whether the wall time is used up, the time that confirming may take kept back.
+
+    That time is estimated from the speed so far; a bound in seconds can only cut a study short.
+    """
+    if study.budget.wall_seconds is None or phase is Phase.ALSO:
+        return False
+    later = reserve(study, phase, run_env_steps)
+    rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    kept_back = later / rate if rate > 0 else 0.0
+    return usage.run_seconds + kept_back >= study.budget.wall_seconds
+
+
+def check_confirm_fits(study: Study, run_env_steps: int) -> None:
+    """Refuse a budget that the confirm stage alone uses up.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
+    if total is not None and kept >= total:
+        raise ConfigError(
+            f"confirm alone costs {kept} of the {total} env steps of the budget; lower "
+            "confirm.top_k, choose or report, leave the default out with confirm.default: false, "
+            "or raise budget.env_steps"
+        )
+
+
+def check_health(ledger: Ledger) -> None:
+    """Stop a study that only fails.
+
+    Raises:
+        SearchError: too many errors, or all of the first trials diverged.
+    """
+    failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
+    if failures > 0 and failures >= most:
+        last = max(
+            (trial for trial in ledger.trials.values() if trial.error),
+            key=lambda trial: trial.number,
+        )
+        raise SearchError(
+            f"{failures} errors, and budget.max_failures is {most}; the last, in trial "
+            f"{last.number}: {last.error}"
+        )
+    first = [ledger.trials.get(number) for number in range(_FIRST_TRIALS)]
+    if all(trial is not None and trial.state is TrialState.DIVERGED for trial in first):
+        raise SearchError(
+            f"all of the first {_FIRST_TRIALS} trials diverged, the default configuration too; "
+            "narrow learning_rate, or look at trial 0",
+            trial=0,
+        )

@@ -1,0 +1,237 @@
+"""What is optimised: from one lane's evaluation to numbers, from replicates to a trial's values.
+
+Samplers, pruners and rankings inside the loop see losses (lower is better); rows keep values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...environments.references import Reference, normalised
+from ...errors import UnknownNameError
+from ...store.aggregate_environments import Over, together
+from ...store.pareto import places
+from ...store.statistics import aggregate
+from ...studies.several_environments import scales
+from ...studies.spec import Constraint, Metric, Study
+from ...studies.study_keys import COSTS
+from ..lanes.contract import EvaluationResult
+
+_PREFIX = "eval/"
+_STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "mean": lambda values: np.mean(values, axis=-1),
+    "median": lambda values: np.median(values, axis=-1),
+    "min": lambda values: np.min(values, axis=-1),
+    "max": lambda values: np.max(values, axis=-1),
+    "std": lambda values: np.std(values, axis=-1),
+}
+
+
+def measure(name: str, result: EvaluationResult) -> float:
+    """Return the metric `name` of one evaluation.
+
+    `eval/return_mean` and its like (`median`, `min`, `max`, `std`; `return` or `length`) are over
+    episodes; any other `eval/<name>` is the mean of the environment's own metric of that name.
+
+    Raises:
+        UnknownNameError: the evaluation has no such metric.
+    """
+    return float(measures(name, result))
+
+
+def measures(name: str, results: EvaluationResult) -> np.ndarray:
+    """Return the metric `name` of many evaluations of as many episodes, each to the same bits.
+
+    Args:
+        name: see `measure`.
+        results: arrays [evaluations, episodes].
+
+    Returns:
+        float64 [evaluations].
+
+    Raises:
+        UnknownNameError: the evaluations have no such metric.
+    """
+    key = name.removeprefix(_PREFIX)
+    quantity, _, statistic = key.rpartition("_")
+    if quantity in ("return", "length") and statistic in _STATISTICS:
+        values = results.returns if quantity == "return" else results.lengths
+        return _STATISTICS[statistic](np.asarray(values, dtype=np.float64))
+    if name.startswith(_PREFIX) and key in results.metrics:
+        return np.mean(results.metrics[key], axis=-1)
+    known = [
+        f"{_PREFIX}{quantity}_{statistic}"
+        for quantity in ("return", "length")
+        for statistic in _STATISTICS
+    ]
+    raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in results.metrics])
+
+
+def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:
+    """Return an evaluation on several environments as one an environment, of equal lengths.
+
+    >>> both = EvaluationResult(np.array([1.0, 2.0]), np.array([3, 4]), {})
+    >>> [part.returns.tolist() for part in parts_of(both, 2)]
+    [[1.0], [2.0]]
+    """
+    each = len(result.returns) // environments
+    slices = [slice(at * each, (at + 1) * each) for at in range(environments)]
+    return [
+        EvaluationResult(
+            result.returns[own],
+            result.lengths[own],
+            {name: values[own] for name, values in result.metrics.items()},
+        )
+        for own in slices
+    ]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One metric and which way is better; over several environments one score of them.
+
+    Attributes:
+        metric: what is measured.
+        scales: of several environments, what scores 0 and 1 on each; else empty.
+        over: how their scores become one.
+
+    >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
+    1.0
+    """
+
+    metric: Metric
+    scales: tuple[Reference, ...] = ()
+    over: Over = "mean"
+
+    @classmethod
+    def of(cls, study: Study) -> Objective:
+        """Return the first objective of a study."""
+        return cls(study.metric, scales(study), study.over_environments)
+
+    def measure(self, result: EvaluationResult) -> float:
+        """Return the metric of one evaluation; over several environments the value of its scores.
+
+        Raises:
+            UnknownNameError: the evaluation has no such metric.
+        """
+        return self.seen(result)[0]
+
+    def seen(self, result: EvaluationResult) -> tuple[float, list[float]]:
+        """Return the metric, and the score on each of several environments; see `measure`."""
+        if not self.scales:
+            return measure(self.metric.name, result), []
+        each = zip(parts_of(result, len(self.scales)), self.scales, strict=True)
+        scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
+        return together(scores, self.over), scores
+
+    def aggregate(self, values: Sequence[float]) -> float:
+        """Return a trial's value from its replicates' values."""
+        return aggregate(values, self.metric.aggregate)
+
+    def loss(self, value: float) -> float:
+        """Turn a value into a loss, or back: lower is better; what is not finite is worst."""
+        if not math.isfinite(value):
+            return math.inf
+        return -value if self.metric.goal == "maximize" else value
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a study measures beside its first objective: further objectives, then constraints.
+
+    Such values travel together as `extras`: of a replicate those that its evaluations measure, of
+    a trial all of them, aggregated over replicates, costs included.
+
+    Attributes:
+        others: objectives after the first.
+        constraints: bounds on metrics.
+    """
+
+    others: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(cls, study: Study) -> Objectives:
+        """Return those of a study."""
+        return cls(tuple(map(Objective, study.objectives[1:])), study.constraints)
+
+    @property
+    def count(self) -> int:
+        """How many objectives there are, the first included."""
+        return 1 + len(self.others)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing beside the first objective."""
+        return not self.others and not self.constraints
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, str], ...]:
+        """(metric, aggregate) of each extra of a trial."""
+        asked = [(objective.metric.name, objective.metric.aggregate) for objective in self.others]
+        return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
+
+    @cached_property
+    def _measured(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._columns if name not in COSTS)
+
+    def measure(self, result: EvaluationResult) -> list[float]:
+        """Return the extras of one evaluation of one replicate."""
+        return [measure(name, result) for name in self._measured]
+
+    def aggregate(
+        self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
+    ) -> list[float]:
+        """Return the extras of a trial.
+
+        Args:
+            replicates: extras of each.
+            costs: of the trial by then, by name.
+        """
+        columns = iter(zip(*replicates, strict=True))
+        return [
+            costs[name] if name in COSTS else aggregate(list(next(columns)), how)
+            for name, how in self._columns
+        ]
+
+    def losses(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the losses of the further objectives."""
+        own = extras[: len(self.others)]
+        return tuple(objective.loss(v) for objective, v in zip(self.others, own, strict=True))
+
+    def values(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the values of the further objectives."""
+        return tuple(extras[: len(self.others)])
+
+    def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the values that constraints bound."""
+        return tuple(extras[len(self.others) :])
+
+    def violation(self, limited: Sequence[float]) -> float:
+        """Return by how much constraints are violated in all; 0 where none is measured."""
+        if len(limited) != len(self.constraints):
+            return 0.0
+        return sum(max(0.0, amount) for amount in self.violations(limited))
+
+    def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
+        """Return what sorts trials, the best first: feasible ones, then by front and room there.
+
+        Args:
+            losses: of each trial, one an objective.
+            violations: of each.
+        """
+        if self.is_plain:
+            return [own[0] for own in losses]
+        return [place.key for place in places(losses, violations)]
+
+    def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
+        """Return how far each constraint is violated, at most 0 where it holds."""
+        return tuple(
+            limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
+        )

@@ -1,0 +1,312 @@
+"""Warm start: the trials of an earlier study are history before the first one of this study.
+
+They only inform the sampler; they are no trials of this study, cost nothing of its budget and are
+not in its tables. What is taken over is written into the study's folder once, so that a resume
+does not depend on the earlier study being there still.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, counted, not_as_written
+from ...files.atomic_files import is_plain_file, write_text
+from ...files.atomic_files import read_text as read_file
+from ...knobs import KNOBS
+from ...spaces.space import Parameter
+from ...store.journal import Journal
+from ...store.journal_file import JOURNAL_NAME
+from ...store.rows import StudyMeta, TrialState
+from ...store.study_folder import WARM_START_NAME
+from ...studies.resolved import as_recorded
+from ...studies.spec import Study
+from ..samplers.registry import Past
+from .loop_state import decode, encode
+from .objective import Objective, Objectives
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A trial of an earlier study, as the file in this study's folder keeps it."""
+
+    params: dict[str, Any]
+    state: str
+    losses: list[float]
+    violations: list[float]
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What is taken over.
+
+    Attributes:
+        history: by number; numbers are negative.
+        words: one line for people: how many, and why the others were left out.
+    """
+
+    history: tuple[Past, ...] = ()
+    words: str = ""
+
+
+def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
+    """Return the history that a study starts from.
+
+    Args:
+        study: what is asked.
+        folder: of the study; what it wrote down at its start is used again. None looks anew.
+
+    Raises:
+        ConfigError: there is no earlier study, it optimised something else, or none of its trials
+            fits.
+    """
+    given = study.search.warm_start
+    if given is None:
+        return WarmStart()
+    kept = None if folder is None else folder / WARM_START_NAME
+    if kept is not None and is_plain_file(kept):
+        rows, words = _written_down(kept)
+    else:
+        rows, words = _read(study, Path(study.source) / given.study)
+    return WarmStart(tuple(_past(rows, index) for index in range(len(rows))), words)
+
+
+def write_warm_start(found: WarmStart, folder: Path) -> None:
+    """Write down what a study starts from, unless that was done when it began."""
+    path = folder / WARM_START_NAME
+    if not found.history or path.is_file():
+        return
+    rows = [
+        Earlier(dict(past.params), str(past.state), list(past.losses or ()), list(past.violations))
+        for past in found.history
+    ]
+    data = {"words": found.words, "trials": encode(rows)}
+    write_text(path, json.dumps({**data, "sum": _sum(data)}))
+
+
+def _written_down(path: Path) -> tuple[list[Earlier], str]:
+    """Read what a study started from.
+
+    Raises:
+        StoreError: it is not what was written; files of earlier versions have no checksum.
+    """
+    try:
+        data = json.loads(read_file(path))
+        rows, words = decode(list[Earlier], data["trials"]), str(data["words"])
+        if data.pop("sum", None) not in (None, _sum(data)):
+            raise ValueError("its checksum is another")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise not_as_written(f"{path} is damaged ({error})") from error
+    return rows, words
+
+
+def _sum(data: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(data).encode(), digest_size=16).hexdigest()
+
+
+def _past(rows: Sequence[Earlier], index: int) -> Past:
+    row = rows[index]
+    return Past(
+        trial=index - len(rows),
+        params=row.params,
+        state=TrialState(row.state),
+        loss=row.losses[0] if row.losses else None,
+        more=tuple(row.losses[1:]),
+        violations=tuple(row.violations),
+        proposed_by="warm_start",
+    )
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class _Row:
+    params: dict[str, Any]
+    state: TrialState
+    values: tuple[float, ...]
+    constraints: tuple[float, ...]
+
+
+def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
+    rows, meta = _rows_of(path)
+    other: dict[str, Any] = {}
+    if meta is not None:
+        _check_same_metrics(study, meta, path)
+        other = as_recorded(meta.study_text, str(path))
+    found: list[Earlier] = []
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        reason = _unusable(study, row)
+        params: dict[str, Any] = {}
+        if not reason:
+            params, reason = _as_ours(study, row.params, other)
+        if reason:
+            left_out[reason] += 1
+            continue
+        found.append(_earlier(study, params, row))
+    if not found:
+        why = _listed(left_out) or "it has no trials"
+        raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
+    words = f"{len(found)} of {counted(len(rows), 'trial')} of {path} inform the search"
+    words += f"; left out: {_listed(left_out)}" if left_out else ""
+    return found, words + _differences(study, other)
+
+
+def _rows_of(path: Path) -> tuple[list[_Row], StudyMeta | None]:
+    """Read a study's folder, or a table; a table beside a journal is read from the journal."""
+    folder = path.parent if path.name == "trials.parquet" else path
+    if (folder / JOURNAL_NAME).is_file():
+        with Journal(folder) as journal:
+            rows = [
+                _Row(
+                    dict(row.params),
+                    row.state,
+                    row.objectives or ((row.value,) if row.value is not None else ()),
+                    row.constraints,
+                )
+                for row in journal.trials()
+                if row.state is not TrialState.REFERENCE
+            ]
+            return rows, journal.meta
+    if path.is_file():
+        return _rows_of_table(path), None
+    raise ConfigError(
+        f"search.warm_start: {path} holds no study; give the folder of one, or a trials.parquet"
+    )
+
+
+def _rows_of_table(path: Path) -> list[_Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        columns = pq.ParquetFile(path).read(["state", "search_value", "params"]).to_pydict()
+        rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
+        return [
+            _Row(dict(json.loads(params)), _in_search(state), () if v is None else (v,), ())
+            for state, v, params in rows
+            if state != TrialState.REFERENCE
+        ]
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise ConfigError(f"search.warm_start: {path} is no table of trials: {text}") from error
+
+
+def _in_search(state: str) -> TrialState:
+    """Return how a trial's search ended: one that was confirmed had finished, for samplers too."""
+    return TrialState.FINISHED if state == TrialState.CONFIRMED else TrialState(state)
+
+
+def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
+    ours = [(metric.name, metric.goal) for metric in study.objectives or (study.metric,)]
+    theirs = [(str(o["name"]), str(o["goal"])) for o in meta.objectives]
+    theirs = theirs or [(meta.metric, meta.goal)]
+    if ours != theirs:
+        raise ConfigError(
+            f"search.warm_start: {path} has other objectives: {_metrics(theirs)}; "
+            f"here: {_metrics(ours)}"
+        )
+    limited = [(limit.metric, limit.aggregate) for limit in study.constraints]
+    before = [(str(one["metric"]), str(one["aggregate"])) for one in meta.constraints]
+    if before and limited != before:
+        raise ConfigError(
+            f"search.warm_start: {path} has constraints on other metrics: {_limits(before)}; "
+            f"here: {_limits(limited)}"
+        )
+
+
+def _limits(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{how} of {name}" for name, how in pairs) or "none"
+
+
+def _metrics(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{goal} {name}" for name, goal in pairs)
+
+
+def _unusable(study: Study, row: _Row) -> str:
+    """Return why a trial tells this study nothing, or nothing."""
+    if row.state is TrialState.DIVERGED:
+        return ""
+    if row.state is not TrialState.FINISHED:
+        return "not run to their end"
+    if len(row.values) != max(1, len(study.objectives)) or not all(map(math.isfinite, row.values)):
+        return "without a value for every objective"
+    if len(row.constraints) != len(study.constraints):
+        return "without a value for every constraint"
+    return ""
+
+
+def _as_ours(
+    study: Study, theirs: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Return a configuration of this space, or why there is none."""
+    known = {**_fixed(other), **theirs}
+    missing: list[str] = []
+
+    def choose(_: str, parameter: Parameter) -> Any:
+        name = parameter.name
+        if name not in known and other and name in KNOBS:
+            return KNOBS[name].default  # what that study left alone
+        if name not in known:
+            missing.append(f"without a value of {name}")
+            return parameter.default
+        if parameter.distribution.why_not(known[name]) is not None:
+            missing.append(f"with {name} outside of its range here")
+            return parameter.default
+        return parameter.distribution.canonical(known[name])
+
+    params = study.space.resolve(choose)
+    for name, value in theirs.items():
+        if name not in study.space.names and _ours(study, name) != value:
+            missing.append(f"with another {name} than the one fixed here")
+    if not missing and study.space.forbidden(params) is not None:
+        missing.append("forbidden here")
+    return params, missing[0] if missing else ""
+
+
+def _fixed(other: Mapping[str, Any]) -> dict[str, Any]:
+    env = other.get("env", {})
+    values = {f"env.{key}": value for key, value in env.items() if key != "id"}
+    return {**other.get("fixed", {}), **values}
+
+
+def _ours(study: Study, name: str) -> Any:
+    if name.startswith("env."):
+        return study.env.values.get(name.removeprefix("env."))
+    value = study.fixed.get(name, KNOBS[name].default if name in KNOBS else None)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _earlier(study: Study, params: dict[str, Any], row: _Row) -> Earlier:
+    if row.state is TrialState.DIVERGED:
+        return Earlier(params, str(row.state), [], [])
+    metrics = study.objectives or (study.metric,)
+    losses = [Objective(m).loss(v) for m, v in zip(metrics, row.values, strict=True)]
+    violations = Objectives.of(study).violations(row.constraints)
+    return Earlier(params, str(row.state), losses, list(violations))
+
+
+def _listed(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+
+
+def _differences(study: Study, other: Mapping[str, Any]) -> str:
+    """Return what else is not the same, which makes values less comparable."""
+    if not other:
+        return ""
+    pairs = {
+        "env": (other["env"].get("id"), study.env.id),
+        "env_steps": (other["env_steps"], study.env_steps),
+    }
+    for name, value in other.get("fixed", {}).items():
+        if name not in study.space.names:
+            pairs[name] = (value, _ours(study, name))
+    changed = [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
+    return f"; changed since: {', '.join(changed)}" if changed else ""

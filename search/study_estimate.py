@@ -1,0 +1,187 @@
+"""What `hpo check` says: the study's own checks, with lanes, memory and time of this machine.
+
+Nothing is compiled but what is timed, and no user code runs unless a timing is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ConfigError, HpoError
+from ..studies.check import CheckReport, Cost, check
+from ..studies.programs import programs_note
+from ..studies.spec import Study
+from ..studies.user_code import check_registered, run_own_code
+from .forecast.timing_cache import Kept
+from .lanes.contract import Resolved
+from .lanes.multi_environment import SeveralFactory, factories_of
+from .state.warm_start import warm_start
+
+_SWITCH = "HPO_NO_TIME"
+
+
+def times_here() -> bool:
+    """Return whether studies may be timed here: `HPO_NO_TIME` is not set."""
+    return not os.environ.get(_SWITCH)
+
+
+def preview(
+    study: Study,
+    timing: bool = False,
+    own_code: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+) -> tuple[CheckReport, str]:
+    """Examine a study on this machine.
+
+    Args:
+        study: the study.
+        timing: say how long it takes; what was not timed here before is compiled and timed.
+        own_code: run the study's imports, which a timing needs where it has some.
+        told: called with a line before something takes long.
+
+    Returns:
+        The report, and why it says nothing about lanes and memory, or "".
+
+    Raises:
+        HpoError: nobody can run it.
+    """
+    if own_code and study.imports:
+        run_own_code(study)
+        check_registered(study)
+    report, note = _examined(study, own_code)
+    if note or not timing:
+        report = _with_advice(report)
+        why = note and "timing it runs the study's imports, which was not asked for"
+        return replace(report, time_note=why or "timing was not asked for"), note
+    if report.mistakes:
+        return replace(report, time_note="minutes are known once the mistakes are mended"), note
+    return _with_advice(_with_time(study, report, told)), note
+
+
+def _with_advice(report: CheckReport) -> CheckReport:
+    """Return the report with a warning where programs are many and trials few."""
+    study, time = report.study, report.time
+    known = () if time is None else (time.phases["compile"].expected, time.total.expected)
+    advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
+    return replace(report, warnings=(*report.warnings, *([advice] if advice else [])))
+
+
+def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
+    """Return the report with the time that the study takes, or why that is not known."""
+    if study.executor.type != "local":
+        why = "how long several workers take is not timed here; executor: {type: local} is"
+        return replace(report, time_note=why)
+    from ..machine.software import enable_compilation_cache
+    from .forecast.forecast import forecast
+    from .forecast.program_timing import Machine
+    from .lanes.local import LocalFactory
+
+    enable_compilation_cache()
+    kept = Kept.read()
+    damaged = kept.note
+    try:
+        factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
+        found = forecast(Machine(factory), kept, told=told)
+    except HpoError as error:  # the check has said what it could
+        return replace(report, time_note=f"it cannot be timed here: {error}")
+    notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]
+    report = replace(report, warnings=(*report.warnings, *notes))
+    if isinstance(found, str):
+        return replace(report, time_note=found)
+    return replace(report, time=found)
+
+
+def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
+    earlier = warm_start(study).words
+    if study.imports and not own_code:
+        return _told(
+            check(study), earlier
+        ), "lanes and memory depend on the study's imports, which run with it"
+    from ..core.memory import parameter_count
+    from .lanes.local import LocalFactory
+
+    notes: list[str] = []
+    workers = study.executor.workers
+    cores = _cores(study)
+    try:
+        factory = factories_of(
+            study,
+            lambda one, of: LocalFactory(one, warn=notes.append, cores=cores, environments=of),
+        )
+    except ConfigError as error:  # the study is for another machine
+        return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
+
+    if workers > 1 and isinstance(factory, LocalFactory):
+        try:
+            factory.check_divides(factory.resolve(study.default()), workers)
+        except ConfigError as error:
+            if study.executor.address is None:
+                raise
+            notes.append(f"if nodes have as many devices as this machine: {error}")
+
+    firsts: dict[str, Resolved] = {}
+
+    def bucket_key(config: Mapping[str, Any]) -> str:
+        resolved = factory.resolve(config)
+        firsts.setdefault(resolved.bucket, resolved)
+        return resolved.bucket
+
+    def cost_of(bucket: str) -> Cost:
+        first = firsts[bucket]
+        if isinstance(factory, SeveralFactory):
+            return _together(factory, first, len(firsts))
+        if workers == 1:
+            program = factory.expected_program(first, len(firsts))
+            lanes = program.lanes
+            notes.extend(filter(None, [factory.narrow_note(first)]))
+        else:
+            division = factory.divide(first, None, workers, workers)
+            program = factory.make_share(first, division).program
+            lanes = division.total
+        memory = workers * program.memory_bytes()
+        parameters = parameter_count(program.plan, program.example)
+        return Cost(lanes, memory, parameters, program.plan.gradient_accumulation)
+
+    report = check(study, bucket_key, cost_of)
+    report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
+    return _told(report, earlier), ""
+
+
+def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
+    """Return what the programs of one bucket take on all environments.
+
+    Weights and parts of a gradient are those of the environment with the most.
+    """
+    from ..core.memory import parameter_count
+    from .lanes.local import LocalFactory
+    from .lanes.local_population import LocalPopulation
+
+    pairs = zip(factory.factories, first.payload, strict=True)
+    expected = [
+        f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)
+    ]
+    lanes = min(program.lanes for program in expected)
+    made = factory.make(first, lanes).populations
+    each = [own.program for own in made if isinstance(own, LocalPopulation)]
+    return Cost(
+        each[0].lanes,
+        sum(program.memory_bytes() for program in each),
+        max(parameter_count(program.plan, program.example) for program in each),
+        max(program.plan.gradient_accumulation for program in each),
+    )
+
+
+def _cores(study: Study) -> int | None:
+    """Return the cores of one worker, where several of them are taken to share this machine."""
+    workers = study.executor.workers
+    if workers == 1:
+        return None
+    return study.executor.cpus or max(1, (os.cpu_count() or 1) // workers)
+
+
+def _told(report: CheckReport, earlier: str) -> CheckReport:
+    """Add what a warm start takes over."""
+    return replace(report, warm_start=earlier) if earlier else report

@@ -1,1 +1,0 @@
-"""Tuned configurations: runs on fresh seeds that prove one, what is made of them, and replays."""

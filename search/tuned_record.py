@@ -1,0 +1,307 @@
+"""A finished study made into a record: its winner beside the default and what others publish.
+
+All of them run on fresh seeds that chose nothing, the same root seed for each.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..environments.references import reference_of
+from ..errors import ConfigError, StudyError
+from ..knobs import complete
+from ..machine.software import versions
+from ..store.baselines import baselines_of
+from ..store.journal import Journal
+from ..store.leaderboard import leaderboard_of
+from ..store.rows import Stream, StudyMeta
+from ..store.study_folder import StudyFolder
+from ..studies.load import loads, recorded
+from ..studies.resolved import diff, resolved
+from ..studies.several_environments import only_one_environment
+from ..studies.space_section import ships
+from ..studies.spec import Study
+from ..studies.study_keys import METRICS
+from ..studies.tuned.catalogue import file_name, published
+from ..studies.tuned.record import DEFAULT, SEEDS, TUNED, Made, Origin, Record
+from ..studies.tuned.summary import threshold_of
+from ..studies.yaml_io import plain, read_text
+from ..version import __version__
+from .analysis.verdict import conclusion_of
+from .api import run
+from .seeds import study_seed
+from .tuned_runs import MEANS, Runner, Runs, contender_of, curve_of, proof_study, run_proof
+
+_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures",
+         "mkdocs.yml")  # fmt: skip
+TAKEN = ("better", "no_difference", "undecided", "ceiling")
+"""Verdicts of a study that make its winner worth a proof."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The winner of a study.
+
+    Attributes:
+        study: as it ran.
+        text: its file, as it was given.
+        config: the winner's, whole.
+        origin: what a record says of the study; `file` is still empty.
+    """
+
+    study: Study
+    text: str
+    config: Mapping[str, Any]
+    origin: Origin
+
+
+def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
+    """Return the winner of a finished study.
+
+    Args:
+        folder: of the study.
+        anyway: take it although the study has not shown that it is better or as good.
+
+    Raises:
+        ConfigError: the study is not finished, has several objectives, its winner is no single
+            configuration, or has not been shown to be as good as the default.
+        StoreError: the folder is damaged.
+    """
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        meta, rows, phase = journal.meta, journal.trials(), journal.head().phase
+        conclusion = conclusion_of(journal)
+    study = recorded(meta.study_text)
+    entries = leaderboard_of(meta, rows)
+    first = entries[0] if entries else None
+    if phase != "finished" or first is None or first.value is None:
+        raise ConfigError(f"study {folder.name!r} is not finished; resume it first", run="FILE")
+    _check_holds(folder, study, meta)
+    row = next(row for row in rows if row.trial == first.trial)
+    if row.schedule:
+        raise ConfigError(
+            f"trial {first.trial} of {folder.name!r} changed its knobs on the way (a population "
+            "that copies); one configuration is needed: search with another rule"
+        )
+    verdict = "infeasible" if conclusion.violates else conclusion.against.verdict
+    if verdict not in TAKEN and not anyway:
+        raise ConfigError(
+            f"study {folder.name!r} has not shown that its winner is as good as the default "
+            f"({verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
+            "It can be recorded all the same",
+            anyway=True,
+        )
+    fresh = {
+        Stream.SEARCH: study.seeds.per_config,
+        Stream.CHOOSE: study.confirm.choose if study.confirm else 0,
+        Stream.REPORT: study.confirm.report if study.confirm else 0,
+    }
+    text = _given_text(folder, study)
+    return Candidate(
+        study=study,
+        text=text,
+        config=complete({**study.fixed, **first.params}),
+        origin=Origin(
+            file="",
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            trial=first.trial,
+            trials=sum(row.trial >= 0 for row in rows),
+            verdict=verdict,
+            said=" ".join(conclusion.said),
+            env_steps=sum(row.env_steps for row in rows) + _confirm_steps(folder),
+            seeds={stream.value: count for stream, count in fresh.items()},
+        ),
+    )
+
+
+def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
+    """Refuse a study of which a record cannot say all that trains, or what it is judged by.
+
+    Raises:
+        ConfigError: says what.
+    """
+    if study.objectives or study.constraints:
+        raise ConfigError(
+            f"study {folder.name!r} has several objectives or constraints; a tuned configuration "
+            "is compared by one value"
+        )
+    if study.imports or study.init is not None or study.evaluation.env:
+        raise ConfigError(
+            f"study {folder.name!r} has imports, init or eval_env, which a record cannot hold"
+        )
+    read = [*meta.files, *_own_space(folder)]
+    if read:
+        raise ConfigError(
+            f"study {folder.name!r} reads {', '.join(read)}, which a record cannot hold: what it "
+            "says must train from the record alone"
+        )
+    if study.schedule_env_steps is not None:
+        raise ConfigError(
+            f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
+            "of a record end with its runs; leave it out and start the study anew",
+            new=True,
+        )
+    if study.metric.name in METRICS and study.metric.name not in MEANS:
+        raise ConfigError(
+            f"study {folder.name!r} is judged by {study.metric.name}; runs of a record are "
+            f"compared by a mean over episodes: {', '.join(MEANS)} or the environment's own"
+        )
+    if any(name.startswith("env.") for name in study.space.names):
+        raise ConfigError(
+            f"study {folder.name!r} searches parameters of its environment: what was found there "
+            "is a configuration of another task; write them under env"
+        )
+
+
+def _own_space(folder: StudyFolder) -> list[str]:
+    """Return the file that a study's space is in, if it is none that ships.
+
+    Raises:
+        ConfigError: the study file is gone.
+    """
+    if not folder.study_file.is_file():
+        raise ConfigError(
+            f"{folder.study_file} is gone, and a record holds it: put the study's file there"
+        )
+    given = plain(read_text(folder.study_file.read_text(encoding="utf-8"), str(folder.study_file)))
+    space = given.get("space") if isinstance(given, Mapping) else None
+    name = str(space["file"]) if isinstance(space, Mapping) and "file" in space else ""
+    return [name] if name and not ships(name) else []
+
+
+def _confirm_steps(folder: StudyFolder) -> int:
+    """Return the env steps that were trained on fresh seeds, from the curves."""
+    from ..store.query import query
+
+    _, rows = query(
+        folder.path,
+        "SELECT coalesce(sum(most), 0) FROM (SELECT max(env_steps) AS most FROM curves "
+        "WHERE stream <> 'search' GROUP BY trial, stream, replicate)",
+    )
+    return int(rows[0][0])
+
+
+def _given_text(folder: StudyFolder, study: Study) -> str:
+    """Return the study's file as it was given.
+
+    Raises:
+        ConfigError: it says something else than what ran.
+    """
+    text = folder.study_file.read_text(encoding="utf-8")
+    try:
+        given = loads(text, str(folder.study_file))
+    except StudyError as error:
+        raise ConfigError(f"{folder.study_file} is no study: {error}") from None
+    changes = [one for one in diff(resolved(given), resolved(study)) if one.key != "name"]
+    if changes:
+        raise ConfigError(
+            f"study {folder.name!r} ran with other settings than its file says: "
+            f"{'; '.join(map(str, changes))}. Write them into the file and start the study anew",
+            new=True,
+        )
+    return text
+
+
+def contribute(
+    candidate: Candidate,
+    out: Path,
+    seeds: int = SEEDS,
+    runner: Runner = run,
+    name: str | None = None,
+) -> Record | None:
+    """Run the winner, the default and what is published on fresh seeds; None: interrupted.
+
+    Args:
+        candidate: the winner of a study.
+        out: the folder that the runs' own studies go to, `NAME.proof.WHO`; the same call resumes.
+        seeds: fresh seeds each.
+        runner: runs a study in a folder of results.
+        name: of the record; by default the environment's id, and where it was given keys besides,
+            the study's name.
+
+    Raises:
+        HpoError: as `search.api.run` does.
+        ConfigError: these runs were begun by another commit.
+    """
+    only_one_environment(candidate.study, "a tuned configuration")
+    study, others = candidate.study, published(candidate.study.env.id)
+    name = name or _name_of(study)
+    root = study_seed(study.seed, f"tuned proof of {name}")
+    configs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+        TUNED: (candidate.config, {}),
+        DEFAULT: (complete({}), {}),
+        **{other.by: (complete(other.knobs), other.source) for other in others},
+    }
+    commit, runs = commit_of_checkout(), dict[str, Runs]()
+    # The default first: an environment that it cannot be run on has no record.
+    for who in (DEFAULT, *(who for who in configs if who != DEFAULT)):
+        config, _ = configs[who]
+        stem = f"{file_name(name).removesuffix('.yaml')}.proof.{who}"
+        rules = study.baselines if who == TUNED else ()
+        own = proof_study(study, stem, config, seeds, root, rules)
+        found = run_proof(own, out, commit, runner)
+        if found is None:
+            return None
+        runs[who] = found
+    with Journal(out / f"{file_name(name).removesuffix('.yaml')}.proof.{TUNED}") as journal:
+        meta, heuristics = journal.meta, baselines_of(journal)
+    goal = study.metric.goal
+    scale = None if study.env.values else reference_of(study.env.id, study.metric.name)
+    threshold = threshold_of([curve_of(one) for one in runs.values()], goal, scale)
+    how = study.evaluation
+    return Record(
+        name=name,
+        env=study.env.id,
+        env_values=study.env.values,
+        env_steps=study.env_steps,
+        metric=study.metric.name,
+        goal=goal,
+        evaluation={
+            "episodes": how.episodes,
+            **({} if how.steps is None else {"steps": how.steps}),
+            "greedy": how.greedy,
+        },
+        seed=root,
+        threshold=threshold,
+        made=Made(
+            on=datetime.datetime.fromtimestamp(meta.created_at, datetime.UTC).date().isoformat(),
+            commit=commit,
+            versions={**versions([study.env.id]), "hpo-lanes": __version__},
+            backend=meta.backend,
+            devices=meta.devices,
+        ),
+        origin=candidate.origin,
+        contenders=tuple(
+            contender_of(who, config, runs[who], threshold, goal, source)
+            for who, (config, source) in configs.items()
+        ),
+        heuristics={row.baseline: row.values[Stream.SEARCH] for row in heuristics},
+    )
+
+
+def _name_of(study: Study) -> str:
+    return study.name.removeprefix("tuned-") if study.env.values else study.env.id
+
+
+def commit_of_checkout() -> str:
+    """Return the commit of the checkout that runs, with `+` where it was changed; else ""."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return ""
+
+    def said(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        # What records and the atlas themselves change.
+        ours = (".", *(f":!{path}" for path in _MADE))
+        changed = said("status", "--porcelain", "--untracked-files=no", "--", *ours)
+        return said("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):  # no git here, or no history
+        return ""

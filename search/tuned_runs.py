@@ -1,0 +1,374 @@
+"""Runs of one configuration on the seeds of a proof: a study of its own, which resumes.
+
+All contenders run on the same root seed, which no study uses, for the same env steps.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import ConfigError, SearchError
+from ..files import atomic_files
+from ..knobs import complete
+from ..machine.software import versions
+from ..spaces.space import Space
+from ..store.journal import Journal
+from ..store.permutation_test import Agreement, agreement
+from ..store.query import has_column, query
+from ..store.rows import TrialState
+from ..store.statistics import interval, iqm, mean
+from ..store.tables import sql_names
+from ..studies.load import loads
+from ..studies.spec import Budget, Checkpoint, Seeds, Study
+from ..studies.train_study import single
+from ..studies.tuned.catalogue import file_name
+from ..studies.tuned.record import TUNED, Contender, Cost, Curve, Record
+from ..studies.tuned.study_text import knobs_of, least, train_text
+from ..studies.tuned.summary import area, time_to
+from ..version import __version__
+from .api import run
+from .run import Results
+from .seeds import study_seed
+
+Runner = Callable[[Study, Path], Results]
+"""Runs a study in a folder of results, or goes on with it."""
+POINTS = 20
+"""Evaluations of a run, and points of its curve."""
+MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
+"""Metrics that are the mean over episodes of a column; so are those of an environment's own."""
+_TRAINING = "episode_return_100"
+_KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the seeds of one configuration did.
+
+    Attributes:
+        env_steps: of the evaluations, ascending.
+        values: seed -> the metric at each of them; a seed that diverged is not there.
+        training: seed -> the return of the last 100 training episodes there; NaN before the first.
+        seeds: how many there were.
+        cost: of all of them.
+    """
+
+    env_steps: tuple[int, ...]
+    values: Mapping[int, tuple[float, ...]]
+    training: Mapping[int, tuple[float, ...]]
+    seeds: int
+    cost: Cost
+
+
+def proof_study(
+    study: Study,
+    name: str,
+    config: Mapping[str, Any],
+    seeds: int,
+    seed: int,
+    baselines: Sequence[str] = (),
+) -> Study:
+    """Return the study that trains one configuration on the seeds of a proof, each to its end.
+
+    What bounds or aggregates a search has no part in it: a record holds every seed's own value.
+
+    Args:
+        study: whose environment, length, metric and evaluation.
+        name: of the new one.
+        config: whole, every knob.
+        seeds: how many.
+        seed: their root.
+        baselines: rules to measure on the requests of their last evaluations.
+
+    Raises:
+        ConfigError: the configuration is not legal.
+    """
+    every = max(1, study.env_steps // POINTS)
+    alone = replace(
+        study,
+        name=name,
+        seed=seed,
+        fixed=least(config),
+        space=Space(),
+        seeds=Seeds(seeds, tolerate=seeds - 1),
+        metric=replace(study.metric, aggregate="mean"),
+        budget=Budget(trials=1),
+        evaluation=replace(study.evaluation, every=every),
+        log_every=every,
+        loggers=(),
+        baselines=tuple(baselines),
+        constraints=(),
+        objectives=(),
+    )
+    return replace(single(alone), checkpoint=Checkpoint(keep_best=0))
+
+
+def run_proof(study: Study, out: Path, commit: str = "", runner: Runner = run) -> Runs | None:
+    """Run what `proof_study` made, or go on with it; None when it was interrupted.
+
+    Args:
+        study: made by `proof_study`.
+        out: the folder of results.
+        commit: of the code that runs it.
+        runner: runs a study in a folder of results.
+
+    Raises:
+        HpoError: as `search.api.run` does.
+        ConfigError: another commit began it.
+        SearchError: every seed diverged or failed.
+    """
+    with _counted(out, study.name, commit) as spent:
+        results = runner(study, out)
+    if results.state == "interrupted":
+        return None
+    return _read(results.folder, study, spent())
+
+
+@contextmanager
+def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float | None]]:
+    """Count the processor seconds of this process in a file, over all lives of a run.
+
+    A run that was there before the file, or that a kill cut, has no known cost: None.
+    """
+    path = out / f"{name}.made.json"
+    there = path.is_file()
+    known = {"seconds": 0.0, "running": (out / name).exists(), "commit": commit}
+    if there:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    if known["commit"] != commit:
+        raise ConfigError(
+            f"{out / name} was begun by commit {known['commit'] or 'unknown'}, and this is "
+            f"{commit or 'unknown'}; remove {out / name} and {path}, or check that commit out"
+        )
+    lost, before, begun = bool(known["running"]), float(known["seconds"]), time.process_time()
+    total = before
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.write_text(
+        path, json.dumps({"seconds": before, "running": True, "commit": commit})
+    )
+    try:
+        yield lambda: None if lost else total
+    finally:
+        total = before + time.process_time() - begun
+        atomic_files.write_text(
+            path, json.dumps({"seconds": total, "running": lost, "commit": commit})
+        )
+
+
+def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
+    with Journal(folder) as journal:
+        row = journal.trial(0)
+    assert row is not None  # a study that ended has its trial
+    if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
+        why = "every one diverged" if row.state is TrialState.DIVERGED else f"it is {row.state}"
+        raise SearchError(f"no seed of {study.name} got to its end: {row.error or why}")
+    values = _series(folder, "evaluations", _column(study.metric.name))
+    last = max(max(points) for points in values.values())
+    whole = {seed: points for seed, points in values.items() if max(points) == last}
+    at = tuple(sorted(next(iter(whole.values()))))
+    told = has_column(folder, "curves", _TRAINING)
+    curves = _series(folder, "curves", _TRAINING) if told else {}
+    return Runs(
+        env_steps=at,
+        values={seed: tuple(points[step] for step in at) for seed, points in whole.items()},
+        training={seed: _at(curves.get(seed, {}), at) for seed in whole},
+        seeds=study.seeds.per_config,
+        cost=Cost(row.env_steps, row.eval_env_steps, cpu_seconds),
+    )
+
+
+def _column(metric: str) -> str:
+    """Return the column of the evaluations whose mean over episodes a metric is."""
+    name = metric.removeprefix("eval/")
+    return MEANS.get(metric) or sql_names([name], _KEYS)[name]
+
+
+def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:
+    """Return seed -> env steps -> mean over the rows of a table there."""
+    order = "episode" if table == "evaluations" else "env_steps"
+    _, rows = query(
+        folder,
+        f'SELECT replicate, env_steps, list("{column}" ORDER BY {order}) FROM {table} '
+        "WHERE trial = 0 AND stream = 'search' GROUP BY replicate, env_steps",
+    )
+    found: dict[int, dict[int, float]] = {}
+    for seed, at, cells in rows:
+        given = [math.nan if cell is None else float(cell) for cell in cells]
+        found.setdefault(int(seed), {})[int(at)] = mean(given)
+    return found
+
+
+def _at(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[float, ...]:
+    """Return the last value at or before each of some env steps."""
+    order, found, place, value = sorted(points), list[float](), 0, math.nan
+    for step in wanted:
+        while place < len(order) and order[place] <= step:
+            value = points[order[place]]
+            place += 1
+        found.append(value)
+    return tuple(found)
+
+
+def curve_of(runs: Runs) -> Curve:
+    """Return the curve over all seeds that got to the end."""
+    greedy, low, high, training = list[float](), list[Any](), list[Any](), list[Any]()
+    for place in range(len(runs.env_steps)):
+        there = [values[place] for values in runs.values.values()]
+        kind = "iqm" if len(there) >= 8 else "mean"
+        around = interval(there, kind)
+        greedy.append(_short(iqm(there) if kind == "iqm" else mean(there)))
+        low.append(_short(around.low))
+        high.append(_short(around.high))
+        trained = [values[place] for values in runs.training.values()]
+        finite = [value for value in trained if math.isfinite(value)]
+        training.append(_short(mean(finite)) if finite else None)
+    return Curve(runs.env_steps, tuple(greedy), tuple(low), tuple(high), tuple(training))
+
+
+def _short(value: Any) -> Any:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def contender_of(
+    who: str,
+    config: Mapping[str, Any],
+    runs: Runs,
+    threshold: float,
+    goal: str,
+    source: Mapping[str, Any] | None = None,
+) -> Contender:
+    """Return what goes into a record of one configuration's runs."""
+
+    def of_each(value: Callable[[int], Any]) -> tuple[Any, ...]:
+        return tuple(value(seed) if seed in runs.values else None for seed in range(runs.seeds))
+
+    def trained(seed: int) -> float | None:
+        last = runs.training[seed][-1]
+        return last if math.isfinite(last) else None
+
+    at, values = runs.env_steps, runs.values
+    return Contender(
+        who=who,
+        config=complete(config),
+        greedy=of_each(lambda seed: values[seed][-1]),
+        training=of_each(trained),
+        area=of_each(lambda seed: area(at, values[seed])),
+        to_threshold=of_each(lambda seed: time_to(at, values[seed], threshold, goal)),
+        curve=curve_of(runs),
+        cost=runs.cost,
+        source=source or {},
+    )
+
+
+RECORDED, FRESH = 8, 32
+Verdict = Literal["bit-equal", "within the interval", "not"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came out.
+
+    Attributes:
+        name: of the record.
+        verdict: `not` where the fresh seeds lie outside of the interval; else `bit-equal` where
+            every number of the recorded seeds came out the same, or `within the interval`.
+        recorded: seeds of the record that were trained again.
+        equal: of these, how many have the same bits in every number.
+        seeds: fresh ones.
+        means: of the recorded and of the fresh seeds.
+        agreement: of both.
+        versions: that were recorded and are others now, package -> (then, now).
+    """
+
+    name: str
+    verdict: Verdict
+    recorded: int
+    equal: int
+    seeds: int
+    means: tuple[float, float]
+    agreement: Agreement
+    versions: dict[str, tuple[str, str]]
+
+
+def verify(
+    record: Record,
+    out: Path,
+    recorded: int = RECORDED,
+    seeds: int = FRESH,
+    seed: int = 0,
+    runner: Runner = run,
+) -> Verification | None:
+    """Train a tuned configuration again; None: interrupted.
+
+    Args:
+        record: what was recorded.
+        out: the folder that the runs' own studies go to; a study that is there goes on.
+        recorded: how many of its seeds to train again, from the first on.
+        seeds: fresh ones, at least 5.
+        seed: which fresh ones; another number, other seeds.
+        runner: runs a study in a folder of results.
+
+    Raises:
+        HpoError: as `search.api.run` does; the configuration is not legal today.
+    """
+    study = loads(train_text(record), f"tuned:{record.name}")
+    config = complete(knobs_of(record))
+    stem = file_name(record.name).removesuffix(".yaml")
+    root = study_seed(record.seed, "tuned verify", seed)
+    parts = {
+        "recorded": (min(recorded, len(record.tuned.greedy)), record.seed),
+        "fresh": (seeds, root),
+    }
+    found: dict[str, Contender] = {}
+    for part, (count, root_seed) in parts.items():
+        name = f"{stem}.verify.{part}-{count}" + (f"-{seed}" if part == "fresh" else "")
+        own = proof_study(study, name, config, count, root_seed)
+        runs = run_proof(own, out, runner=runner)
+        if runs is None:
+            return None
+        found[part] = contender_of(TUNED, config, runs, record.threshold, record.goal)
+    return judged(record, found["recorded"], found["fresh"])
+
+
+def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
+    """Return the verdict on runs of the recorded seeds and of fresh ones.
+
+    A seed that diverged counts as the worst value of all: it may not make up for itself.
+    """
+    now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
+    finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
+    worst = min(finite) if record.goal == "maximize" else max(finite)
+    sides = [[worst if v is None else v for v in one.greedy] for one in (record.tuned, fresh)]
+    found = agreement(sides[0], sides[1])
+    equal = sum(_same(record.tuned, again, seed) for seed in range(len(again.greedy)))
+    verdict: Verdict = "within the interval"
+    if not found.within:
+        verdict = "not"
+    elif equal == len(again.greedy):
+        verdict = "bit-equal"
+    return Verification(
+        name=record.name,
+        verdict=verdict,
+        recorded=len(again.greedy),
+        equal=equal,
+        seeds=len(fresh.greedy),
+        means=(math.fsum(sides[0]) / len(sides[0]), math.fsum(sides[1]) / len(sides[1])),
+        agreement=found,
+        versions={
+            name: (then.get(name, "none"), now.get(name, "none"))
+            for name in sorted({*then, *now})
+            if then.get(name) != now.get(name)
+        },
+    )
+
+
+def _same(recorded: Contender, again: Contender, seed: int) -> bool:
+    """Return whether the numbers of one seed have the same bits."""
+    names = ("greedy", "training", "area", "to_threshold")
+    return all(getattr(recorded, name)[seed] == getattr(again, name)[seed] for name in names)

@@ -1,0 +1,521 @@
+"""Spaces as a user of ConfigSpace writes them: values, not positions on an axis.
+
+What ConfigSpace cannot say (a chance of zero, 1 - x on a log scale, rules that are expressions)
+goes along as `meta`, which `from_configspace` reads back, so nothing is lost between two of ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ConfigSpace import (
+    AndConjunction,
+    CategoricalHyperparameter,
+    ConfigurationSpace,
+    Constant,
+    EqualsCondition,
+    ForbiddenAndConjunction,
+    ForbiddenEqualsClause,
+    ForbiddenGreaterThanRelation,
+    ForbiddenInClause,
+    ForbiddenLessThanRelation,
+    InCondition,
+    NormalFloatHyperparameter,
+    OrConjunction,
+    OrdinalHyperparameter,
+    UniformFloatHyperparameter,
+    UniformIntegerHyperparameter,
+)
+
+from ..errors import ConfigError
+from ..files.atomic_files import output
+from ..files.plain_data import is_dict, is_list, is_mapping, parse_json, reading
+from .base import Distribution, freeze, same
+from .distributions import Categorical, Ordinal
+from .forbid import Rule, ValueRule, parse_rule
+from .make import make_distribution
+from .space import Condition, Parameter, Space
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
+
+META = "hpo"
+"""The key of `meta` under which we keep what ConfigSpace cannot say."""
+
+
+def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
+    """Return the space as a ConfigurationSpace of values, with the same default configuration.
+
+    Values that are lists or null become texts (JSON), as ConfigSpace's files hold neither.
+
+    Raises:
+        ConfigError: one knob has several distributions, which one hyperparameter cannot have, or
+            bounds that ConfigSpace takes for equal.
+    """
+    if len(set(space.names)) < len(space.parameters):
+        raise ConfigError("a knob with several distributions has no counterpart in ConfigSpace")
+    try:
+        return _built(space, seed)
+    except ValueError as error:
+        raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
+
+
+def _built(space: Space, seed: int | None) -> ConfigurationSpace:
+    theirs = ConfigurationSpace(seed=seed)
+    nodes = {parameter.name: _hyperparameter_of_values(parameter) for _, parameter in space.keyed}
+    _keep_texts(space, list(nodes.values()))
+    theirs.add(*nodes.values())
+    for _, parameter in space.keyed:
+        parts = [
+            _condition_as(nodes, parameter.name, condition)
+            for condition in parameter.when
+            if condition.name not in space.constants
+        ]
+        if parts:
+            theirs.add(parts[0] if len(parts) == 1 else AndConjunction(*parts))
+    for rule in space.forbid:
+        if isinstance(rule, ValueRule) and all(name in nodes for name in rule.names):
+            clauses = [_clause(nodes[name], values) for name, values in rule.wanted]
+            theirs.add(clauses[0] if len(clauses) == 1 else ForbiddenAndConjunction(*clauses))
+    return theirs
+
+
+def _keep_texts(space: Space, nodes: list[Any]) -> None:
+    """Keep rules that are expressions beside the first hyperparameter, as files keep only that."""
+    texts = [rule.as_data() for rule in space.forbid if not isinstance(rule, ValueRule)]
+    if texts and nodes:
+        kept = (nodes[0].meta or {}).get(META, {})
+        nodes[0].meta = {META: {**kept, "forbid": texts}}
+
+
+def shown_value(value: Any) -> Any:
+    """Return a value as ConfigSpace can hold it: lists and null as JSON text."""
+    if isinstance(value, list | tuple) or value is None:
+        return json.dumps(value)
+    return value
+
+
+def _condition_as(nodes: dict[str, Any], child: str, condition: Condition) -> Any:
+    values = [shown_value(value) for value in condition.values]
+    if len(values) == 1:
+        return EqualsCondition(nodes[child], nodes[condition.name], values[0])
+    return InCondition(nodes[child], nodes[condition.name], values)
+
+
+def _clause(node: Any, values: tuple[Any, ...]) -> Any:
+    shown = [shown_value(value) for value in values]
+    return (
+        ForbiddenEqualsClause(node, shown[0])
+        if len(shown) == 1
+        else ForbiddenInClause(node, shown)
+    )
+
+
+def _hyperparameter_of_values(parameter: Parameter) -> Any:
+    distribution, name = parameter.distribution, parameter.name
+    default = shown_value(parameter.default)
+    kind = distribution.kind
+    plain = kind in _PLAIN and not distribution.zero and not getattr(distribution, "q", None)
+    meta: Any = (
+        None if plain else {META: {**distribution.as_mapping(), "default": parameter.default}}
+    )
+    if isinstance(distribution, Categorical | Ordinal):
+        return _choice(name, distribution, default)
+    if kind == "normal":
+        return _normal(name, distribution, default, meta)
+    if kind == "pow2":
+        values = [shown_value(value) for value in distribution.grid(64)]
+        return OrdinalHyperparameter(name, values, default_value=default, meta=meta)
+    low, high = sorted(distribution.ends()[-2:])
+    log = kind in ("log_uniform", "log_int_uniform")
+    default = min(max(default, low), high)  # a default of zero lies outside of the range
+    if low == high:
+        kept: Any = {META: {**distribution.as_mapping(), "default": parameter.default}}
+        return Constant(name, low, meta=kept)
+    if isinstance(low, int):
+        return UniformIntegerHyperparameter(name, low, int(high), int(default), log=log, meta=meta)
+    return UniformFloatHyperparameter(name, low, high, default, log=log, meta=meta)
+
+
+_PLAIN = ("int_uniform", "log_int_uniform")
+"""Kinds that ConfigSpace holds exactly; of real numbers it keeps 13 decimals."""
+
+
+def _choice(name: str, distribution: Categorical | Ordinal, default: Any) -> Any:
+    values = [shown_value(value) for value in distribution.values]
+    texts = any(isinstance(value, list | tuple) or value is None for value in distribution.values)
+    meta: Any = {META: distribution.as_mapping()} if texts else None
+    if distribution.kind == "ordinal":
+        return OrdinalHyperparameter(name, values, default_value=default, meta=meta)
+    return CategoricalHyperparameter(name, values, default_value=default, meta=meta)
+
+
+def _normal(name: str, distribution: Any, default: float, meta: Any) -> Any:
+    low, high = distribution.bounds
+    return NormalFloatHyperparameter(
+        name, distribution.mu, distribution.sigma, low, high, default, meta=meta
+    )
+
+
+_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def write_configspace(space: ConfigurationSpace, path: Path) -> None:
+    """Write a space; the ending chooses JSON or YAML.
+
+    Raises:
+        ConfigError: another ending.
+    """
+    _check_ending(path)
+    data = json.loads(json.dumps(space.to_serialized_dict(), default=_plain))
+    if path.suffix == ".json":
+        text = json.dumps(data, indent=2) + "\n"
+    else:
+        text = yaml.safe_dump(data, sort_keys=False)
+    with output(path) as file:
+        file.write(text)
+
+
+def read_configspace(path: Path) -> ConfigurationSpace:
+    """Read a space that ConfigSpace or `write_configspace` wrote.
+
+    Raises:
+        ConfigError: no such file, no such format, or nothing that ConfigSpace takes.
+    """
+    _check_ending(path)
+    try:
+        with reading(path, "space"):
+            text = path.read_text(encoding="utf-8")
+        data = parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{path}: not valid {path.suffix[1:]}: {' '.join(str(error).split())}"
+        ) from None
+    if not is_dict(data) or "hyperparameters" not in data:
+        raise ConfigError(f"{path}: not a space of ConfigSpace; it has no `hyperparameters`")
+    try:
+        with warnings.catch_warnings():
+            # What they warn of they read as something else, and no warning is for our terminal.
+            for kind in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("error", kind)
+            return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
+    except Exception as error:  # whatever their decoder says about a file that is not theirs
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
+
+
+def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a space as today's ConfigSpace writes it.
+
+    HyperSweeper's has a mapping of hyperparameters, which may leave `default` and `log` out.
+    """
+    given = data["hyperparameters"]
+    if is_list(given):
+        today = [_of_today(fields) if is_dict(fields) else fields for fields in given]
+        return {**data, "hyperparameters": today}
+    if not is_dict(given):
+        return data
+    return {
+        "name": data.get("name"),
+        "hyperparameters": [
+            _hyperparameter_in_file(name, fields) for name, fields in given.items()
+        ],
+        "conditions": data.get("conditions", []),
+        "forbiddens": data.get("forbiddens", []),
+        "python_module_version": "1.2.0",
+        "format_version": 0.4,
+    }
+
+
+def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
+    if not is_dict(fields):
+        raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
+    whole = _of_today({"name": str(name), "meta": None, **fields})
+    default = whole.pop("default_value", None)
+    if whole.get("type") == "categorical":
+        whole.setdefault("weights", None)
+        default = whole["choices"][0] if default is None else default
+    elif whole.get("type") in ("uniform_float", "uniform_int"):
+        log = whole.setdefault("log", False)
+        low, high = whole["lower"], whole["upper"]
+        middle = math.sqrt(low * high) if log else (low + high) / 2
+        whole_number = whole["type"] == "uniform_int"
+        default = (round(middle) if whole_number else middle) if default is None else default
+    return {**whole, "default_value": default}
+
+
+def _of_today(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a hyperparameter without the fields that ConfigSpace had before its version 1.
+
+    It still takes them, but drops the step `q` and the probabilities of values.
+    """
+    found, step = dict(fields), fields.get("q")
+    for old, new in (("default", "default_value"), ("probabilities", "weights")):
+        value = found.pop(old, None)
+        if value is not None:
+            found[new] = value
+    found.pop("q", None)
+    if step is None or (found.get("type") == "uniform_int" and step == 1):
+        return found
+    if found.get("type") not in ("uniform_float", "uniform_int"):
+        raise ValueError(f"{found.get('name')!r} has a step (q); allowed: only of uniform ones")
+    kind = "int_uniform" if found["type"] == "uniform_int" else "uniform"
+    kind = f"log_{kind}" if found.get("log") else kind
+    kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}
+    meta = found.get("meta")
+    return {**found, "meta": {**(meta if is_dict(meta) else {}), META: kept}}
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, and tuples as ConfigSpace writes them; no other tag."""
+
+
+def _tuple(loader: _Loader, node: yaml.Node) -> list[Any]:
+    assert isinstance(node, yaml.SequenceNode)
+    return list(loader.construct_sequence(node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in _ENDINGS:
+        raise ConfigError(f"{path}: files of ConfigSpace end in {', '.join(_ENDINGS)}")
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers as Python's."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written")
+
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
+
+def from_configspace(theirs: ConfigurationSpace) -> Space:
+    """Return a ConfigurationSpace as a space.
+
+    Raises:
+        ConfigError: it has something that ours cannot say; names it.
+    """
+    conditions: dict[str, list[Condition]] = {}
+    for entry in theirs.conditions:
+        for part in entry.components if isinstance(entry, AndConjunction) else (entry,):
+            conditions.setdefault(part.child.name, []).append(_condition_from(part))
+    parameters = [
+        _parameter(hyperparameter, tuple(conditions.get(name, ())))
+        for name, hyperparameter in theirs.items()
+    ]
+    rules = [_rule(clause) for clause in theirs.forbidden_clauses]
+    for hyperparameter in theirs.values():
+        rules += [parse_rule(text) for text in _ours(hyperparameter.meta).get("forbid", ())]
+    return Space(tuple(parameters), tuple(rules))
+
+
+def _ours(meta: Any) -> Mapping[str, Any]:
+    """Return what `as_configspace` kept in a `meta`."""
+    kept = meta.get(META) if is_mapping(meta) else None
+    return kept if is_mapping(kept) else {}
+
+
+def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:
+    default = _ours(theirs.meta).get("default", theirs.default_value)
+    distribution = _distribution(theirs)
+    default = distribution.canonical(_told(distribution, default))
+    return Parameter(theirs.name, distribution, default, when)
+
+
+def _distribution(theirs: Any) -> Distribution:
+    kept = {k: v for k, v in _ours(theirs.meta).items() if k not in ("default", "forbid")}
+    return make_distribution(kept or _fields(theirs))
+
+
+def _told(distribution: Distribution, value: Any) -> Any:
+    """Return a value of the distribution, which ConfigSpace may hold as a JSON text."""
+    value = _value(value)
+    if distribution.why_not(value) is not None and isinstance(value, str):
+        for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
+            if shown_value(own) == value:
+                return own
+    return value
+
+
+def _fields(theirs: Any) -> Mapping[str, Any]:
+    if isinstance(theirs, UniformFloatHyperparameter | UniformIntegerHyperparameter):
+        kind = "int_uniform" if isinstance(theirs, UniformIntegerHyperparameter) else "uniform"
+        kind = f"log_{kind}" if theirs.log else kind
+        return {"min": _value(theirs.lower), "max": _value(theirs.upper), "distribution": kind}
+    if isinstance(theirs, NormalFloatHyperparameter) and not theirs.log:
+        return {
+            "mu": _value(theirs.mu),
+            "sigma": _value(theirs.sigma),
+            "min": _value(theirs.lower),
+            "max": _value(theirs.upper),
+        }
+    if isinstance(theirs, CategoricalHyperparameter):
+        if theirs.weights is not None and len(set(theirs.weights)) > 1:
+            raise ConfigError(f"{theirs.name!r} has weights; here all values are equally likely")
+        return {"values": [_value(value) for value in theirs.choices]}
+    if isinstance(theirs, OrdinalHyperparameter):
+        values = [_value(value) for value in theirs.sequence]
+        return {"values": values, "distribution": "ordinal"}
+    if isinstance(theirs, Constant):
+        return {"values": [_value(theirs.value)]}
+    raise ConfigError(f"{theirs.name!r} is a {type(theirs).__name__}, which has no counterpart")
+
+
+def _condition_from(theirs: Any) -> Condition:
+    if isinstance(theirs, EqualsCondition):
+        return Condition(theirs.parent.name, _values(theirs.parent, (theirs.value,)))
+    if isinstance(theirs, InCondition):
+        return Condition(theirs.parent.name, _values(theirs.parent, theirs.values))
+    raise ConfigError(f"the condition {theirs} has no counterpart; allowed: equals, in, and")
+
+
+def _rule(theirs: Any) -> Rule:
+    if isinstance(theirs, ForbiddenLessThanRelation):
+        return parse_rule(f"{theirs.left.name} < {theirs.right.name}")
+    if isinstance(theirs, ForbiddenGreaterThanRelation):
+        return parse_rule(f"{theirs.left.name} > {theirs.right.name}")
+    parts = theirs.components if isinstance(theirs, ForbiddenAndConjunction) else (theirs,)
+    return ValueRule(tuple(_wanted(part) for part in parts))
+
+
+def _wanted(theirs: Any) -> tuple[str, tuple[Any, ...]]:
+    if isinstance(theirs, ForbiddenEqualsClause):
+        return theirs.hyperparameter.name, _values(theirs.hyperparameter, (theirs.value,))
+    if isinstance(theirs, ForbiddenInClause):
+        return theirs.hyperparameter.name, _values(theirs.hyperparameter, theirs.values)
+    raise ConfigError(f"the forbidden clause {theirs} has no counterpart")
+
+
+def _values(parent: Any, values: Any) -> tuple[Any, ...]:
+    distribution = _distribution(parent)
+    return tuple(_told(distribution, value) for value in values)
+
+
+def _value(theirs: Any) -> Any:
+    """Return a plain Python value; theirs may be NumPy's."""
+    return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
+
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
+
+def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
+    """Return the space as a ConfigurationSpace; its default configuration is ours.
+
+    Raises:
+        ConfigError: a condition wants one value of a real knob, which never comes in a draw.
+    """
+    theirs = ConfigurationSpace(seed=seed)
+    nodes: dict[str, Any] = {}
+    for key, parameter in space.keyed:
+        nodes[key] = _hyperparameter_on_axis(key, parameter)
+        theirs.add(nodes[key])
+    for key, parameter in space.keyed:
+        parts = [_condition_to(space, nodes, nodes[key], c) for c in parameter.when]
+        parts = [part for part in parts if part is not None]
+        if parts:
+            theirs.add(parts[0] if len(parts) == 1 else AndConjunction(*parts))
+    for rule in space.forbid:
+        if isinstance(rule, ValueRule):
+            for clause in _clauses(space, nodes, rule):
+                theirs.add(clause)
+    return theirs
+
+
+def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration that positions under keys stand for."""
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        axis, position = parameter.distribution.axis, configuration[key]
+        return parameter.distribution.outward(
+            axis.at(position) if axis.kind == "real" else axis.clip(position)
+        )
+
+    return space.resolve(choose)
+
+
+def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration is called over there; `from_configuration` undoes it."""
+    values: dict[str, Any] = {}
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        axis, value = parameter.distribution.axis, params[parameter.name]
+        position = parameter.distribution.inward(value)
+        narrow = axis.kind != "real" or axis.low == axis.high
+        values[key] = position if narrow else axis.share(position)
+        return value
+
+    space.resolve(choose)
+    return values
+
+
+def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
+    distribution = parameter.distribution
+    axis, default = distribution.axis, distribution.inward(parameter.default)
+    if axis.kind == "choice":
+        positions = list(range(int(axis.high) + 1))
+        return CategoricalHyperparameter(key, positions, default_value=default)
+    if axis.low == axis.high:
+        # ConfigSpace has no intervals of one point; a choice of one it has.
+        return CategoricalHyperparameter(key, [default])
+    if axis.kind == "integer":
+        low, high = int(axis.low), int(axis.high)
+        return UniformIntegerHyperparameter(key, low, high, int(default), log=axis.log)
+    return UniformFloatHyperparameter(key, 0.0, 1.0, axis.share(default))
+
+
+def _condition_to(space: Space, nodes: Mapping[str, Any], child: Any, condition: Condition) -> Any:
+    """Return the condition, or None where a constant decides that it holds."""
+    if condition.name in space.constants and condition.holds(space.constants):
+        return None
+    parts = [
+        InCondition(child, nodes[key], positions)
+        for key, positions in _where(space, condition.name, condition.values)
+    ]
+    return parts[0] if len(parts) == 1 else OrConjunction(*parts)
+
+
+def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """Return (key, positions) for each parameter of a name that can have one of the values."""
+    found: list[tuple[str, list[Any]]] = []
+    for key, parameter in space.keyed:
+        if parameter.name == name:
+            distribution = parameter.distribution
+            if distribution.axis.kind == "real":
+                raise ConfigError(
+                    f"a condition or rule on the real knob {name!r} has no counterpart"
+                )
+            fit = [v for v in values if distribution.why_not(v) is None]
+            if fit:
+                found.append((key, [p for value in fit for p in distribution.positions(value)]))
+    return found
+
+
+def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
+    """Return the clauses of a rule; none where constants keep it from ever holding."""
+    options: list[list[tuple[str, list[Any]]]] = []
+    for name, values in rule.wanted:
+        if name not in space.constants:
+            options.append(_where(space, name, values))
+        elif not any(same(space.constants[name], value) for value in values):
+            return []
+    clauses: list[Any] = []
+    for chosen in itertools.product(*options):
+        parts = [ForbiddenInClause(nodes[key], positions) for key, positions in chosen]
+        if parts:
+            clauses.append(parts[0] if len(parts) == 1 else ForbiddenAndConjunction(*parts))
+    return clauses

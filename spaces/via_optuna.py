@@ -1,0 +1,341 @@
+"""Studies of Optuna, read from their storage: the space searched and the trials finished.
+
+Optuna keeps the distributions of each trial and no space; what trials had in common becomes one,
+and a parameter that only some trials had is searched in all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import BaseTrial
+
+from ..errors import ConfigError, HpoError
+from .base import Axis, Distribution
+from .distributions import (
+    Categorical,
+    IntUniform,
+    LogIntUniform,
+    LogUniform,
+    Normal,
+    Ordinal,
+    Pow2,
+    Uniform,
+)
+from .space import Parameter, Space
+
+
+@dataclass(frozen=True)
+class OptunaStudy:
+    """What a storage holds of one study.
+
+    Attributes:
+        name: of the study.
+        directions: `minimize` or `maximize`, one an objective.
+        space: parameter -> distribution, as a study file writes it.
+        sometimes: parameters that only some trials had.
+        trials: (parameters, values) of finished trials, in order.
+        metrics: names of the objectives, where it has some.
+        exported: what `hpo export optuna` said of a study of ours: `env`, `env_steps`, `fixed`.
+        changed: parameter -> the distribution that it had before the last one.
+    """
+
+    name: str
+    directions: tuple[str, ...]
+    space: Mapping[str, Mapping[str, Any]]
+    sometimes: tuple[str, ...]
+    trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
+    metrics: tuple[str, ...] = ()
+    exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    changed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_study(storage: str, name: str | None = None) -> OptunaStudy:
+    """Read a study.
+
+    Args:
+        storage: a URL such as `sqlite:///trials.db`, an SQLite file, or a journal (`.log`).
+        name: of the study; may be left out where there is only one.
+
+    Raises:
+        ConfigError: no such storage or study, or a parameter whose kind of distribution changed.
+    """
+    with refusals(storage):
+        return _read_study(storage, name)
+
+
+def _read_study(storage: str, name: str | None) -> OptunaStudy:
+    opened = open_storage(storage)
+    names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+    if name is None:
+        if len(names) != 1:
+            found = ", ".join(names) or "none"
+            raise ConfigError(f"{storage} has {len(names)} studies; name one: {found}", study=True)
+        name = names[0]
+    elif name not in names:
+        raise ConfigError(f"{storage} has no study {name!r}; known: {', '.join(names) or 'none'}")
+    study = optuna.load_study(study_name=name, storage=opened)
+    trials = study.get_trials(deepcopy=False)
+    space: dict[str, BaseDistribution] = {}
+    changed: dict[str, str] = {}
+    for trial in trials:
+        for parameter, distribution in trial.distributions.items():
+            was = space.get(parameter, distribution)
+            if type(was) is not type(distribution):
+                raise ConfigError(
+                    f"{storage}: {parameter!r} was searched over {was} and over "
+                    f"{distribution}; a study has one kind of distribution for it"
+                )
+            if was != distribution:
+                changed[parameter] = str(was)
+            space[parameter] = distribution  # Optuna's samplers go by the last one, too
+    finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    return OptunaStudy(
+        name=name,
+        directions=tuple(direction.name.lower() for direction in study.directions),
+        space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
+        sometimes=tuple(
+            parameter for parameter in space if any(parameter not in t.params for t in trials)
+        ),
+        trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
+        metrics=_metrics(study),
+        exported=dict(study.user_attrs.get("hpo", {})),
+        changed=changed,
+    )
+
+
+def _metrics(study: optuna.Study) -> tuple[str, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        return tuple(study.metric_names or ())
+
+
+def open_storage(storage: str, make: bool = False) -> Any:
+    """Open a storage.
+
+    Args:
+        storage: a URL, an SQLite file, or a journal (`.log`).
+        make: it may be new; else Optuna would make one where a path is misspelt.
+
+    Raises:
+        ConfigError: it is not there, or not one of Optuna's.
+    """
+    file = storage.removeprefix("sqlite:///")
+    if "://" not in file:
+        _check_file(Path(file), make)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of damage line by line
+    with refusals(storage):
+        if file.endswith(".log"):
+            from optuna.storages import JournalStorage
+            from optuna.storages.journal import JournalFileBackend
+
+            return JournalStorage(JournalFileBackend(file))
+        return optuna.storages.RDBStorage(storage if "://" in storage else f"sqlite:///{file}")
+
+
+def _check_file(path: Path, make: bool) -> None:
+    """Refuse what Optuna would wait for, or would write its tables into.
+
+    Raises:
+        ConfigError: there is no such file, or it is not one of Optuna's.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is not a file; allowed: an SQLite file, a journal, or a URL")
+    if not path.exists():
+        if not make:
+            raise ConfigError(
+                f"{path}: no such file; allowed: an SQLite file, a journal, or a URL"
+            )
+        if not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: its folder does not exist; create it first")
+        return
+    if path.suffix == ".log" or (make and path.stat().st_size == 0):
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            found = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = {str(name) for (name,) in found}
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} is not a readable SQLite database: {error}") from error
+    if "studies" not in tables or "trials" not in tables:
+        raise ConfigError(f"{path} is an SQLite database, but holds no study of Optuna")
+
+
+@contextmanager
+def refusals(storage: str) -> Generator[None]:
+    """Turn whatever a database says of a file that is none of its own into one sentence."""
+    try:
+        yield
+    except HpoError:
+        raise
+    except Exception as error:  # each database has errors of its own
+        words = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ConfigError(f"{storage}: Optuna cannot read it: {words}") from error
+
+
+def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:
+    if isinstance(theirs, CategoricalDistribution):
+        return {"values": list(theirs.choices)}
+    if not isinstance(theirs, FloatDistribution | IntDistribution):
+        raise ConfigError(f"{name!r} is a {type(theirs).__name__}, which has no counterpart")
+    kind = "int_uniform" if isinstance(theirs, IntDistribution) else "uniform"
+    found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
+    if theirs.low == theirs.high:
+        return {"values": [theirs.low]}
+    if theirs.step is not None and not (isinstance(theirs, IntDistribution) and theirs.step == 1):
+        found["q"] = theirs.step
+    return {**found, "distribution": f"log_{kind}" if theirs.log else kind}
+
+
+_SCALAR = (str, int, float, bool, type(None))
+
+
+def written_params(
+    space: Space, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    """Return what `optuna.trial.create_trial` takes: values by key, and their distributions.
+
+    A zero outside of its range is left out, as if the parameter were inactive.
+    """
+    values: dict[str, Any] = {}
+    spread: dict[str, BaseDistribution] = {}
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        value = params[parameter.name]
+        if not (value == 0 and _zero_is_outside(parameter.distribution)):
+            values[key] = _plain(value)
+            spread[key] = _written(parameter.distribution)
+        return value
+
+    space.resolve(choose)
+    return values, spread
+
+
+def told_changes(space: Space) -> list[str]:
+    """Return for every parameter what Optuna does not know about it."""
+    return [
+        f"{key}: {change}" for key, parameter in space.keyed if (change := _change(key, parameter))
+    ]
+
+
+def _change(key: str, parameter: Parameter) -> str:
+    ours = parameter.distribution
+    found: list[str] = []
+    if not isinstance(ours, _KNOWN):
+        found.append(f"{ours.kind} is uniform there")
+    if isinstance(ours, LogUniform | LogIntUniform) and ours.q:
+        found.append("its step is lost")
+    if isinstance(ours, Pow2 | Ordinal):
+        found.append("a list without an order there")
+    if isinstance(ours, Categorical) and any(not isinstance(v, _SCALAR) for v in ours.values):
+        found.append("lists are JSON texts there")
+    if _zero_is_outside(ours):
+        found.append("trials in which it is 0 are without it there")
+    if "#" in key:
+        found.append("one of several distributions of this knob")
+    return ", ".join(found)
+
+
+_KNOWN = (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, Categorical, Ordinal)
+
+
+def _zero_is_outside(ours: Distribution) -> bool:
+    if not ours.zero or isinstance(ours, Pow2):
+        return False
+    low, high = _bounds(ours)
+    return not low <= 0 <= high
+
+
+def _bounds(ours: Distribution) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of a range, a zero beside it not counted."""
+    if isinstance(ours, Normal):
+        return ours.bounds
+    own = dataclasses.replace(ours, zero=0.0).ends()
+    return min(own), max(own)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, _SCALAR) else json.dumps(value)
+
+
+def _written(ours: Distribution) -> BaseDistribution:
+    if isinstance(ours, Categorical | Ordinal):
+        return CategoricalDistribution([_plain(value) for value in ours.values])
+    if isinstance(ours, Pow2):
+        return CategoricalDistribution(list(ours.grid(64)))
+    low, high = _bounds(ours)
+    if isinstance(ours, LogIntUniform):
+        return IntDistribution(int(low), int(high), log=True)
+    if isinstance(ours, IntUniform):
+        return IntDistribution(int(low), int(high), step=int(ours.q or 1))
+    if isinstance(ours, LogUniform):
+        return FloatDistribution(float(low), float(high), log=True)
+    step = ours.q if isinstance(ours, Uniform) else None
+    return FloatDistribution(float(low), float(high), step=step)
+
+
+def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
+    """Ask a trial for a configuration: active parameters only, rules not looked at."""
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        return parameter.distribution.outward(_ask(trial, key, parameter.distribution.axis))
+
+    return space.resolve(choose)
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Return the distribution of every key, whether its parameter is active or not."""
+    return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
+
+
+def internal_params(
+    space: Space, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    """Return what `optuna.trial.create_trial` takes for a configuration of the space."""
+    positions: dict[str, Any] = {}
+    spread: dict[str, BaseDistribution] = {}
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        value = params[parameter.name]
+        positions[key] = parameter.distribution.inward(value)
+        spread[key] = _on_axis(parameter.distribution.axis)
+        return value
+
+    space.resolve(choose)
+    return positions, spread
+
+
+def from_internal(space: Space, positions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of what Optuna stored (`trial.params`)."""
+    return space.resolve(lambda key, parameter: parameter.distribution.outward(positions[key]))
+
+
+def _on_axis(axis: Axis) -> BaseDistribution:
+    if axis.kind == "choice":
+        return CategoricalDistribution(tuple(range(int(axis.high) + 1)))
+    if axis.kind == "integer":
+        return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _ask(trial: BaseTrial, key: str, axis: Axis) -> float | int:
+    if axis.kind == "choice":
+        return trial.suggest_categorical(key, tuple(range(int(axis.high) + 1)))
+    if axis.kind == "integer":
+        return trial.suggest_int(key, int(axis.low), int(axis.high), log=axis.log)
+    return trial.suggest_float(key, axis.low, axis.high, log=axis.log)

@@ -1,0 +1,117 @@
+"""Remove a study: its folder is renamed first, then deleted, so that none is ever half there.
+
+A folder that holds anything a study does not write is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import StoreError
+from ..files import atomic_files
+from .journal import Journal
+from .journal_file import JOURNAL_NAME
+from .lock import LOCK_NAME, STOP_NAME, StudyLock, lock_holder
+from .rows import TrialState
+from .study_folder import OURS, STUDY_FOLDERS, StudyFolder, first_of
+
+
+def common_failure(folder: Path) -> str:
+    """Return what every trial of a study failed of, "" where any did not, or of something else.
+
+    Trials that wait, or have not trained, count as nothing. Numbers in a reason may differ.
+
+    Raises:
+        StoreError: the journal is damaged.
+    """
+    if not Journal.exists(folder):
+        return ""
+    with Journal(folder) as journal:
+        rows = journal.trials()
+    waits = (TrialState.WAITING, TrialState.RUNNING)
+    begun = [row for row in rows if row.state not in waits or row.env_steps]
+    reasons = {re.sub(r"\d+", "", row.error) for row in begun if row.state is TrialState.FAILED}
+    if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in begun):
+        return ""
+    return begun[-1].error
+
+
+def begin_anew(folder: Path) -> None:
+    """Delete what a study wrote, the journal last; files of others in its folder stay.
+
+    Raises:
+        StoreError: another process writes the study, or the disk refuses.
+    """
+    place = StudyFolder(folder)
+    with StudyLock(folder):
+        place.check_plain()
+        for name in STUDY_FOLDERS:
+            atomic_files.delete_folder(folder / name)
+        for name in (*OURS, JOURNAL_NAME):
+            atomic_files.delete_file(folder / name)
+
+
+_FILES = (*OURS, LOCK_NAME, STOP_NAME, "training.png",
+          *(f"{JOURNAL_NAME}{end}" for end in ("", "-journal", "-wal", "-shm")))  # fmt: skip
+_FOLDERS = (*STUDY_FOLDERS, "tensorboard", "wandb")
+_REMOVED = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.removed")
+
+
+def check_removable(folder: StudyFolder) -> None:
+    """Refuse what must not be removed.
+
+    Raises:
+        StoreError: a process writes the study, its folder is a link, or holds files of others.
+    """
+    path = folder.path
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link; remove the folder it points to: {path.resolve()}")
+    if (holder := lock_holder(path)) is not None:
+        raise StoreError(f"{folder.name} is running ({holder}); stop it first", stop=folder.name)
+    if others := _others(path):
+        raise StoreError(
+            f"{path} holds what no study wrote: {first_of(others)}; move it away first"
+        )
+
+
+def _others(path: Path) -> list[str]:
+    """Return the names in a study's folder that are not a study's."""
+    found: list[str] = []
+    for inside in sorted(path.iterdir()):
+        name = inside.name.removesuffix(atomic_files.PARTIAL)
+        is_folder = inside.is_dir() and not inside.is_symlink()
+        if name not in (_FOLDERS if is_folder else _FILES):
+            found.append(inside.name)
+    return found
+
+
+def remove_studies(folders: Sequence[StudyFolder]) -> None:
+    """Remove studies, one after the other; nothing if any of them must not be.
+
+    What an earlier removal was kept from deleting is deleted as well.
+
+    Raises:
+        StoreError: see `check_removable`; or the disk refuses.
+    """
+    for folder in folders:
+        check_removable(folder)
+    for folder in folders:
+        with StudyLock(folder.path):
+            hidden = folder.path.with_name(f".{folder.name}.removed")
+            atomic_files.delete_folder(hidden)
+            with atomic_files.telling(folder.path, "removing", kept=""):
+                atomic_files.rename(folder.path, hidden)
+            atomic_files.delete_folder(hidden)
+    for root in {folder.path.parent for folder in folders}:
+        for path in root.iterdir():
+            if _REMOVED.fullmatch(path.name) and _is_left_over(path):
+                atomic_files.delete_folder(path)
+
+
+def _is_left_over(path: Path) -> bool:
+    try:
+        return path.is_dir() and not path.is_symlink() and not _others(path)
+    except OSError:  # another user's, or being deleted: theirs to remove
+        return False

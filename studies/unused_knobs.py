@@ -1,0 +1,188 @@
+"""Knobs that a study names although they change nothing in any of its configurations.
+
+They are legal, so that a space may be shared between studies; `hpo check` says them, because a
+search over a knob without effect is rarely meant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..environments.registry import find
+from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
+from ..spaces.base import same
+from .several_environments import each_alone
+from .spec import Study
+
+
+@dataclass(frozen=True)
+class Need:
+    """What another knob must be: one of some values, or none of them.
+
+    Attributes:
+        knob: the other one.
+        values: of it.
+        among: whether it must be one of them.
+    """
+
+    knob: str
+    values: tuple[Any, ...]
+    among: bool = True
+
+    def met(self, value: Any) -> bool:
+        """Return whether a value of the other knob will do.
+
+        What user code registers may use all.
+        """
+        own = isinstance(value, str) and value not in KNOBS[self.knob].choices
+        if own and self.knob in ("optimiser", "distribution"):
+            return True
+        return any(same(value, known) for known in self.values) == self.among
+
+    def __str__(self) -> str:
+        shown = [value for value in self.values if value is not None] or [None]
+        words = " or ".join(_shown(value) for value in shown)
+        return f"{self.knob} {'' if self.among else 'other than '}{words}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "off"
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def _on(knob: str) -> tuple[Need, ...]:
+    return (Need(knob, (True,)),)
+
+
+def _above_0(knob: str) -> tuple[Need, ...]:
+    return (Need(knob, (0.0,), False),)
+
+
+def _changing(*schedules: str) -> tuple[Need, ...]:
+    return tuple(Need(name, ("constant", None), False) for name in schedules)
+
+
+def _of_kind(schedules: tuple[str, ...], *kinds: str) -> tuple[Need, ...]:
+    return tuple(Need(name, kinds) for name in schedules)
+
+
+_RATES = ("lr_schedule", "vf_lr_schedule")
+_ADAM = (Need("optimiser", ("sgd",), False),)
+_CRITIC = ("vf_learning_rate", "vf_lr_schedule", "vf_lr_end_fraction", "vf_warmup_fraction",
+           "vf_warmup_multiplier", "vf_warmup_start_fraction", "vf_schedule_multiplier",
+           "vf_adam_eps", "vf_adam_beta1", "vf_adam_beta2", "vf_max_grad_norm",
+           "vf_weight_decay")  # fmt: skip
+
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "lr_end_fraction": _changing(*_RATES),
+    "lr_schedule_multiplier": _changing(*_RATES),
+    "lr_warmup_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
+    "lr_warmup_start_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
+    "lr_warmup_multiplier": _of_kind(_RATES, "warmup_cosine"),
+    "lr_decay_exponent": _of_kind(SCHEDULE_KNOBS, "cosine", "warmup_cosine"),
+    "gae_lambda": (Need("gae_lambda_initial", (None,)),),
+    "gae_lambda_schedule_multiplier": (Need("gae_lambda_initial", (None,), False),),
+    "clip_eps_end_fraction": _changing("clip_eps_schedule"),
+    "ent_schedule": _above_0("ent_coef"),
+    "ent_end_fraction": _changing("ent_schedule"),
+    "ent_schedule_multiplier": _changing("ent_schedule"),
+    "link_critic_sees": (Need("shared_encoder", (False,)),),
+    "adam_eps": _ADAM,
+    "adam_beta1": _ADAM,
+    "adam_beta2": _ADAM,
+    "sgd_momentum": (Need("optimiser", ("sgd",)),),
+    "muon_momentum": (Need("optimiser", ("muon",)),),
+    **dict.fromkeys(_CRITIC, _on("separate_vf_optimiser")),
+    "average_reward_initial": _on("reward_centering"),
+    "average_reward_step": _on("reward_centering"),
+    "observation_clip": _on("normalise_observations"),
+    "raw_reward_deviation": _on("normalise_rewards"),
+    "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it, but for digits
+    "adv_clip": _on("normalise_advantages"),
+    "priority_beta0": _above_0("priority_alpha"),
+    "anneal_priority_beta": _above_0("priority_alpha"),
+    "priority_over": _above_0("priority_alpha"),
+    "off_policy_masking": _on("action_masking"),
+    "masking_gating": _on("action_masking"),
+    "masking_damping": _on("action_masking"),
+    "masking_gate_min_actions": _on("masking_gating"),
+    "valid_mass_target": _on("masking_damping"),
+    "valid_mass_schedule": _above_0("valid_mass_coef"),
+    "valid_mass_end_fraction": _changing("valid_mass_schedule"),
+    "valid_mass_schedule_multiplier": _changing("valid_mass_schedule"),
+    "transformer_dropout": _on("transformer_enable_dropout"),
+    "transformer_attention_dropout": _on("transformer_enable_dropout"),
+    "log_std_init": (Need("distribution", ("beta",), False),),
+    "log_std_min": (Need("distribution", ("beta",), False),),
+    "log_std_max": (Need("distribution", ("beta",), False),),
+}
+"""A knob changes something only where one of these is met."""
+
+_OF_MASKS = (
+    "action_masking", "off_policy_masking", "masking_gate_min_actions", "masking_gating",
+    "masking_damping", "valid_mass_target", "valid_mass_coef", "valid_mass_schedule",
+    "valid_mass_end_fraction", "valid_mass_schedule_multiplier",
+)  # fmt: skip
+_OF_REAL_ACTIONS = ("log_std_init", "log_std_min", "log_std_max", "action_low", "action_high")
+_FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
+
+
+def idle_knobs(study: Study) -> list[str]:
+    """Return what each knob that the study names, and that changes nothing in it, would need.
+
+    A knob is told where none of the values that another one may take, each by itself, would do.
+    """
+    named = dict.fromkeys([*study.fixed, *study.space.names])
+    each = each_alone(study)
+    found = {
+        name: _reason(study, name)
+        for name in named
+        if not name.startswith("env.") and all(_reason(one, name) for one in each)
+    }
+    return [f"{name} changes nothing here: {why}" for name, why in found.items() if why]
+
+
+def _reason(study: Study, name: str) -> str | None:
+    """Return what a knob lacks, None if nothing."""
+    known = find(study.env.id)
+    if known is not None and known.source != "optical":
+        if name in _OF_MASKS:
+            return f"{study.env.id} has no action mask"
+        if name == "transformer_obs_type":
+            return f"{study.env.id} shows no link tokens"
+    if name == "shadow_weight" and not any(_shadows(study)):
+        return "env names no shadow"
+    if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
+        return f"the actions of {study.env.id} are discrete"
+    sizes = "hidden_sizes" if name in _FLAT_SIZES else name
+    if not any(matters(sizes, network) for network in possible_values(study, "network")):
+        return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"
+    if name == "link_critic_sees" and _shares_all_layers(study):
+        return "it needs transformer_share_layers false"
+    needs = NEEDS.get(name, ())
+    met = [any(map(need.met, possible_values(study, need.knob))) for need in needs]
+    return f"it needs {' or '.join(map(str, needs))}" if needs and not any(met) else None
+
+
+def _shadows(study: Study) -> list[Any]:
+    """Return what `env.shadow` is or may become."""
+    given = study.env.values.get("shadow")
+    own = [p for p in study.space.parameters if p.name == "env.shadow"]
+    return [given, *(value for p in own for value in p.distribution.ends())]
+
+
+def _shares_all_layers(study: Study) -> bool:
+    """Return whether all networks over links are transformers without a separate critic."""
+    networks = {n for n in possible_values(study, "network") if matters("link_critic_sees", n)}
+    return networks == {"transformer"} and all(possible_values(study, "transformer_share_layers"))
+
+
+def possible_values(study: Study, name: str) -> list[Any]:
+    """Return the values that a knob may take, of a range its ends."""
+    own = [parameter for parameter in study.space.parameters if parameter.name == name]
+    values = [value for parameter in own for value in parameter.distribution.ends()]
+    if not own or any(parameter.when for parameter in own):
+        values.append(study.fixed.get(name, KNOBS[name].default))
+    return [*values, *(given[name] for given in study.enqueue if name in given)]

@@ -1,0 +1,441 @@
+"""Strict YAML: text to nodes that know their lines, with everything dangerous refused early.
+
+It takes the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), one
+document, no tags, no duplicate keys. Size and depth are checked on parser events, before any node
+is built, and aliases cannot make a small file large.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import Mistake, StudyError
+from ..files.plain_data import is_mapping, is_sequence
+
+MOST_BYTES = 256 * 1024
+MOST_LEVELS = 50
+MOST_NODES = 20_000
+MOST_MISTAKES = 100
+_MOST_DIGITS = 40
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass
+class Node:
+    """One value of a file.
+
+    Attributes:
+        line: where it starts, counted from 1; None if it came from `--set`.
+        value: a scalar; or a list of nodes; or a dict of key to node.
+        key_lines: of a dict, the line of each key.
+        origin: words put before a mistake about this node, such as `--set a.b=c: `.
+        outer: the line of the study that names the file this node was read from, if another.
+    """
+
+    line: int | None
+    value: Any
+    key_lines: dict[str, int | None] = field(default_factory=dict[str, int | None])
+    origin: str = ""
+    outer: int | None = None
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the value is a mapping."""
+        return isinstance(self.value, dict)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list."""
+        return isinstance(self.value, list)
+
+    def shown(self) -> str:
+        """Return the value in few words, for a message."""
+        if self.is_map:
+            return "a mapping"
+        if self.is_list:
+            return "a list"
+        if self.value is None:
+            return "null"
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        text = repr(self.value)
+        return text if len(text) <= 60 else text[:57] + "..."
+
+
+def plain(node: Node) -> Any:
+    """Return the value with all nodes taken out of it.
+
+    >>> plain(read_text("{a: [1, 0x10, 1e-4], b: off}", "x.yaml"))
+    {'a': [1, 16, 0.0001], 'b': 'off'}
+    """
+    if node.is_map:
+        return {key: plain(child) for key, child in node.value.items()}
+    if node.is_list:
+        return [plain(child) for child in node.value]
+    return node.value
+
+
+def scalar_of(text: str) -> Any:
+    """Return what a plain (unquoted) scalar means in the core schema of YAML 1.2.
+
+    Raises:
+        ValueError: a number with more digits than any number of ours has.
+
+    >>> scalar_of("010"), scalar_of("1e-4"), scalar_of("off"), scalar_of("~"), scalar_of("200M")
+    (10, 0.0001, 'off', None, '200M')
+    """
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text):
+        return True
+    if _FALSE.fullmatch(text):
+        return False
+    if _FLOAT.fullmatch(text) and len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} characters")
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+        if len(text) > _MOST_DIGITS:
+            raise ValueError(f"a number of {len(text)} characters")
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _INFINITE.fullmatch(text):
+        return float(text.replace(".", "", 1))
+    if _NOT_A_NUMBER.fullmatch(text):
+        return float("nan")
+    return text
+
+
+def events_of(text: str, loader: Any = _LOADER) -> Iterator[Any]:
+    """Return the parser's events, which the types of `yaml` leave open."""
+    return yaml.parse(text, loader)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def read_file(path: Path, shown: str) -> Node:
+    """Read a file; `shown` is how messages name it.
+
+    Raises:
+        StudyError: it cannot be read, is too large, is no UTF-8 or no YAML that we take.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            text = "is a pipe or a device; write the study into a file"
+            raise StudyError(shown, [Mistake(None, text)])
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StudyError(shown, [Mistake(None, f"cannot be read: {reason}")]) from None
+    except ValueError as error:
+        raise StudyError(repr(shown), [Mistake(None, f"not a path: {error}")]) from None
+    if len(data) > MOST_BYTES:
+        text = f"the file is larger than {MOST_BYTES // 1024} KB, the most a study may have"
+        raise StudyError(shown, [Mistake(1, text)])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        mistake = Mistake(line, f"byte 0x{data[error.start]:02x} is not UTF-8; save it as UTF-8")
+        raise StudyError(shown, [mistake]) from None
+    return read_text(text, shown)
+
+
+def read_text(text: str, shown: str) -> Node:
+    """Read YAML text; `shown` is how messages name it.
+
+    Raises:
+        StudyError: with every mistake up to the first that keeps the rest from being read.
+    """
+    return _Composer(shown).compose(text)
+
+
+def _height(node: Node) -> int:
+    children = node.value.values() if node.is_map else node.value if node.is_list else ()
+    return 1 + max((_height(child) for child in children), default=0)
+
+
+class _Composer:
+    """Builds nodes from parser events, refusing as it goes."""
+
+    def __init__(self, shown: str):
+        self._shown = shown
+        self._mistakes: list[Mistake] = []
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._open: set[str] = set()
+        self._count = 0
+        self._depth = 0
+
+    def compose(self, text: str) -> Node:
+        """Return the root node."""
+        try:
+            root = self._document(self._events(text))
+        except yaml.MarkedYAMLError as error:
+            raise self._syntax(error, text) from None
+        except yaml.reader.ReaderError as error:
+            line = text[: error.position].count("\n") + 1 if error.position >= 0 else 1
+            raise self._stop(line, "a control character is not allowed; remove it") from None
+        except yaml.YAMLError as error:
+            raise self._stop(1, f"is not valid YAML: {error}") from None
+        if self._mistakes:
+            raise StudyError(self._shown, self._mistakes)
+        return root
+
+    def _events(self, text: str) -> Iterator[Any]:
+        depth = 0
+        for event in events_of(text):
+            line = event.start_mark.line + 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MOST_LEVELS:
+                    raise self._stop(line, f"nested deeper than {MOST_LEVELS} levels")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            tag = getattr(event, "tag", None)
+            if tag is not None:
+                self._refuse(line, f"tag {tag[:80]!r} is not allowed; write the value without it")
+            yield event
+
+    def _document(self, events: Iterator[Any]) -> Node:
+        root: Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    line = event.start_mark.line + 1
+                    raise self._stop(line, "a second document starts here; a file has one")
+                root = self._node(next(events), events)
+        if root is None:
+            raise self._stop(1, "the file is empty", init="ENV")
+        return root
+
+    def _node(self, event: Any, events: Iterator[Any]) -> Node:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event.anchor, line)
+        before = self._count
+        self._tally(1, line)
+        if event.anchor is not None:
+            self._open.add(event.anchor)
+        self._depth += 1
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(line, self._scalar(event, line))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = Node(line, self._items(events))
+        else:
+            node = Node(line, {})
+            self._fill(node, events)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._open.discard(event.anchor)
+            self._anchors[event.anchor] = (node, self._count - before)
+        return node
+
+    def _alias(self, anchor: str, line: int) -> Node:
+        if anchor in self._open:
+            raise self._stop(line, f"alias *{anchor[:60]} stands inside the value it names")
+        if anchor not in self._anchors:
+            raise self._stop(line, f"alias *{anchor[:60]} names nothing defined before it")
+        node, size = self._anchors[anchor]
+        self._tally(size, line)
+        if self._depth + _height(node) > MOST_LEVELS:
+            raise self._stop(line, f"nested deeper than {MOST_LEVELS} levels, aliases followed")
+        # A copy, so that an override of one place does not change the other.
+        return copy.deepcopy(node)
+
+    def _tally(self, size: int, line: int) -> None:
+        self._count += size
+        if self._count > MOST_NODES:
+            raise self._stop(line, f"more than {MOST_NODES} values, aliases followed")
+
+    def _items(self, events: Iterator[Any]) -> list[Node]:
+        items: list[Node] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._node(event, events))
+        return items
+
+    def _fill(self, node: Node, events: Iterator[Any]) -> None:
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            line = event.start_mark.line + 1
+            scalar = isinstance(event, yaml.ScalarEvent)
+            key = event.value if scalar else None
+            self._node(event, events)
+            child = self._node(next(events), events)
+            if key is None:
+                self._refuse(line, "a key must be a word, not a list, a mapping or an alias")
+            elif key == "<<":
+                self._refuse(line, "merge keys (`<<`) are not allowed; write the keys out")
+            elif key in node.value:
+                first = node.key_lines[key]
+                self._refuse(line, f"key {key[:60]!r} is given twice, first in line {first}")
+            else:
+                node.value[key] = child
+                node.key_lines[key] = line
+
+    def _scalar(self, event: Any, line: int) -> Any:
+        if not event.implicit[0]:
+            return event.value
+        try:
+            return scalar_of(event.value)
+        except ValueError as error:
+            self._refuse(line, f"{error} is not allowed")
+            return None
+
+    def _refuse(self, line: int, text: str) -> None:
+        self._mistakes.append(Mistake(line, text))
+        if len(self._mistakes) >= MOST_MISTAKES:
+            raise self._stop(None, "and more mistakes")
+
+    def _stop(self, line: int | None, text: str, **remedies: str) -> StudyError:
+        return StudyError(self._shown, [*self._mistakes, Mistake(line, text)], **remedies)
+
+    def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
+        mark = error.problem_mark or error.context_mark
+        words = " ".join(part for part in (error.context, error.problem) if part)
+        lines = dict(enumerate(text.split("\n")))
+        line = lines.get(mark.line, "") if mark else ""  # it may lie behind the last one
+        if mark and line[mark.column : mark.column + 1] == "\t":
+            words = "there is a tab; YAML is indented with blanks"
+        return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")
+
+
+_LONGEST = 1200
+
+
+class Notes:
+    """Mistakes found so far in one file."""
+
+    def __init__(self, shown: str):
+        self.shown = shown
+        self._mistakes: dict[Mistake, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._mistakes)
+
+    def add(self, text: str, node: Node | None = None, key: str | None = None) -> None:
+        """Note a mistake at a node, or at one key of it; without a node it has no line.
+
+        Raises:
+            StudyError: there are so many by now that the rest would only cost time.
+        """
+        line = None
+        if node is not None:
+            line, origin, outer = node.line, node.origin, node.outer
+            if key is not None and key in node.key_lines:
+                line = node.key_lines[key]
+                if node.value[key].origin:
+                    origin, outer = node.value[key].origin, node.value[key].outer
+            text = f"{origin}{text}" if outer is None else f"{origin}:{line}: {text}"
+            line = line if outer is None else outer
+        self._mistakes.setdefault(Mistake(line, _cut(text)))
+        if len(self._mistakes) > MOST_MISTAKES:
+            raise self.error()
+
+    def error(self) -> StudyError:
+        """Return the error with all mistakes, each once, in the order of the file."""
+        ordered = sorted(
+            self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
+        )
+        if len(ordered) > MOST_MISTAKES:
+            ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
+        return StudyError(self.shown, ordered)
+
+
+def _cut(text: str) -> str:
+    """Return a text short enough for a terminal, whatever the file repeats in it."""
+    return text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"
+
+
+def place_of(root: Node, section: str, key: str | None = None) -> tuple[Node, str | None]:
+    """Return the arguments of `Notes.add` behind its text."""
+    node = root.value.get(section)
+    if node is None:
+        return root, None
+    if key is not None and node.is_map and key in node.value:
+        return node, key
+    return root, section
+
+
+_WIDTH = 99
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
+
+
+def to_yaml(data: Mapping[str, Any]) -> str:
+    r"""Return a mapping as YAML text.
+
+    >>> to_yaml({"env": {"id": "CartPole-v1"}, "note": "off", "rate": 1e-5})
+    'env: {id: CartPole-v1}\nnote: off\nrate: 1e-05\n'
+    """
+    return "".join(_entry(key, value, 0) for key, value in data.items())
+
+
+def _entry(key: str, value: Any, indent: int) -> str:
+    start = f"{' ' * indent}{_text(key)}:"
+    line = f"{start} {flow(value)}\n"
+    fits = len(line) <= _WIDTH and not (indent == 0 and _is_block(value))
+    if fits or not (is_mapping(value) or is_sequence(value)) or not value:
+        return line
+    if is_mapping(value):
+        return f"{start}\n" + "".join(_entry(k, v, indent + 2) for k, v in value.items())
+    return f"{start}\n" + "".join(f"{' ' * indent}  - {flow(item)}\n" for item in value)
+
+
+def _is_block(value: Any) -> bool:
+    """Whether a top-level value holds further structures, better read one a line."""
+    items: Sequence[Any] = ()
+    if is_mapping(value):
+        items = list(value.values())
+    elif is_sequence(value):
+        items = value
+    return any(is_mapping(item) and item for item in items)
+
+
+def flow(value: Any) -> str:
+    """Return a value on one line.
+
+    >>> flow({"values": [0.9, None, [64, 64]]})
+    '{values: [0.9, null, [64, 64]]}'
+    """
+    if is_mapping(value):
+        return "{" + ", ".join(f"{_text(k)}: {flow(v)}" for k, v in value.items()) + "}"
+    if is_sequence(value):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    """Return a text plain where it stays a text, else in quotes."""
+    if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08X}"
+        for character in quoted
+    )

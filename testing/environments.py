@@ -1,0 +1,217 @@
+"""Tests that every environment must pass; subclass `EnvironmentContract` and give one fixture.
+
+They need pytest to run them, nothing to import them:
+
+    class TestMine(EnvironmentContract):
+        @pytest.fixture
+        def environment(self):
+            return Mine()
+"""
+
+# The name of a test is its docstring.
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ..core.envs.contract import Box, Discrete, Environment, MultiDiscrete, agents_of
+from ..core.envs.traced_once import action_struct, mask_size
+
+
+def _lead(env: Environment) -> tuple[int, ...]:
+    """Return the leading axes of what each body has: [agents] if there are several."""
+    return () if agents_of(env) == 1 else (agents_of(env),)
+
+
+def _observation_struct(env: Environment) -> Any:
+    def leaf(one: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((*_lead(env), *one.shape), one.dtype)
+
+    return jax.tree.map(leaf, env.observation_struct)
+
+
+def _key_struct() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
+
+
+def _params_struct(env: Environment) -> Any:
+    return jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
+
+
+def _canonical_params(env: Environment) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
+
+
+def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> Array:
+    space, lead = env.action_space, _lead(env)
+    if isinstance(space, Discrete):
+        return _random_choice(key, (*lead, space.n), mask)
+    if isinstance(space, MultiDiscrete):
+        ends = np.cumsum(space.nvec)
+        parts = [
+            _random_choice(
+                jax.random.fold_in(key, end), (*lead, n),
+                None if mask is None else mask[..., end - n : end],
+            )
+            for n, end in zip(space.nvec, ends, strict=True)
+        ]  # fmt: skip
+        return jnp.stack(parts, axis=-1)
+    struct = action_struct(env)
+    low, high = (
+        jnp.broadcast_to(np.float32(np.clip(x, -10.0, 10.0)).reshape(space.shape), struct.shape)
+        for x in (space.low, space.high)  # an unbounded action is drawn from some range
+    )
+    return jax.random.uniform(key, struct.shape, jnp.float32, low, high)
+
+
+def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None) -> Array:
+    noise = jax.random.uniform(key, shape, jnp.float32)
+    valid = noise if mask is None else jnp.where(mask, noise, -1.0)
+    return jnp.argmax(valid, axis=-1).astype(np.int32)
+
+
+def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
+    """Return a function that plays random valid actions side by side, with resets.
+
+    It takes a seed and gives arrays [steps, episodes, ...] by the names of `contract.Step`, and
+    the masks; it is compiled once.
+
+    Args:
+        env: the environment.
+        steps: of each chain of episodes.
+        episodes: chains side by side.
+    """
+    params = _canonical_params(env)
+
+    def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Any]:
+        state, _ = carry
+        act, move, fresh = jax.random.split(key, 3)
+        mask = env.action_mask(state, params) if env.has_mask else None
+        after = env.step(move, state, _random_action(env, act, mask), params)
+        ended = after.terminated | after.truncated
+        new, going = env.reset(fresh, params), (after.state, after.observation)
+        seen = {name: getattr(after, name) for name in _SHOWN}
+        return jax.tree.map(lambda a, b: jnp.where(ended, a, b), new, going), seen | {"mask": mask}
+
+    def chain(key: PRNGKeyArray) -> Any:
+        start = env.reset(key, params)
+        return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+
+    def chains(seed: Array) -> Any:
+        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), episodes)
+        return jax.vmap(chain, out_axes=1)(keys)
+
+    compiled = jax.jit(chains)
+    return lambda seed: jax.device_get(compiled(np.int32(seed)))
+
+
+_SHOWN = ("observation", "reward", "terminated", "truncated", "info")
+
+
+class EnvironmentContract:
+    """What rollouts and evaluation rely on; see `contract.Environment`.
+
+    Attributes:
+        steps: random steps played.
+        episodes: played side by side.
+    """
+
+    steps = 64
+    episodes = 4
+
+    def test_it_is_an_environment(self, environment: Environment) -> None:
+        assert isinstance(environment, Environment)
+        assert isinstance(environment.action_space, (Discrete, MultiDiscrete, Box))
+        assert environment.warmup_steps >= 0
+        assert agents_of(environment) >= 1
+
+    def test_parameters_are_fields_of_float_numbers(self, environment: Environment) -> None:
+        params = environment.default_params
+        assert dataclasses.is_dataclass(params)
+        names = [field.name for field in dataclasses.fields(params)]
+        assert len(jax.tree.leaves(params)) == len(names)
+        assert all(np.isfinite(getattr(params, name)) for name in names)
+
+    def test_reset_gives_strong_types_of_the_declared_shapes(
+        self, environment: Environment
+    ) -> None:
+        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
+        _state, observation = made
+        _same_shapes(observation, _observation_struct(environment))
+        _no_weak_types(made)
+
+    def test_the_state_is_of_arrays_that_can_be_stored(self, environment: Environment) -> None:
+        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
+        for leaf in jax.tree.leaves(made[0]):
+            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            assert not is_key, "keep a key as its words: jax.random.key_data"
+            assert leaf.size > 0, "an array of no numbers cannot be stored: leave it out"
+
+    def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
+        params = _params_struct(environment)
+        state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
+        action = action_struct(environment)
+        after = jax.eval_shape(environment.step, _key_struct(), state, action, params)
+        _same_shapes(after.state, state)
+        _same_shapes(after.observation, _observation_struct(environment))
+        expected = {
+            "reward": (_lead(environment), np.float32),
+            "terminated": ((), np.bool_),
+            "truncated": ((), np.bool_),
+        }
+        for name, (shape, dtype) in expected.items():
+            leaf = getattr(after, name)
+            assert (leaf.shape, leaf.dtype) == (shape, np.dtype(dtype)), name
+        for name, leaf in after.info.items():
+            assert (leaf.shape, leaf.dtype) == ((), np.dtype(np.float32)), name
+        _no_weak_types(after)
+
+    def test_every_parameter_may_differ_per_lane(self, environment: Environment) -> None:
+        one = _params_struct(environment)
+        lanes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((3,), np.float32), one)
+
+        def run(params: Any) -> Any:
+            key = jax.random.key(0, impl="threefry2x32")
+            state, _ = environment.reset(key, params)
+            struct = action_struct(environment)
+            return environment.step(key, state, jnp.zeros(struct.shape, struct.dtype), params)
+
+        if jax.tree.leaves(lanes):
+            reward = jax.eval_shape(jax.vmap(run), lanes).reward
+            assert reward.shape == (3, *_lead(environment))
+
+    def test_random_play_keeps_its_promises(self, environment: Environment) -> None:
+        run = play(environment, self.steps, self.episodes)
+        seen, again = run(0), run(0)
+        floats = [leaf for leaf in jax.tree.leaves(seen) if leaf.dtype == np.float32]
+        assert all(np.all(np.isfinite(leaf)) for leaf in floats)
+        ended = seen["terminated"] | seen["truncated"]
+        assert not (environment.never_ends and ended.any())
+        for left, right in zip(jax.tree.leaves(seen), jax.tree.leaves(again), strict=True):
+            np.testing.assert_array_equal(left, right)
+        if environment.has_mask:
+            assert isinstance(environment.action_space, (Discrete, MultiDiscrete))
+            one = (*_lead(environment), mask_size(environment))
+            shape = (self.steps, self.episodes, *one)
+            assert seen["mask"].shape == shape and seen["mask"].dtype == bool
+        sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}
+        summary = environment.summarise(sums, jnp.float32(ended.size))
+        assert all(np.shape(value) == () for value in summary.values())
+
+
+def _same_shapes(made: Any, declared: Any) -> None:
+    assert jax.tree.structure(made) == jax.tree.structure(declared)
+    for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(declared), strict=True):
+        assert (left.shape, left.dtype) == (right.shape, right.dtype)
+
+
+def _no_weak_types(tree: Any) -> None:
+    weak = [leaf for leaf in jax.tree.leaves(tree) if getattr(leaf, "weak_type", False)]
+    assert not weak, "weakly typed arrays make programs compile twice; give them a dtype"

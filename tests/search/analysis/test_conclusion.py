@@ -1,0 +1,562 @@
+"""What studies of every kind are said to have shown: the same words wherever they are read."""
+
+import dataclasses
+import json
+from html import unescape
+from pathlib import Path
+from runpy import run_path
+from statistics import fmean
+from types import SimpleNamespace
+
+import pytest
+
+import hpo
+from hpo.cli import main
+from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
+from hpo.search.engine.commits import Committer
+from hpo.search.engine.engine import Engine
+from hpo.search.run import run
+from hpo.search.state.loop_state import Phase
+from hpo.search.state.search_state import Ledger
+from hpo.spaces import Space
+from hpo.store.baselines import baselines_of
+from hpo.store.interim_analyses import Look, earlier_looks, looks_of, winners_looks
+from hpo.store.journal import Journal
+from hpo.store.leaderboard import leaderboard_of
+from hpo.store.paired import paired_interval
+from hpo.store.rows import BaselineRow, Stream
+from hpo.store.study_folder import StudyFolder
+from hpo.store.verdict import conclude
+from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
+from hpo.testing.analytic_lanes import AnalyticPopulation
+from hpo.views.leaderboard_text import front_line
+from hpo.views.report.report import write_report
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+CONFIRM = samples.Confirm(2, 3, 6)
+POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
+SPACE = Space((POOR, samples.REAL.parameters[1]))
+PBT = EarlyTerminate("pbt", every=2_000)
+
+
+def study(**changes):
+    return samples.study(**{"space": SPACE, "confirm": CONFIRM, "name": "s", **changes})
+
+
+def go(folder, factory=None, **changes):
+    factory = factory or samples.AnalyticFactory(diverges_above=2.0)
+    results = run(study(**changes), folder, factory, (), samples.quick())
+    with Journal(folder) as journal:
+        assert conclusion_of(journal) == results.conclusion
+    assert all(len(text) < 80 for text in results.conclusion.said[:1])
+    return results
+
+
+KINDS = {
+    "better": ({}, "Trial {} is better than the default: by "),
+    "default": (
+        {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
+        "The default won: none of 2 others was better on new seeds.",
+    ),
+    "default alone": (
+        {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
+        "There is nothing to compare trial 0 with.",
+    ),
+    "all others paused": (
+        {
+            "early_terminate": EarlyTerminate("asha", 2_000, 2.0, pause=9),
+            "budget": Budget(trials=3),
+        },
+        "There is nothing to compare trial 0 with.",
+    ),
+    "pbt": (
+        {"early_terminate": PBT, "budget": Budget(trials=8)},
+        "Trial {} is better than the default: by ",
+    ),
+    "racing": (
+        {"seeds": Seeds(4, racing=Racing(2, 0.9)), "early_terminate": None},
+        "Trial {} is better than the default: by ",
+    ),
+    "few": (
+        {"confirm": samples.Confirm(2, 3, 3)},
+        "Undecided: trial {} leads the default by ",
+    ),
+    "left out": (
+        {"confirm": dataclasses.replace(CONFIRM, default=False)},
+        "There is nothing to compare trial {} with.",
+    ),
+    "violating": (
+        {"constraints": (Constraint("eval/skill", min=0.999),)},
+        "No confirmed trial keeps the constraints; trial {} violates them least.",
+    ),
+    "constrained": (
+        {"constraints": (Constraint("eval/skill", min=0.4),), "early_terminate": None},
+        "Trial {} keeps the constraints, which the default violates.",
+    ),
+    "no confirm": (
+        {"confirm": None},
+        "Undecided: all values are from seeds that also selected the trials.",
+    ),
+    "alone": (
+        {"confirm": None, "budget": Budget(trials=1)},
+        "There is nothing to compare trial {} with.",
+    ),
+    "no report": (
+        {"confirm": samples.Confirm(2, 3, 0)},
+        "Undecided: the study has no test seeds",
+    ),
+    "objectives": (
+        {"objectives": (Metric(), Metric("eval/thrift", "maximize"))},
+        "Undecided: 3 new seeds are too few to show the default behind the front.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_is_said_first(tmp_path, kind):
+    changes, words = KINDS[kind]
+    results = go(tmp_path, **changes)
+    assert results.conclusion.said[0].startswith(words.format(results.best.trial))
+    if kind in ("better", "pbt", "racing"):
+        against = results.conclusion.against
+        assert against.seeds == 6 and against.difference > 0
+        assert against.verdict == "better"
+        paired = means_by_hand(tmp_path, results)
+        assert against.means == pytest.approx(paired)
+
+
+@pytest.mark.parametrize("seeds", [6, 5])
+def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seeds):
+    """Its seeds chose nothing; where one is missing nobody knows which, and nothing is paired."""
+    go(tmp_path, confirm=None, budget=Budget(trials=1), seeds=Seeds(6), early_terminate=None)
+    with Journal(tmp_path) as journal:
+        meta, rows = journal.meta, journal.trials()
+    entries, values = leaderboard_of(meta, rows), rows[0].seed_values
+    rule = tuple(value - 0.1 * (2 + seed) for seed, value in enumerate(values))[:seeds]
+    found = conclusion_from(meta, rows, entries, [BaselineRow("rule", {"search": rule})], True, {})
+    if seeds < 6:
+        assert found.said[0] == "There is nothing to compare trial 0 with."
+        return
+    [against] = found.baselines
+    assert len(values) == 6 and against.verdict == "better" and against.seeds == 6
+    assert against.difference == pytest.approx(0.45)
+    assert against.interval == paired_interval(values, rule)
+    assert found.said[0].startswith("Trial 0 is better than rule: by 0.45 [")
+    assert found.said[0].endswith("on 6 seeds.")
+    assert found.said[-1] == "One trial ran, so its seeds selected nothing."
+    still = conclusion_from(meta, rows, entries, [], False, {})
+    assert still.said[0].startswith("Undecided")
+
+
+def means_by_hand(folder, results):
+    """Return the means of winner and default over the report seeds, from their episodes alone."""
+    episodes = {}
+    with Journal(folder) as journal:
+        trials = {row.trial: row for row in journal.trials()}
+        for row in journal.evaluations():
+            if row.stream == Stream.REPORT:
+                here = episodes.setdefault(row.trial, {})
+                here.setdefault((row.replicate, row.env_steps), []).append(row.episode_return)
+    default = 0 if not trials[0].schedule else -1
+    assert set(episodes) == {results.best.trial, default}
+
+    def mean(trial):
+        ends = {replicate: at for replicate, at in sorted(episodes[trial])}
+        found = [episodes[trial][seed, at] for seed, at in ends.items()]
+        return sum(sum(values) / len(values) for values in found) / len(found)
+
+    return mean(results.best.trial), mean(default)
+
+
+def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys):
+    """Against values taken from the journal's episodes alone; and the same words everywhere."""
+    objectives = (Metric(), Metric("eval/return_min"))
+    results = go(tmp_path / "s", objectives=objectives, confirm=samples.Confirm(2, 8, 0))
+    found = results.conclusion.front
+    assert results.conclusion.verdict == found.verdict == "behind" and found.seeds == 8
+    ends = {}
+    with Journal(tmp_path / "s") as journal:
+        for row in journal.evaluations():
+            if row.stream == Stream.CHOOSE:
+                ends.setdefault((row.trial, row.replicate, row.env_steps), []).append(row)
+    last = max(at for _, _, at in ends)
+
+    def of(trial, measured):
+        return [measured([row.episode_return for row in ends[trial, seed, last]])
+                for seed in range(8)]  # fmt: skip
+
+    for told, measured in zip(found.objectives, (fmean, min), strict=True):
+        ours, theirs = of(found.trial, measured), of(0, measured)
+        assert told.means == pytest.approx((sum(ours) / 8, sum(theirs) / 8))
+        assert paired_interval(ours, theirs).kind == "none"  # the same difference on every seed
+        assert told.low == told.high == pytest.approx((sum(ours) - sum(theirs)) / 8)
+    where = ["--study", str(tmp_path / "s")]
+    page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
+    texts = [page, str(hpo.open(tmp_path / "s").conclusion)]
+    for words in (["top"], ["best"], ["show", "0"], ["show", str(found.trial)]):
+        assert main([*words, *where]) == 0
+        texts.append(" ".join(capsys.readouterr().out.split()))
+    assert all(told in text for told in results.conclusion.said for text in texts)
+    assert main(["top", "--json", *where]) == 0
+    told = json.loads(capsys.readouterr().out)["conclusion"]
+    assert told["verdict"] == "behind" and told["front"]["trial"] == found.trial
+
+
+def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys):
+    objectives = (Metric(), Metric("eval/return_min"))
+    limit = (Constraint("eval/return_max", min=-1e9),)
+    asked = {"objectives": objectives, "confirm": samples.Confirm(2, 8, 0)}
+    results = go(tmp_path / "s", constraints=limit, **asked)
+    assert results.conclusion.verdict == "behind"
+    with Journal(tmp_path / "s") as journal:
+        meta, rows = journal.meta, journal.trials()
+        fresh, entries = front_values(journal, rows), leaderboard_of(meta, rows)
+
+    def told(*violating):
+        changed = [
+            dataclasses.replace(e, feasible=False, front=None) if e.trial in violating else e
+            for e in entries
+        ]
+        return conclusion_from(meta, rows, changed, [], True, fresh)
+
+    ahead = [entry.trial for entry in entries if entry.trial in fresh and entry.trial != 0]
+    first, *others = ahead
+    assert told().front.trial == results.conclusion.front.trial
+    assert told(first).front.compared == len(others)
+    assert first not in {one.trial for one in told(first).front.objectives}
+    alone = told(*ahead)
+    assert alone.front is None and "behind" not in str(alone)
+    assert "The default violates the constraints, so that it is on no front." in str(told(0))
+    assert told(0).front is None
+    hard = (Constraint("eval/return_max", min=1e9),)
+    nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)
+    words = "No trial keeps the constraints, so there is no Pareto front; trial "
+    words += f"{nobody.best.trial} violates them least."
+    assert front_line(nobody.leaderboard, None) == words
+    where = ["--study", str(tmp_path / "nobody")]
+    for command in ("top", "best"):
+        assert main([command, *where]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert words in said and "crowding" not in said and "has finished" not in said
+    page = unescape(write_report(StudyFolder(tmp_path / "nobody")).read_text())
+    assert words in page and "0 of 0" not in page
+
+
+def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys):
+    objectives = (Metric(), Metric("eval/return_min"))
+    limit = (Constraint("eval/return_mean", min=51.4),)
+    found = go(tmp_path, space=samples.REAL, objectives=objectives, constraints=limit,
+               confirm=samples.Confirm(3, 6, 0))  # fmt: skip
+    words = (
+        "No other trial keeps the constraints on 6 selection seeds: the default is on the front."
+    )
+    assert found.conclusion.said[-1] == words
+    assert main(["best", "--study", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said and "crowding" not in said
+
+
+def test_a_front_of_one_has_no_crowding_whatever_is_first_in_the_search(tmp_path, capsys):
+    """The trials of the search have a front of their own, which is not that of the confirmed."""
+    objectives = (Metric(), Metric("eval/return_min"))
+    found = go(tmp_path, space=samples.REAL, objectives=objectives,
+               constraints=(Constraint("eval/return_mean", min=51.4),),
+               confirm=samples.Confirm(1, 6, 0))  # fmt: skip
+    first = [entry.confirmed for entry in found.leaderboard if entry.front == 1]
+    assert sorted(first) == [False, True]
+    assert main(["best", "--study", str(tmp_path)]) == 0
+    assert "crowding" not in capsys.readouterr().out
+
+
+def test_smaller_is_better_where_the_goal_says_so(tmp_path):
+    results = go(tmp_path, metric=Metric("eval/return_mean", "minimize"))
+    against = results.conclusion.against
+    assert results.conclusion.verdict in ("default", "better")
+    if against.difference is not None:
+        assert against.difference == pytest.approx(against.means[1] - against.means[0])
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (Phase.SEARCH, "No verdict yet: the search goes on."),
+        (Phase.CHOOSE, "No verdict yet: the search goes on."),
+        (Phase.REPORT, "No verdict yet: the best trials are being confirmed."),
+    ],
+)
+def test_a_study_that_runs_still_has_shown_nothing(tmp_path, monkeypatch, phase, words):
+    def commit_if_due(self):
+        trials = self._ledger.trials.values()
+        if self._ledger.state.phase is phase and any(t.value is not None for t in trials):
+            self.commit()
+            raise Died
+
+    monkeypatch.setattr(Committer, "commit_if_due", commit_if_due)
+    with pytest.raises(Died):
+        go(tmp_path / "s")
+    assert str(hpo.open(tmp_path / "s").conclusion) == words
+    page = write_report(StudyFolder(tmp_path / "s")).read_text()
+    assert words in unescape(page) and "uses fresh ones" not in page
+    monkeypatch.undo()
+    assert go(tmp_path / "s").conclusion.verdict == "better"
+
+
+def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
+    def is_out_of_time(self):
+        state = self.ledger.state
+        if state.phase is not Phase.REPORT:
+            return False
+        return not any(run.is_live for run in self.ledger.trials[state.winner].runs)
+
+    monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
+    results = go(tmp_path, samples.AnalyticFactory(lanes=4))
+    said = results.conclusion.said
+    assert said[0] == f"There is nothing to compare trial {results.best.trial} with."
+    assert said[1].startswith("The default was not measured to the end: ")
+
+
+def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch):
+    def is_out_of_time(self):
+        return self.ledger.state.phase is Phase.CHOOSE
+
+    monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
+    results = go(tmp_path)
+    words = "Undecided: no trial has a value on every selection seed."
+    assert results.conclusion.said == (words,)
+
+
+@pytest.mark.parametrize("pause", [0, 50])
+def test_a_budget_that_ended_before_any_run_says_what_to_change(tmp_path, pause):
+    """What confirming keeps back pays for no trial; a trial is 2 seeds of 16,000 env steps."""
+    pausing = EarlyTerminate("asha", 2_000, 4.0, pause=pause) if pause else None
+    confirm, kept = (None, 0) if pause else (CONFIRM, CONFIRM.runs(1) * 16_000)
+    results = go(
+        tmp_path, budget=Budget(env_steps=kept + 48_000), early_terminate=pausing, confirm=confirm
+    )
+    said = results.conclusion.said
+    assert all(entry.state in ("stopped", "unfinished") for entry in results.leaderboard)
+    assert said[0] == "Undecided: no trial has finished its run."
+    assert said[1].startswith("`budget.env_steps` pays for 1.5 full trials of the search: ")
+    assert len(said) == 2 + (pause > 0)
+    assert pause == 0 or said[2].startswith("With `pause` one in 4 goes on from a rung")
+
+
+def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys):
+    class Long(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
+            short = made.evaluate
+            made.evaluate = lambda which: [
+                dataclasses.replace(result, lengths=result.lengths * 0 + 20_000)
+                for result in short(which)
+            ]
+            return made
+
+    def cut(results):
+        return [text for text in results.conclusion.said if "were cut at" in text]
+
+    factory = Long(diverges_above=2.0)
+    assert cut(go(tmp_path / "ends", factory)) == []
+    monkeypatch.setattr("hpo.studies.evaluation._endless", lambda study: ["own"])
+    (told,) = cut(go(tmp_path / "s", factory))
+    assert told.endswith("were cut at 20,000 env steps: the environment did not end them.")
+    with Journal(tmp_path / "s") as journal:
+        rows = [row for row in journal.evaluations() if row.stream is Stream.REPORT]
+    per_trial = len(rows) // len({row.trial for row in rows})
+    assert told.startswith(f"{per_trial} of {per_trial} episodes")
+    for words in (["top"], ["best"]):
+        assert main([*words, "s", "--out", str(tmp_path)]) == 0
+        assert " ".join(capsys.readouterr().out.split()).count("were cut at 20,000 env steps") == 1
+    report = write_report(StudyFolder(tmp_path / "s")).read_text(encoding="utf-8")
+    assert "were cut at 20,000 env steps" in report
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
+def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
+    """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""
+    step = AnalyticPopulation._step
+
+    def fragile(self, lane):
+        its = lane.config["learning_rate"]
+        hit = its == rate if rate is not None else its != 1e-5
+        return step(self, lane) or (hit and lane.stream is Stream.REPORT and lane.replicate == 2)
+
+    monkeypatch.setattr(AnalyticPopulation, "_step", fragile)
+    results = go(tmp_path, confirm=samples.Confirm(2, 3, 7))
+    found = results.conclusion
+    assert found.verdict == verdict and found.against.seeds == 7
+    lost = (found.against.own_diverged, found.against.diverged)
+    assert lost == ((0, 1) if rate is not None else (1, 0))
+    words = "The default" if rate is not None else f"Trial {results.best.trial}"
+    assert any(text.startswith(f"{words} diverged on 1 of") for text in found.said)
+    # The other six seeds are paired with themselves.
+    with Journal(tmp_path) as journal:
+        ours, theirs = (journal.trial(t).by_report_seed for t in (results.best.trial, 0))
+    apart = [ours[seed] - theirs[seed] for seed in (0, 1, 3, 4, 5)]
+    assert found.against.difference == pytest.approx(sum(apart) / 5)
+
+
+def test_a_default_that_failed_is_not_set_beside_the_winner(tmp_path, monkeypatch):
+    advance = AnalyticPopulation.advance
+
+    def step(self, refills, busy):
+        if any(refill.resolved.config["learning_rate"] == 1e-5 for refill in refills):
+            raise RuntimeError("out of memory")
+        return advance(self, refills, busy)
+
+    monkeypatch.setattr(AnalyticPopulation, "advance", step)
+    results = go(tmp_path)
+    assert results.conclusion.verdict == "nothing"
+    assert results.conclusion.said[1].startswith("The default failed in the search: ")
+    assert "out of memory" in results.conclusion.said[1]
+
+
+def test_environments_that_differ_are_not_compared(tmp_path):
+    length = samples.parameter("env.length", 0.5, min=0.1, max=2.0)
+    results = go(tmp_path, space=Space((*SPACE.parameters, length)))
+    assert results.best.trial != 0
+    said = results.conclusion.said
+    assert results.conclusion.verdict == "nothing" and "different environments" in said[1]
+    fixed = dataclasses.replace(study().evaluation, env={"length": 0.5})
+    again = go(tmp_path / "fixed", space=Space((*SPACE.parameters, length)), evaluation=fixed)
+    assert again.conclusion.verdict == "better"
+
+
+def test_baselines_are_paired_on_the_report_seeds(tmp_path):
+    results = go(tmp_path, baselines=("ksp_ff",))
+    with Journal(tmp_path) as journal:
+        (row,) = baselines_of(journal)
+        winner = journal.trial(results.best.trial)
+    (against,) = results.conclusion.baselines
+    theirs = row.values["report"]
+    assert len(theirs) == against.seeds == 6 and against.rival == "ksp_ff"
+    apart = [ours - his for ours, his in zip(winner.report_values, theirs, strict=True)]
+    assert against.difference == pytest.approx(sum(apart) / 6)
+    (shown,) = results.baselines
+    assert shown.difference == pytest.approx(against.difference)
+    assert shown.difference_around == against.interval
+    assert any("ksp_ff" in text for text in results.conclusion.said[1:])
+
+
+def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
+    """CartPole gives at most as many points as an episode has steps."""
+    result_of = AnalyticPopulation.result_of
+
+    def at_the_top(self, lane):
+        found = result_of(self, lane)
+        if lane is None or lane.stream is not Stream.REPORT:
+            return found
+        return dataclasses.replace(found, returns=found.returns * 0 + 500.0)
+
+    monkeypatch.setattr(AnalyticPopulation, "result_of", at_the_top)
+    results = go(tmp_path / "500")
+    trial = results.best.trial
+    assert results.conclusion.verdict == "ceiling"
+    assert results.conclusion.said[0] == (
+        f"Trial {trial} and the default both reach the ceiling: 500 on 6 test seeds."
+    )
+    known = dataclasses.replace(study().env, values={"max_steps_in_episode": 600})
+    below = go(tmp_path / "600", env=known)
+    assert below.conclusion.ceiling is None and below.conclusion.verdict == "no_difference"
+
+
+def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch):
+    """MountainCar gives -200 to whoever never reaches the top."""
+    result_of = AnalyticPopulation.result_of
+
+    def at_the_floor(self, lane):
+        found = result_of(self, lane)
+        return dataclasses.replace(found, returns=found.returns * 0 - 200.0)
+
+    monkeypatch.setattr(AnalyticPopulation, "result_of", at_the_floor)
+    steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
+    found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
+    assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
+    assert "end at -200 too: a different length of run, or a different task, may" in str(
+        found.conclusion
+    )
+
+
+# ---------------------------------------------------------------------- wherever it is read
+
+
+@pytest.mark.parametrize("kind", ["better", "default", "pbt", "no confirm", "few"])
+def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
+    results = go(tmp_path / "s", **KINDS[kind][0])
+    said, where = list(results.conclusion.said), ["--study", str(tmp_path / "s")]
+
+    def told(*words):
+        assert main([*words, *where]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    top, best = told("top"), told("best")
+    shown = told("show", str(results.best.trial))
+    data = json.loads(told("best", "--json"))
+    assert data["conclusion"]["sentences"] == said
+    assert json.loads(told("top", "--json"))["conclusion"] == data["conclusion"]
+    one = json.loads(told("show", str(results.best.trial), "--json"))["conclusion"]
+    assert (one is None) == (results.conclusion.winner is None)
+    page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
+    opened = hpo.open(tmp_path / "s")
+    for text in said:
+        assert text in top and text in best and text in page and text in str(opened.conclusion)
+        assert one is None or text in shown
+    assert top.index(said[0]) < top.index("# trial")
+    assert page.index(said[0]) < page.index("lanes busy")
+
+
+def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
+    go(tmp_path / "s", early_terminate=PBT, budget=Budget(trials=8))
+    where = ["--study", str(tmp_path / "s")]
+
+    def data(*words):
+        assert main([*words, *where, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")["leaderboard"]}
+    rows = data("query", "SELECT trial, state FROM trials")
+    table = {row["trial"]: row["state"] for row in rows}
+    assert top == table
+    assert set(table.values()) == {"confirmed", "finished", "reference"}
+    assert {trial: data("show", str(trial))["state"] for trial in (0, -1)} == {
+        0: table[0], -1: "reference"
+    }  # fmt: skip
+    shown = data("query", "SELECT count(*) AS n FROM evaluations WHERE trial = -1")
+    assert shown[0]["n"] == 6 * 2  # six seeds, two episodes
+
+
+def test_a_study_that_grows_is_looked_at_again(tmp_path):
+    """More test seeds, or more trials and so another winner: the next look must be surer."""
+    steps = {"early_terminate": None}
+    first = go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
+    winner = first.best.trial
+    with Journal(tmp_path) as journal:
+        assert looks_of(journal.attributes()) == (Look(0, 7), Look(winner, 7, True))
+    go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)  # nothing is new, and no look
+    more = go(tmp_path, confirm=samples.Confirm(2, 3, 12), **steps)
+    assert more.best.trial == winner
+    with Journal(tmp_path) as journal:
+        looks = looks_of(journal.attributes())
+        rows = {row.trial: row.by_report_seed for row in journal.trials()}
+    assert looks[2:] == (Look(0, 12), Look(winner, 12, True))
+    assert winners_looks(looks, winner, 0, 12) == earlier_looks(looks, winner, 0, 12) == (7,)
+    expected = conclude(rows[winner], rows[0], earlier=(7,)).against
+    found = conclusion_of(Journal(tmp_path)).against
+    assert (found.verdict, found.interval) == (expected.verdict, expected.interval)
+
+
+def test_a_study_from_before_looks_were_kept_counts_what_it_shows(tmp_path, monkeypatch):
+    steps = {"early_terminate": None, "space": samples.REAL}
+    with monkeypatch.context() as before:
+        before.setattr(Ledger, "note_looks", lambda ledger, winner: None)
+        go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
+    with Journal(tmp_path) as journal:
+        assert looks_of(journal.attributes()) == ()
+        assert conclusion_of(journal).verdict != "nothing"
+    go(tmp_path, confirm=samples.Confirm(2, 3, 12), **steps)
+    with Journal(tmp_path) as journal:
+        assert {look.seeds for look in looks_of(journal.attributes())} == {7, 12}

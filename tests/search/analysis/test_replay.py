@@ -1,0 +1,187 @@
+"""A real population: its copies, its winner trained again bit by bit, the command line."""
+
+import json
+import os
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.errors import StoreError
+from hpo.search.analysis import replay as module
+from hpo.search.analysis.replay import replay
+from hpo.search.lanes.local import LocalFactory
+from hpo.search.run import run
+from hpo.search.state.progress import Silent
+from hpo.store import tables_equal
+from hpo.store.journal import Journal
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.load import loads
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+
+STUDY = """\
+name: evolving
+env: CartPole-v1
+env_steps: 2048
+log_every: 64
+fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8],
+        normalise_observations: true}
+space:
+  learning_rate: {min: 1e-4, max: 3e-1, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
+  lr_schedule: {values: [constant, linear]}
+search: {method: random}
+early_terminate: {type: pbt, every: 512, quantile: 0.5}
+evaluation: {episodes: 4}
+seeds: {per_config: 2}
+confirm: {top_k: 1, choose: 2, report: 1}
+budget: {trials: 4}
+population: {lanes: 8}
+"""
+
+
+@pytest.fixture(scope="module")
+def study():
+    return loads(STUDY)
+
+
+@pytest.fixture(scope="module")
+def folder(study, tmp_path_factory):
+    """The results of one small real study."""
+    path = tmp_path_factory.mktemp("results") / study.name
+    assert run(study, path, LocalFactory(study), (), samples.quick()).state == "finished"
+    return StudyFolder(path)
+
+
+def trials(folder):
+    with Journal(folder.path) as journal:
+        return journal.trials()
+
+
+def test_a_lineage_over_several_lanes_comes_out_bit_for_bit(folder):
+    copied = max(trials(folder), key=lambda row: len(row.schedule))
+    assert len(copied.schedule) > 1
+    found = replay(folder, copied.trial)
+    assert found.same and [part.trial for part in found.lineage][-1] == copied.trial
+    assert [(p.env_steps, p.replicate) for p in found.points] == [
+        (at, replicate) for at in (512, 1024, 1536, 2048) for replicate in (0, 1)
+    ]
+    assert len({point.trial for point in found.points}) > 1
+    assert found.curve_rows == found.curve_same == 2 * 32  # two rows a chunk: one an update
+    last = [sum(p.replayed) / len(p.replayed) for p in found.points if p.env_steps == 2048]
+    assert sum(last) / 2 == pytest.approx(copied.value, rel=1e-12)
+
+
+def test_a_seed_that_was_lost_is_named(folder, monkeypatch, capsys):
+    record = module._Record
+    monkeypatch.setattr(record, "replicates", property(lambda self: (1,)))
+    where = ["--study", str(folder.path)]
+    row = max(trials(folder), key=lambda row: len(row.schedule))
+    assert replay(folder, row.trial).left_out == (0,)
+    main(["replay", str(row.trial), *where])
+    assert (
+        "Not trained again, as they diverged or ended sooner: seeds 0." in capsys.readouterr().out
+    )
+
+
+def test_a_number_that_differs_is_noticed(folder, monkeypatch):
+    """Trained with other knobs than recorded, the same trial is not the same."""
+    plain = module.lineage_of
+
+    def wrong(row):
+        first, *rest = plain(row)
+        params = {**first.params, "learning_rate": first.params["learning_rate"] * 1.001}
+        return (replace(first, params=params), *rest)
+
+    monkeypatch.setattr(module, "lineage_of", wrong)
+    row = max(trials(folder), key=lambda row: len(row.schedule))
+    found = replay(folder, row.trial)
+    assert not found.same and found.curve_same < found.curve_rows
+
+
+def test_metrics_that_were_not_written_then_are_not_compared(folder):
+    """As in a study of an earlier version, whose table lacks a column, or has it in part."""
+    number = max(trials(folder), key=lambda row: len(row.schedule)).trial
+    record = module._Record.read(folder, number)
+    (first, *_), (second, *_) = (
+        list(record.curve(folder, dict.fromkeys(names, 0.0)).values())
+        for names in (("loss", "entropy"), ("loss", "of_a_later_version", "entropy"))
+    )
+    assert second == (first[0], None, first[1])
+    loss, entropy = first
+    assert module._same(second, (loss, 3.0, entropy))
+    assert not module._same(second, (loss, 3.0, entropy + 1e-9))
+    assert not module._same((loss,), (loss, entropy))
+    assert module._same((float("nan"),), (float("nan"),))
+
+
+def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
+    """Its record says nothing of knobs whose defaults were others then."""
+    text = STUDY.replace("early_terminate", "# ")
+    text = text.replace("hidden_sizes: [8],", "hidden_sizes: [8], normalise_rewards: false,")
+    text = text.replace("confirm: {top_k: 1, choose: 2, report: 1}\n", "")
+    asked = loads(text.replace("budget: {trials: 4}", "budget: {trials: 1}"))
+    run(asked, tmp_path / "old", LocalFactory(asked), (), samples.quick())
+    with Journal(tmp_path / "old", writable=True) as journal:
+        as_written = journal.meta.study_text
+        assert "normalise_rewards: false" in as_written
+        of_old = re.sub(r",?\s*normalise_rewards: false", "", as_written)
+        assert "normalise_rewards" not in of_old
+        journal.replace_meta(replace(journal.meta, study_text=of_old))
+    assert replay(StudyFolder(tmp_path / "old"), 0).same
+
+
+class CutAt(Silent):
+    """Asks for a clean end after some chunks."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, tmp_path):
+    """Knobs of copies lie in the lanes' checkpoint: cut between two rungs, the end is the same."""
+    path = tmp_path / study.name
+    assert run(study, path, LocalFactory(study), [CutAt(6)], samples.quick()).state != "finished"
+    assert run(study, path, LocalFactory(study), (), samples.quick()).state == "finished"
+    assert tables_equal(folder.path, path) == []
+
+
+def test_what_was_never_evaluated_cannot_be_replayed(folder):
+    with pytest.raises(StoreError, match="no trial 99"):
+        replay(folder, 99)
+
+
+def test_on_the_command_line(folder, tmp_path, capsys):
+    row = max(trials(folder), key=lambda row: len(row.schedule))
+    where = ["--study", str(folder.path)]
+    policy = tmp_path / "policy"
+    assert main(["replay", str(row.trial), *where, "--json", "--export", str(policy)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (
+        data["left_out"] == [] and data["same"] is True and data["lineage"] == list(row.schedule)
+    )
+    assert (policy / "policy.json").is_file()
+    assert main(["replay", str(row.trial), *where, "--export", str(policy)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["show", str(row.trial), *where]) == 0
+    shown = capsys.readouterr().out
+    assert "copied trial" in shown and f"in trial {row.schedule[0]['trial']}" in shown
+
+
+def test_the_confirmed_winner_was_trained_along_its_schedule(folder):
+    """Fresh seeds follow the lineage of the winner; the leaderboard shows its last knobs."""
+    (winner,) = [row for row in trials(folder) if row.choose_values and row.report_values]
+    assert len(winner.choose_values) == 2 and len(winner.report_values) == 1
+    if winner.schedule:
+        assert winner.params == winner.schedule[-1]["params"]

@@ -1,0 +1,252 @@
+"""Pictures as files, drawn by matplotlib: PNG, or SVG and PDF by the file's suffix."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ..pictures import new_figure, save_figure
+from .model import (
+    BAND,
+    DASH,
+    DOT,
+    FONTS,
+    GROUNDS,
+    LETTERS,
+    LINE,
+    RING,
+    STRAND,
+    STYLES,
+    THIN,
+    XY,
+    Band,
+    Bars,
+    Dot,
+    Key,
+    Line,
+    Panel,
+    Parallel,
+    Picture,
+)
+
+SUFFIXES = (".png", ".svg", ".pdf")
+_COLUMNS = 3
+_WIDE = 9.0
+_BAR = 0.3
+_LINE = 0.2  # of a name below a panel
+_BELOW = 30.0  # points under a panel: room for the labels of its axis
+_ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
+_POINT = 0.75  # of a pixel
+_INK, _SOFT, _RULE, _GRID, _GROUND = (
+    GROUNDS[name][0] for name in ("ink", "soft", "rule", "grid", "ground")
+)
+
+
+def draw_picture(path: Path, picture: Picture, study: str) -> None:
+    """Draw all panels of a picture below its title.
+
+    Args:
+        path: of the file; its suffix, one of `SUFFIXES`, chooses the format.
+        picture: at least one panel.
+        study: its name, for the title.
+    """
+    figure = new_figure(*figure_size(picture))
+    fill_figure(figure, picture, study)
+    save_figure(figure, path, path.suffix.removeprefix("."))
+
+
+def figure_size(picture: Picture) -> tuple[float, float]:
+    """Return the width and height that a picture needs, in inches."""
+    return _WIDE, sum(_heights(_rows(picture.panels))) + 0.6
+
+
+def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
+    """Draw all panels of a picture into an empty figure and return their axes, in their order.
+
+    Args:
+        figure: of matplotlib, with a constrained layout.
+        picture: at least one panel.
+        study: its name, for the title.
+    """
+    from matplotlib import rc_context
+
+    with rc_context({"font.family": _family(), "font.size": LETTERS * _POINT}):
+        return _fill(figure, picture, study)
+
+
+def _family() -> str:
+    """Return the first of the fonts that is here."""
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return next((name for name in FONTS if name in known), "sans-serif")
+
+
+def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
+    rows = _rows(picture.panels)
+    figure.suptitle(f"{study}: {picture.title}", fontsize="x-large", fontweight="bold", color=_INK)
+    parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
+    columns, drawn = max(map(len, rows)), []
+    for part, row in zip(parts, rows, strict=True):
+        count = 1 if len(row) == 1 and row[0].wide else columns
+        axes = part.subplots(1, count, squeeze=False)[0]
+        for place, panel in zip(axes, row, strict=False):
+            draw_panel(place, panel)
+            drawn.append(place)
+        for place in axes[len(row) :]:
+            place.set_axis_off()
+    if picture.keys:
+        handles = [_handle(key) for key in picture.keys]
+        figure.legend(handles=handles, ncols=len(handles), loc="outside lower center",
+                      frameon=False, labelcolor=_SOFT)  # fmt: skip
+    return drawn
+
+
+def _heights(rows: list[list[Panel]]) -> list[float]:
+    return [max(_height(panel) for panel in row) for row in rows]
+
+
+def _rows(panels: Any) -> list[list[Panel]]:
+    """Put panels into rows; wide ones have a row of their own."""
+    rows: list[list[Panel]] = []
+    for panel in panels:
+        fits = rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS
+        if fits:
+            rows[-1].append(panel)
+        else:
+            rows.append([panel])
+    return rows
+
+
+def _height(panel: Panel) -> float:
+    if isinstance(panel, Bars):
+        return max(1.6, _BAR * len(panel.bars) + 0.6)
+    return 4.0 if panel.wide else 2.7 + _LINE * len(panel.keys)
+
+
+def draw_panel(axes: Any, panel: Panel) -> None:
+    """Draw one panel into axes of matplotlib."""
+    letters = sum(len(key.label) + _KEY for key in panel.keys)
+    lines = max(1, math.ceil(letters / _ROW))
+    alone = panel.wide and len(panel.title) + letters > _ROW
+    raised = {"pad": _RAISED * lines} if alone else {}
+    axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK,
+                   **raised)  # fmt: skip
+    axes.tick_params(length=0, labelcolor=_SOFT)
+    for name, side in axes.spines.items():
+        side.set_visible(name == "bottom")
+        side.set_color(_RULE)
+    if isinstance(panel, XY):
+        _draw_xy(axes, panel)
+    elif isinstance(panel, Bars):
+        _draw_bars(axes, panel)
+    else:
+        _draw_parallel(axes, panel)
+    if panel.keys:
+        from matplotlib.transforms import ScaledTranslation
+
+        # Beside the title of a wide panel, below others, so that it hides no mark.
+        columns = math.ceil(len(panel.keys) / lines)
+        beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
+                  "borderaxespad": 0.1}  # fmt: skip
+        down = ScaledTranslation(0.0, -_BELOW / 72.0, axes.figure.dpi_scale_trans)
+        below = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderaxespad": 0.0,
+                 "bbox_transform": axes.transAxes + down}  # fmt: skip
+        axes.legend(
+            handles=[_handle(key) for key in panel.keys],
+            labelcolor=_SOFT,
+            frameon=False,
+            **(beside if panel.wide else below),
+        )
+
+
+def _colour(style: str) -> str:
+    return STYLES[style][0]
+
+
+def _handle(key: Key) -> Any:
+    from matplotlib.lines import Line2D
+
+    colour = _colour(key.style)
+    if key.shape in ("line", "dashed"):
+        return Line2D([], [], color=colour, label=key.label, linewidth=LINE * _POINT,
+                      linestyle=_dashes(key.shape == "dashed"))  # fmt: skip
+    marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
+    face = "none" if key.shape == "ring" else colour
+    return Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle="",
+                  label=key.label)  # fmt: skip
+
+
+def _draw_xy(axes: Any, panel: XY) -> None:
+    for side, scale in (("x", panel.x), ("y", panel.y)):
+        if scale.log:
+            getattr(axes, f"set_{side}scale")("log")
+        getattr(axes, f"set_{side}lim")(scale.low, scale.high)
+        values, texts = [v for v, _ in scale.ticks], [t for _, t in scale.ticks]
+        getattr(axes, f"set_{side}ticks")(values, texts)
+        getattr(axes, f"set_{side}ticks")([], minor=True)
+        getattr(axes, f"set_{side}label")(scale.label, color=_SOFT)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=_GRID, linewidth=_POINT)
+    for mark in panel.marks:
+        _draw_mark(axes, mark, panel)
+
+
+def _dashes(dashed: bool) -> Any:
+    return (0, tuple(length * _POINT for length in DASH)) if dashed else "-"
+
+
+def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
+    colour = _colour(mark.style)
+    if isinstance(mark, Band):
+        at, low, high = zip(*mark.points, strict=True)
+        axes.fill_between(at, low, high, color=colour, alpha=BAND, linewidth=0)
+    elif isinstance(mark, Line):
+        at, values = zip(*mark.points, strict=True)
+        axes.plot(
+            at, values, color=colour, linewidth=(THIN if mark.thin else LINE) * _POINT,
+            drawstyle="steps-post" if mark.step else "default", linestyle=_dashes(mark.dashed),
+        )  # fmt: skip
+    elif mark.shape == "cross":
+        axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)
+    elif mark.shape == "out":
+        low = mark.y <= (panel.y.low + panel.y.high) / 2
+        axes.plot([mark.x], [mark.y], "v" if low else "^", color=colour, markersize=5)
+    else:
+        ring = mark.shape == "ring"
+        axes.plot([mark.x], [mark.y], "o", color=colour, fillstyle="none" if ring else "full",
+                  markersize=2 * (RING if ring else DOT) * _POINT)  # fmt: skip
+
+
+def _draw_bars(axes: Any, panel: Bars) -> None:
+    places = range(len(panel.bars))
+    axes.barh(places, [bar.share for bar in panel.bars], color=_colour("c0"))
+    ends = [bar.share if bar.around is None else bar.around[1] for bar in panel.bars]
+    for place, bar, end in zip(places, panel.bars, ends, strict=True):
+        if bar.around is not None:
+            axes.plot(bar.around, [place, place], color=_INK, linewidth=1.5 * _POINT)
+        axes.annotate(f" {bar.text}", (max(bar.share, end), place), va="center", color=_SOFT)
+    axes.set_yticks(places, [bar.label for bar in panel.bars], color=_INK)
+    axes.set_xlim(0.0, 1.15 * max(ends, default=1.0))
+    axes.invert_yaxis()
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+
+
+def _draw_parallel(axes: Any, panel: Parallel) -> None:
+    for strand in panel.strands:
+        axes.plot(strand.shares, color=_colour(strand.style), linewidth=STRAND * _POINT)
+    for place, rail in enumerate(panel.rails):
+        axes.axvline(place, color=_SOFT, linewidth=_POINT, ymin=0.1, ymax=0.97)
+        for share, text in rail.ticks:
+            axes.annotate(
+                text, (place, share), xytext=(3, 0), textcoords="offset points", va="center",
+                fontsize="small", color=_SOFT,
+                bbox={"boxstyle": "round,pad=0.1", "fc": _GROUND, "ec": "none", "alpha": 0.75},
+            )  # fmt: skip
+    names = [rail.label.replace("_", "_\n", 1) for rail in panel.rails]
+    axes.set_xticks(range(len(names)), names, color=_INK)
+    axes.set_ylim(-0.12, 1.04)
+    axes.set_yticks([])
+    axes.spines["bottom"].set_visible(False)

@@ -1,0 +1,279 @@
+"""What population based training did: knobs of every member over its run, and who copied whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+from ...errors import counted
+from ...spaces.space import Parameter
+from ...store.leaderboard import Entry
+from ...store.rows import DecisionRow, Stream, TrialState
+from ..formatting import number, param, steps
+from .curves_chart import baseline_lines
+from .model import XY, Dot, Key, Line, Picture, Scale
+from .scales import knob_share, knob_ticks, leaders_scale, steps_scale, value_scale
+from .snapshot import Snapshot, finite
+
+_LOST = (TrialState.DIVERGED, TrialState.FAILED)
+_MOST = 1_500
+_SHORT = Key("not finished: value at its last rung", "muted")
+
+
+def history(snapshot: Snapshot) -> Picture:
+    """Draw the value of every trial, or its last value at a rung, over its number."""
+    rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST))]
+    ended = {row.trial: row.value for row in rows if row.value is not None and finite(row.value)}
+    stopped = {
+        row.trial: row.rung_value
+        for row in rows
+        if row.trial not in ended and row.rung_value is not None and finite(row.rung_value)
+    }
+    if not ended and not stopped:
+        return Picture("history", "History", "No trial has a value yet.")
+    first = snapshot.winner
+    known = [row.value for row in rows if row.trial in (0, first.trial if first else 0)]
+    lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, snapshot.numbers_scale())
+    kept = [*filter(finite, known), *(line.points[0][1] for line in lines)]
+    every = [*ended.values(), *stopped.values()]
+    y = leaders_scale(every, snapshot.meta.metric, snapshot.sign, kept)
+    x = snapshot.numbers_scale()
+    marks: list[Line | Dot] = [*lines]
+    keys: list[Key] = []
+    lost = [row.trial for row in rows if row.state in _LOST]
+    for trial, value in stopped.items():
+        if trial not in lost:
+            tip = f"trial {trial}: {number(value)} at rung {snapshot.rows[trial].rung}, "
+            marks.append(_dot(y, trial, value, "muted", tip + snapshot.state(trial)))
+    best = _best_so_far(snapshot)
+    if best:
+        marks.append(Line((*best, (x.high, best[-1][1])), "c1", step=True))
+        keys += [Key("finished", "c0"), Key("best so far", "c1", "line")]
+    for trial, value in ended.items():
+        marks.append(_dot(y, trial, value, "c0", f"trial {trial}: {number(value)}"))
+    for trial in lost:
+        tip = f"trial {trial}: {snapshot.rows[trial].state}"
+        marks.append(Dot(trial, y.low, "bad", trial, tip, "cross"))
+    if first is not None and first.search_value is not None and finite(first.search_value):
+        marks.append(Dot(first.trial, first.search_value, "c1", shape="ring"))
+        keys.append(Key("first on the leaderboard", "c1", "ring"))
+    keys += [_SHORT] if any(trial not in lost for trial in stopped) else []
+    outside = sum(not y.holds(value) for value in every)
+    keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
+    keys += [Key("diverged or failed", "bad", "cross")] if lost else []
+    keys += lines_keys
+    caption = (
+        f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in "
+        "the search. The leaderboard also has the values of confirmed trials on new seeds."
+    )
+    panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
+    return Picture("history", "History", caption, (panel,))
+
+
+def _dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
+    """Return a trial's dot; on the edge and pointing outwards where the scale has no room."""
+    shape = "dot" if y.holds(value) else "out"
+    return Dot(trial, min(max(value, y.low), y.high), style, trial, tip, shape)
+
+
+def _best_so_far(snapshot: Snapshot) -> list[tuple[float, float]]:
+    """Return (trial, value) wherever the best value of a finished run improved."""
+    best = -math.inf
+    found: list[tuple[float, float]] = []
+    for trial, row in sorted(snapshot.rows.items()):
+        if row.value is not None and finite(row.value) and snapshot.sign * row.value > best:
+            best = snapshot.sign * row.value
+            found.append((trial, row.value))
+    return found
+
+
+_MOST_PANELS = 6
+_DOTS = 1_000
+
+
+def pareto(snapshot: Snapshot) -> Picture:
+    """Draw finished trials by every pair of objectives; of two, join the front."""
+    title = "Pareto front"
+    objectives = snapshot.meta.objectives
+    if len(objectives) < 2:
+        return Picture("pareto", title, "The study has one objective.")
+    placed = [e for e in snapshot.entries if len(e.objectives) == len(objectives)]
+    placed = [entry for entry in placed if all(map(finite, entry.objectives))]
+    if not placed:
+        return Picture("pareto", title, "No trial has finished its run yet.")
+    kept = set(snapshot.thinned([entry.trial for entry in placed], _DOTS))
+    shown = [entry for entry in placed if entry.trial in kept]
+    group = [e for e in shown if e.confirmed and e.front is not None]
+    group = group or [entry for entry in shown if entry.front is not None]
+    front = [entry for entry in group if entry.front == 1]
+    pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
+    panels = [_pareto_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
+    confirmed = bool(group) and group[0].confirmed
+    kind = "confirmed" if confirmed else "finished"
+    verb = "is" if len(front) == 1 else "are"
+    caption = (
+        f"{len(front)} of {counted(len(group), f'{kind} trial')} {verb} on the front: no other is "
+        "better in one objective and no worse in the others."
+    )
+    if not group:
+        caption = "No trial keeps the constraints, so that there is no front."
+    if confirmed:
+        caption += " Their values are from selection seeds, the others' from the search."
+    if snapshot.volume is not None:
+        caption += f" Hypervolume: {snapshot.volume:.3f} of the box between best and worst values."
+    return Picture("pareto", title, caption, panels)
+
+
+def _pareto_panel(
+    snapshot: Snapshot,
+    shown: Sequence[Entry],
+    front: Sequence[Entry],
+    pair: tuple[int, int],
+    alone: bool,
+) -> XY:
+    names = [str(snapshot.meta.objectives[index]["name"]) for index in pair]
+    goals = [str(snapshot.meta.objectives[index]["goal"]) for index in pair]
+    labels = [f"{name}, {goal}" for name, goal in zip(names, goals, strict=True)]
+    x = value_scale([entry.objectives[pair[0]] for entry in shown], labels[0])
+    y = value_scale([entry.objectives[pair[1]] for entry in shown], labels[1])
+    best = {entry.trial for entry in front}
+    marks: list[Line | Dot] = []
+    keys = [Key("on the front", "c1", "dot"), Key("dominated", "muted", "dot")]
+    if alone and len(front) > 1:
+        marks.append(Line(_stairs(front, pair, goals), "c1"))
+    for entry in sorted(shown, key=lambda entry: entry.trial in best):
+        at, height = (entry.objectives[index] for index in pair)
+        tip = f"trial {entry.trial}: {names[0]} {number(at)}, {names[1]} {number(height)}"
+        style, shape = ("c1", "dot") if entry.trial in best else ("muted", "dot")
+        if entry.feasible is False:
+            style, shape, tip = "bad", "cross", f"{tip}; violates a constraint"
+        marks.append(Dot(at, height, style, entry.trial, tip, shape))
+    if any(entry.feasible is False for entry in shown):
+        keys.append(Key("violates a constraint", "bad", "cross"))
+    title = " and ".join(name.removeprefix("eval/") for name in names)
+    return XY(title, x, y, tuple(marks), tuple(keys), wide=alone)
+
+
+def _stairs(
+    front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
+) -> tuple[tuple[float, float], ...]:
+    """Return the corners of the line around what the front dominates.
+
+    A corner between two neighbours has the worse of their values in each objective.
+    """
+    worse = [min if goal == "maximize" else max for goal in goals]
+    points = sorted((entry.objectives[pair[0]], entry.objectives[pair[1]]) for entry in front)
+    corners = points[:1]
+    for before, now in pairwise(points):
+        x, y = (choose(one, other) for choose, one, other in zip(worse, before, now, strict=True))
+        corners += [(x, y), now]
+    return tuple(corners)
+
+
+_MEMBERS = 40
+_KNOBS = 12
+_FIFTHS = 5
+
+
+def schedule(snapshot: Snapshot) -> Picture:
+    """Draw the value of every knob over env steps, a line a member; copies join two of them."""
+    title = "Schedules"
+    copies = [row for row in snapshot.decisions if row.source is not None]
+    if not copies:
+        return Picture("schedule", title, "No trial has copied another one.")
+    place = {entry.trial: entry.rank for entry in snapshot.entries}
+    members = sorted(snapshot.thinned(snapshot.searched, _MEMBERS), key=lambda n: -place[n])
+    ways = {trial: _way(snapshot, trial) for trial in members}
+    last = max((way[-1][0] for way in ways.values()), default=0)
+    named = dict(snapshot.study.space.keyed)
+    moved = [key for key in named if _moves(named[key], ways)]
+    panels = [
+        _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
+        for key in moved[:_KNOBS]
+    ]
+    caption = (
+        f"Each line is a member{snapshot.kept_words(_MEMBERS)}; {counted(len(copies), 'copy')}, "
+        "each an upright line from the value of the member that was copied to a dot, the value "
+        "that the copy went on with."
+    ).replace("copys", "copies")
+    if len(moved) > _KNOBS:
+        caption += f" Left out: {counted(len(moved) - _KNOBS, 'knob')}."
+    keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),
+            Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
+    return Picture("schedule", title, caption, panels, keys)
+
+
+Way = Sequence[tuple[int, Mapping[str, Any]]]
+"""(env steps, the knobs from there on), from 0 to the end of the run."""
+
+
+def _way(snapshot: Snapshot, trial: int) -> Way:
+    changes = snapshot.points.changes.get(trial, ())
+    starts = [0, *(at for at, _ in changes)]
+    knobs = [*(old for _, old in changes), snapshot.rows[trial].params]
+    reached = [at for at, found in snapshot.points.values.items() if trial in found]
+    end = max([*reached, starts[-1]])
+    return [*zip(starts, knobs, strict=True), (end, knobs[-1])]
+
+
+def _moves(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
+    """Return whether some member's value of a knob changes on the way."""
+    name = parameter.name
+    return any(len({repr(knobs.get(name)) for _, knobs in way}) > 1 for way in ways.values())
+
+
+def _height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
+    """Return where a configuration lies on the axis of a knob; None where it has no such value."""
+    if parameter.name not in knobs or not parameter.active(knobs):
+        return None
+    value = knobs[parameter.name]
+    inside = parameter.distribution.why_not(value) is None
+    return knob_share(parameter.distribution, value) if inside else None
+
+
+def _schedule_panel(
+    snapshot: Snapshot,
+    key: str,
+    parameter: Parameter,
+    members: Sequence[int],
+    ways: Mapping[int, Way],
+    copies: Sequence[DecisionRow],
+    last: float,
+) -> XY:
+    marks: list[Line | Dot] = []
+    ends: list[Dot] = []
+    for row in copies:
+        joined = _joined(parameter, row, ways)
+        if joined is not None:
+            said = f"trial {row.trial} copied trial {row.source} at {steps(row.env_steps)}"
+            marks.append(Line(joined, "muted", row.trial, said, thin=True))
+            ends.append(Dot(*joined[1], "muted", row.trial, said))
+    for at, trial in enumerate(members):
+        heights = [(float(x), _height(parameter, knobs)) for x, knobs in ways[trial]]
+        points = tuple((x, y) for x, y in heights if y is not None)
+        if len(points) < 2:
+            continue
+        first = snapshot.winner is not None and trial == snapshot.winner.trial
+        style = "c1" if first else f"s{at * _FIFTHS // len(members)}"
+        told = ", ".join(
+            f"{param(knobs.get(parameter.name))} from {steps(x)}" for x, knobs in ways[trial][:-1]
+        )
+        said = f"trial {trial}: {parameter.name} {told}"
+        marks.append(Line(points, style, trial, said, step=True, thin=not first))
+    y = Scale(-0.03, 1.03, knob_ticks(parameter.distribution))
+    return XY(key, steps_scale(last, ""), y, (*marks, *ends))
+
+
+def _joined(
+    parameter: Parameter, row: DecisionRow, ways: Mapping[int, Way]
+) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Return the line from the copied member's value to that of the copy."""
+    if row.source is None or row.params is None or not {row.source, row.trial} <= ways.keys():
+        return None
+    source = next(knobs for x, knobs in reversed(ways[row.source]) if x < row.env_steps or x == 0)
+    before, after = _height(parameter, source), _height(parameter, row.params)
+    if before is None or after is None:
+        return None
+    return (float(row.env_steps), before), (float(row.env_steps), after)

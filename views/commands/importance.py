@@ -1,0 +1,142 @@
+"""`hpo importance`: which hyperparameters matter."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigError, counted
+from ...store.study_folder import find_study
+from ..escape_control import echo, note
+from ..formatting import aligned, narrow, steps
+from ..json_output import print_json
+from ..terminal.console import in_columns, knows_blocks
+
+if TYPE_CHECKING:
+    from ...search.analysis.checkpoint_values import Importance, Points
+    from ...search.analysis.knob_significance import Answer
+
+_BAR = 30
+_TITLES = {"ped-anova": "PED-ANOVA", "fanova": "fANOVA"}
+
+
+def do_importance(args: Namespace) -> int:
+    """Print which hyperparameters matter, at one point of the runs or over all of them.
+
+    Raises:
+        ConfigError: too few trials, or no such point.
+    """
+    from ...search.analysis.checkpoint_values import (
+        importance_at,
+        importance_over_progress,
+        read_points,
+    )
+    from ...search.analysis.knob_significance import answer_at
+
+    if args.over_progress and args.at is not None:
+        raise ConfigError("--over-progress covers every point of the runs; leave --at out")
+    points = read_points(find_study(args.study, Path(args.out), note).path)
+    method = args.method or "ped-anova"
+    if args.over_progress:
+        found = importance_over_progress(points, args.all, method)
+    else:
+        found = [importance_at(points, args.at, args.all, method)]
+    if args.json:
+        told = [{**_data(item), "answer": answer_at(points, item).as_json()} for item in found]
+        print_json(told)
+        return 0
+    if args.method is not None or args.all:
+        lines = [_of_method(item, knows_blocks(sys.stdout)) for item in found]
+    elif args.over_progress:
+        lines = [_over_progress([answer_at(points, item) for item in found])]
+    else:
+        lines = [_answer(answer_at(points, found[0]))]
+    if args.over_progress:
+        lines += _left_out(points, found)
+    for line in "\n".join(lines).split("\n"):
+        echo(in_columns(line, sys.stdout, 2))
+    return 0
+
+
+def _answer(answer: Answer) -> str:
+    """Return which hyperparameters matter, a line for each, and what limits the answer."""
+    rows: list[list[str]] = []
+    for knob in answer.decided.knobs:
+        if knob.floor >= 1.0:
+            rows.append([knob.name, "-", "-", "-", "too few trials have it"])
+            continue
+        verdict = "matters" if knob.decided else "not shown"
+        spread = f"[{knob.low:.0%}, {knob.high:.0%}]"
+        rows.append([knob.name, f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict])
+    header = ("hyperparameter", "explains", "95% interval", "by chance", "verdict")
+    first, *rest = answer.sentences
+    if answer.disagreement:
+        at = rest.index(answer.disagreement)
+        rest[at] += ": hpo importance --method ped-anova"
+    table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
+    point = f"Trials are compared at {steps(answer.at)} env steps."
+    return "\n".join([first, "", table, "", point, *rest])
+
+
+def _over_progress(answers: Sequence[Answer]) -> str:
+    """Return what every hyperparameter explains at every point, an asterisk where it matters."""
+    names = [knob.name for knob in answers[-1].decided.knobs]
+    rows: list[list[str]] = []
+    for name in names:
+        at = [next((k for k in a.decided.knobs if k.name == name), None) for a in answers]
+        rows.append([name, *("-" if k is None else f"{k.share:.0%}{'*' * k.decided}" for k in at)])
+    header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
+    lines = narrow(header, rows, [False, *[True] * len(answers)])
+    last = answers[-1]
+    return "\n".join(
+        [
+            f"At {steps(last.at)} env steps: {last.decided.sentence}",
+            "",
+            *lines,
+            "",
+            "Share of the ranking explained at each point (env steps); * matters.",
+        ]
+    )
+
+
+def _left_out(points: Points, found: Sequence[Importance]) -> list[str]:
+    left_out = sorted(set(points.values) - {item.at for item in found})
+    if not left_out:
+        return []
+    some = ", ".join(map(steps, left_out))
+    return [f"Fewer than ten of these trials have a value at: {some} env steps."]
+
+
+def _data(item: Importance) -> dict[str, object]:
+    return {
+        "at": item.at,
+        "trials": item.trials,
+        "random_only": item.random_only,
+        "random_trials": item.random_trials,
+        "method": item.method,
+        "shares": dict(item.shares),
+    }
+
+
+def _of_method(item: Importance, blocks: bool) -> str:
+    """Return the shares by one estimator, which has no test against chance."""
+    first = next(iter(item.shares), None)
+    head = f"{_TITLES[item.method]} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
+    if first is not None and item.shares[first] > 0.0:
+        head = f"{head}: {first} is first ({item.shares[first]:.0%})"
+    lines = [f"{head}."]
+    if item.modelled:
+        lines.append(f"{item.modelled} were proposed by a model, which biases the shares.")
+    elif item.random_only:
+        lines.append("It uses the trials that were proposed before any result was known.")
+    if item.caution:
+        lines.append(f"{item.caution[0].upper()}{item.caution[1:]}.")
+    width = max(map(len, item.shares), default=0)
+    most = max(item.shares.values(), default=0.0)
+    for name, share in item.shares.items():
+        bar = ("█" if blocks else "#") * round(_BAR * share / most) if most > 0 else ""
+        lines.append(f"  {name.ljust(width)}  {share:6.1%}  {bar}".rstrip())
+    return "\n".join(lines)

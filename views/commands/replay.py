@@ -1,0 +1,103 @@
+"""`hpo replay`: a trial trained again by itself, every number compared with the record."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, counted
+from ...search.analysis.replay import Point, Replay, replay
+from ...store.codec import finite_json
+from ...store.statistics import mean
+from ...store.study_folder import find_study
+from ..escape_control import echo, note
+from ..formatting import aligned, number, steps
+from ..json_output import print_answer
+from ..trial_text import lineage_text
+from .read_study import print_exported
+
+
+def do_replay(args: Namespace) -> int:
+    """Train a trial's lineage again; exit code 1 if a number came out differently.
+
+    Raises:
+        StoreError: there is no such trial, or no record of it.
+        ConfigError: the folder to export to exists, or the study cannot run here.
+    """
+    target = None if args.export is None else Path(args.export)
+    if target is not None and target.exists():
+        raise ConfigError(f"{target} exists already; choose another folder with --export")
+    folder = find_study(args.study, Path(args.out), note)
+    found = replay(folder, args.trial, Path(args.source), target, _said)
+    print_answer(args.json, _data(found, target), _text(found))
+    if target is not None:
+        print_exported(target)
+    return 0 if found.same else 1
+
+
+def _said(words: str) -> AbstractContextManager[object]:
+    echo(f"compiling {words}", file=sys.stderr)
+    return nullcontext()
+
+
+def _data(found: Replay, target: Path | None) -> dict[str, Any]:
+    return {
+        "study": found.study,
+        "trial": found.trial,
+        "same": found.same,
+        "lineage": [finite_json(part.as_json()) for part in found.lineage],
+        "evaluations": [
+            {
+                "env_steps": point.env_steps,
+                "replicate": point.replicate,
+                "trial": point.trial,
+                "recorded": finite_json(list(point.recorded)),
+                "replayed": finite_json(list(point.replayed)),
+                "same": point.same,
+            }
+            for point in found.points
+        ],
+        "curve_rows": found.curve_rows,
+        "curve_same": found.curve_same,
+        "left_out": list(found.left_out),
+        "exported_to": None if target is None else str(target),
+    }
+
+
+def _text(found: Replay) -> str:
+    rows = [
+        [
+            steps(point.env_steps), str(point.replicate), str(point.trial),
+            number(mean(point.recorded)), number(mean(point.replayed)),
+            "yes" if point.same else "no",
+        ]
+        for point in found.points
+    ]  # fmt: skip
+    header = ("env steps", "seed", "in trial", "recorded", "replayed", "equal")
+    return "\n\n".join(
+        [
+            f"trial {found.trial} of study {found.study}",
+            lineage_text([part.as_json() for part in found.lineage]),
+            aligned(header, rows, (True, True, True, True, True, False)),
+            _verdict(found, [point for point in found.points if not point.same]),
+        ]
+    )
+
+
+def _verdict(found: Replay, other: Sequence[Point]) -> str:
+    curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
+    if found.same:
+        lost = ", ".join(map(str, found.left_out))
+        without = (
+            f"\nNot trained again, as they diverged or ended sooner: seeds {lost}." if lost else ""
+        )
+        compared = counted(len(found.points), "evaluation")
+        return f"Bit for bit as recorded: {compared}, {curve}.{without}"
+    return (
+        f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
+        "differ on other versions, devices or code than the study's."
+    )

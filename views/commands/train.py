@@ -1,0 +1,272 @@
+"""`hpo train`: one configuration on all its seeds, watched, drawn and exported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, counted
+from ...search.api import ask, confirm
+from ...search.engine.extend_run import single_as_begun
+from ...search.run import Results
+from ...search.tune_lanes import Measured, best_lanes, measure_lanes
+from ...store.environment_columns import ENVIRONMENT
+from ...store.paired import FEWEST_PAIRS
+from ...store.query import query
+from ...store.study_folder import StudyFolder, find_study, one_policy
+from ...studies.load import load
+from ...studies.several_environments import env_words, metric_words
+from ...studies.spec import Study
+from ...studies.train_study import single
+from ...studies.tuned.study_text import load_given
+from ..escape_control import echo
+from ..formatting import aligned, between, duration, number, param, sparkline, steps
+from ..json_output import print_answer, print_json
+from ..terminal.console import in_columns, knows_blocks
+from ..trial_text import trial_data
+from .compare import do_compare
+from .read_study import check_export, do_top, export_policy
+from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
+
+
+def do_confirm(args: Namespace) -> int:
+    """Run trials of a study on test seeds; print their comparison, or the leaderboard.
+
+    Raises:
+        ConfigError: no trial is named, or files that the study names are not there.
+        StoreError: there is no such study or trial, or the study runs.
+        HpoError: see `search.api.run`.
+    """
+    study, trials = _named(args)
+    source = None if args.source is None else Path(args.source)
+    asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
+    if asked.seeds < FEWEST_PAIRS and not args.quiet:
+        words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
+        echo(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}", file=sys.stderr)
+    command = resume_command(args.argv, None)
+
+    def run(**watching: Any) -> Results:
+        return confirm(
+            asked,
+            accept_new_bits=args.accept_new_bits,
+            accept_changed_files=args.accept_changed_files,
+            **watching,
+        )
+
+    results = watch_run(run, args, command, asked.folder.path, write_report_of)
+    if results.state == "interrupted":
+        return INTERRUPTED
+    shown = Namespace(study=str(asked.folder.path), out=args.out, json=args.json)
+    if len(asked.trials) != 2:
+        return do_top(Namespace(**vars(shown), n=None, explain=False))
+    a, b = map(str, asked.trials)
+    return do_compare(Namespace(**vars(shown), a=a, b=b, leave_one_out=False))
+
+
+def _named(args: Namespace) -> tuple[str | None, list[int]]:
+    """Return the study, if it is named, and the numbers of the trials.
+
+    Raises:
+        ConfigError: there is no number, or a word that is none.
+    """
+    words, study = list(args.words), args.study
+    if not _is_number(words[0]):
+        if study is not None:
+            raise ConfigError(f"the study is given twice, as {words[0]} and as {study}; keep one")
+        study = words.pop(0)
+    odd = next((word for word in words if not _is_number(word)), None)
+    if odd is not None:
+        raise ConfigError(f"{odd!r} is not the number of a trial, which `hpo top` lists")
+    if not words:
+        raise ConfigError(f"give the trials to confirm, such as: hpo confirm {study} 9 6")
+    return study, [int(word) for word in words]
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.removeprefix("-").isdigit()
+
+
+_PICTURE = "training.png"
+_DIVERGED = 1
+
+
+def do_train(args: Namespace) -> int:
+    """Train one configuration, show its results, and return the exit code.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    given, text = load_given(args.file, args.set, args.name)
+    study = single(given)
+    if not args.new:
+        study = single_as_begun(given, Path(args.out) / given.name)
+    if args.export is not None:
+        check_export(Path(args.export))
+    if given.space.parameters and not args.quiet:
+        own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
+        words = f"training one configuration, the space's default: {own}"
+        echo(in_columns(words, sys.stderr), file=sys.stderr)
+    results = watch(study, text, args)
+    if results.state == "interrupted":
+        return INTERRUPTED
+    data = _data(study, results)
+    if data["value"] is not None:
+        data["picture"] = _picture(study, results)
+    if args.export is not None and data["policy"] is not None:
+        target = export_policy(StudyFolder(results.folder), 0, Path(args.export))
+        data |= {"policy": str(target), "seed_policies": _folders(target / "seeds")}
+    print_answer(args.json, data, _text(study, data))
+    return 0 if data["value"] is not None else _DIVERGED
+
+
+def _data(study: Study, results: Results) -> dict[str, Any]:
+    folder = StudyFolder(results.folder)
+    trial = trial_data(folder, 0)
+    policy = folder.policies / "trial_0"
+    names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
+             "env_steps", "evaluations", "curve")  # fmt: skip
+    return {
+        "name": study.name,
+        "env": env_words(study),
+        "metric": metric_words(study),
+        "folder": str(results.folder),
+        **{name: trial[name] for name in names},
+        "policy": str(policy) if policy.is_dir() else None,
+        "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
+        "picture": None,
+        **{name: trial[name] for name in ("over_environments",) if name in trial},
+    }
+
+
+def _folders(parent: Path) -> list[str]:
+    """Return the policies of the seeds in a folder, in their order."""
+    return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
+
+
+def _picture(study: Study, results: Results) -> str | None:
+    """Draw the curve of every seed, if matplotlib is installed."""
+    if study.more_envs:
+        text = f"no picture: returns on {env_words(study)} have unlike scales; see hpo report"
+        echo(text, file=sys.stderr)
+        return None
+    if importlib.util.find_spec("matplotlib") is None:
+        echo("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'", file=sys.stderr)
+        return None
+    from ..pictures import draw_training
+
+    path = results.folder / _PICTURE
+    title = f"{study.name}: {env_words(study)}"
+    draw_training(path, _seeds(results.folder), _evaluations(results.folder), title)
+    return str(path)
+
+
+def _seeds(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
+    """Return the training return of each seed, (env steps, return)."""
+    _, rows = query(
+        folder,
+        "SELECT replicate, env_steps, episode_return FROM curves "
+        "WHERE trial = 0 AND isfinite(episode_return) ORDER BY replicate, env_steps",
+    )
+    return _by_seed(rows)
+
+
+def _evaluations(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
+    """Return the mean return of each seed's evaluations, (env steps, return)."""
+    _, rows = query(
+        folder,
+        "SELECT replicate, env_steps, avg(episode_return) FROM evaluations WHERE trial = 0 "
+        "GROUP BY replicate, env_steps ORDER BY replicate, env_steps",
+    )
+    return _by_seed(rows)
+
+
+def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, float]]]:
+    seeds: dict[int, list[tuple[int, float]]] = {}
+    for replicate, at, value in rows:
+        seeds.setdefault(replicate, []).append((at, value))
+    return list(seeds.values())
+
+
+def _text(study: Study, data: Mapping[str, Any]) -> str:
+    each = steps(max((point["env_steps"] for point in data["curve"]), default=study.env_steps))
+    seeds = counted(study.seeds.per_config, "seed")
+    on = " on each" if study.more_envs else ""
+    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps{on}"]
+    if data["value"] is None:
+        words = f": {data['error']}" if data["error"] else ""
+        lines.append(f"state    {data['state']}{words}; see hpo show 0")
+    else:
+        around = between(data["ci_low"], data["ci_high"])
+        how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
+        lines.append(f"value    {number(data['value'])} {around}".rstrip())
+        lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
+        lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
+        lost = study.seeds.per_config - data["seeds"]
+        if lost:
+            lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
+    if "over_environments" in data:
+        each_environment = data["over_environments"]["environments"]
+        told = [f"{one['environment']} {number(one['score'])}" for one in each_environment]
+        lines.append(f"scores   {', '.join(told)}")
+    for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
+        points = [
+            point["episode_return"] for point in data["curve"] if point.get(ENVIRONMENT) == name
+        ]
+        finite = [point for point in points if point is not None]
+        if finite:
+            line = sparkline(points, 50, plain=not knows_blocks(sys.stdout))
+            on = "" if name is None else f" on {name}"
+            lines.append(f"return   {number(finite[0])} {line} {number(finite[-1])}{on}")
+    if data["picture"] is not None:
+        lines.append(f"picture  {data['picture']}")
+    if data["policy"] is not None:
+        policy = one_policy(Path(data["policy"]))
+        lines.append(f"policy   {data['policy']}/; try: hpo eval {policy}")
+        if len(data["seed_policies"]) > 1:
+            every = Path(data["seed_policies"][0]).parent
+            lines.append(f"         of the first seed; those of all seeds: {every}/")
+    return "\n".join(lines)
+
+
+def do_tune_lanes(args: Namespace) -> int:
+    """Measure, and print what to write into the study file.
+
+    Raises:
+        StudyError: the file is wrong.
+        ConfigError: lanes do not divide into the devices, or the study cannot run here.
+    """
+    study = load(args.file, args.set)
+
+    def told(lanes: int) -> None:
+        echo(f"timing {counted(lanes, 'lane')}", file=sys.stderr)
+
+    found = list(measure_lanes(study, args.lanes, args.seconds, told))
+    best = best_lanes(found)
+    if args.json:
+        print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
+        return 0
+    echo(_table(found))
+    echo("\nrollouts, updates: of one chunk; refill: added when every lane starts anew")
+    echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5% of the fastest")
+    return 0
+
+
+def _table(found: list[Measured]) -> str:
+    rows = [
+        [
+            str(entry.lanes), str(entry.tile), steps(round(entry.env_steps_per_second)),
+            f"{entry.rollout_seconds:.3f}s", f"{entry.update_seconds:.3f}s",
+            duration(entry.refill_seconds), duration(entry.compile_seconds),
+            f"{entry.memory_bytes / 2**20:,.0f} MiB",
+        ]
+        for entry in found
+    ]  # fmt: skip
+    header = (
+        "lanes", "tile", "env steps/s", "rollouts", "updates", "refill", "compile", "memory",
+    )  # fmt: skip
+    return aligned(header, rows, (True,) * len(header))

@@ -1,0 +1,62 @@
+"""Output for programs: one JSON document on stdout, tables as CSV files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..files.atomic_files import output
+from .escape_control import echo
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON document; every number in it must be finite."""
+    echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_json_line(data: Mapping[str, Any]) -> None:
+    """Print one JSON document as one line, at once; numbers that are not finite become null."""
+    echo(json.dumps(_finite(data), allow_nan=False), flush=True)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(name): _finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return finite_or_none(data) if isinstance(data, float) else data
+
+
+def print_answer(as_json: bool, data: Any, text: str) -> None:
+    """Print what a verb found: as one JSON document, or as text."""
+    if as_json:
+        print_json(data)
+    else:
+        echo(text)
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number as JSON can hold it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
+    """Write columns of equal length as CSV: flags as 0 and 1, reals to nine digits."""
+    with output(Path(path)) as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return f"{value:.9g}" if isinstance(value, float) else value

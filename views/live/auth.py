@@ -1,0 +1,98 @@
+"""Who may read: requests that name this machine, and with a token, those that know it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server that is bound to `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_names(host: str) -> frozenset[str]:
+    """Return the names of this machine, none if only itself can reach a server bound to `host`."""
+    if is_loopback(host):
+        return frozenset()
+    return frozenset({host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()})
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Says whom a server answers.
+
+    A page of another site can let its own name point here (DNS rebinding) and then read what is
+    answered; so a request must call this machine `localhost`, by a number, or by its own name.
+
+    Attributes:
+        host: that the server is bound to.
+        port: likewise; part of the name of its cookie, as cookies of all ports are one.
+        token: to be known; None demands none.
+        names: by which others may call this machine, in small letters.
+    """
+
+    host: str
+    port: int
+    token: str | None = None
+    names: frozenset[str] = frozenset()
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie that holds the token."""
+        return f"hpo_{self.port}"
+
+    def knows(self, header: str | None) -> bool:
+        """Return whether a `Host` header names this machine."""
+        name = _name(header or "")
+        if name == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.names
+        return address.is_loopback or not is_loopback(self.host)
+
+    def takes(self, token: str | None) -> bool:
+        """Return whether this is the token, in a time that does not depend on it."""
+        if self.token is None:
+            return True
+        return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def admits(self, cookies: str | None) -> bool:
+        """Return whether a `Cookie` header holds the token."""
+        if self.token is None:
+            return True
+        try:
+            found = SimpleCookie(cookies or "").get(self.cookie)
+        except CookieError:
+            return False
+        return found is not None and self.takes(found.value)
+
+    def set_cookie(self) -> str:
+        """Return the header that gives a browser the token."""
+        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
+
+
+def _name(header: str) -> str:
+    """Return the host of a `Host` header without its port.
+
+    >>> _name("localhost:8765"), _name("[::1]:8765"), _name("Example.org")
+    ('localhost', '::1', 'example.org')
+    """
+    header = header.strip().lower()
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]

@@ -1,0 +1,228 @@
+"""The pieces of a study's page: what happens now, its lanes, and the sections of its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from ...errors import counted
+from ...search.state.loop_state import LoopState
+from ...search.state.progress import Progress, in_lanes, recorded_progress
+from ...search.state.trials import Run, RunState
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, leaderboard_of
+from ...store.rows import Head, Stream, StudyMeta
+from ...store.study_folder import state_of, trials_seen
+from ...studies.load import recorded
+from ...studies.spec import Study
+from ..charts.snapshot import Snapshot
+from ..formatting import duration, moment, param, steps
+from ..report.report import PARTS, head_html
+from ..terminal.run_view import lanes_text, left_text, phase_text, standing_text, trials_text
+
+_ALMOST = 0.99
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a study stood at its last commit.
+
+    Attributes:
+        name: of its folder.
+        word: `running`, `finished`, `interrupted` (it was told to stop) or `died`.
+        meta: what its journal says of it.
+        study: as asked.
+        head: the last commit.
+        progress: then; None before the first commit.
+        first: the top of the leaderboard, with a value; None while no trial has one.
+    """
+
+    name: str
+    word: str
+    meta: StudyMeta
+    study: Study
+    head: Head
+    progress: Progress | None
+    first: Entry | None
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, 0 to 1; 1 only once it is finished."""
+        if self.word == "finished":
+            return 1.0
+        return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
+
+
+def read_standing(folder: Path) -> Standing:
+    """Read where a study stands.
+
+    Raises:
+        StoreError: there is no study, its journal is damaged, or another version wrote it.
+    """
+    with Journal(folder, copied=True) as journal, journal.at_one_commit():
+        meta, head = journal.meta, journal.head()
+        rows, decisions = trials_seen(journal), journal.decisions()
+    study = recorded(meta.study_text)
+    progress = None
+    if head.number:
+        state = LoopState.from_text(head.loop_state)
+        progress = recorded_progress(study, state, rows, decisions)
+    entries = leaderboard_of(meta, rows)
+    first = entries[0] if entries and entries[0].value is not None else None
+    return Standing(folder.name, word_of(folder, head), meta, study, head, progress, first)
+
+
+def word_of(folder: Path, head: Head) -> str:
+    """Return what a study does; it died where nobody writes it and nothing told it to stop.
+
+    Whoever is told to stop says so in the last commit.
+    """
+    found = state_of(folder, head)
+    return "died" if found == "interrupted" and head.phase == "running" else found
+
+
+_MOST = 512
+_STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
+_MEANINGS = {
+    Stream.SEARCH: "the search",
+    Stream.CHOOSE: "selection seeds",
+    Stream.REPORT: "test seeds",
+}
+
+
+def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
+    """Return the lanes at the last commit, each with its trial; "" once the study is finished."""
+    if standing.word == "finished":
+        return ""
+    if not snapshot.head.number:
+        return '<p class="nothing">Nothing is committed yet.</p>'
+    state = LoopState.from_text(snapshot.head.loop_state)
+    if not state.buckets:
+        return '<p class="nothing">No lane is in use.</p>'
+    runs = [run for trial in state.live.values() for run in trial.runs]
+    waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
+    streams = {run.stream for run in runs if run.lane is not None}
+    keys = "".join(
+        f'<li class="{style}"><i></i>{escape(_MEANINGS[stream])}</li>'
+        for stream, style in _STREAMS.items()
+        if stream in streams
+    )
+    note = "The number in a lane is the trial that it trains."
+    note += "" if standing.word == "running" else " These are the lanes of the last commit."
+    if waiting:
+        note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for a lane."
+    return (
+        f'<ul class="legend">{keys}</ul>'
+        + "".join(_bucket(state, at) for at in range(len(state.buckets)))
+        + f'<p class="note">{note}</p>'
+    )
+
+
+def _bucket(state: LoopState, at: int) -> str:
+    bucket = state.buckets[at]
+    busy = {run.lane: run for run in in_lanes(state, bucket.key)}
+    shown = range(min(bucket.lanes, _MOST))
+    cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
+    more = f", the first {_MOST} of them here" if bucket.lanes > _MOST else ""
+    now = ", running now" if bucket.key == state.running and len(state.buckets) > 1 else ""
+    title = f"{len(busy)} of {counted(bucket.lanes, 'lane')} busy{more}{now}"
+    several = f"bucket {bucket.key[:8]}: " if len(state.buckets) > 1 else ""
+    return f'<h3>{escape(several + title)}</h3><ol class="lanes">{cells}</ol>'
+
+
+def _lane(lane: int, run: Run | None, state: LoopState) -> str:
+    if run is None:
+        return f'<li class="idle" title="lane {lane}: idle"></li>'
+    trial = state.live[run.trial]
+    knobs = ", ".join(f"{name} {param(value)}" for name, value in trial.params.items())
+    told = (
+        f"lane {lane}: trial {run.trial}, seed {run.replicate}, {_MEANINGS[run.stream]}, "
+        f"{counted(run.chunks, 'chunk')} done; {knobs}"
+    )
+    return (
+        f'<li class="{_STREAMS[run.stream]}" data-t="{run.trial}" title="{escape(told)}">'
+        f"{run.trial}</li>"
+    )
+
+
+ASKED = ("importance",)
+"""Pieces that are not made before somebody asks: they take long where there are many trials.
+
+Main effects are of the knobs that importance names, and come with it.
+"""
+
+
+_SECTIONS = tuple((part.name, part.title) for part in PARTS if part.name != "effects")
+PIECES = (
+    ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
+)  # fmt: skip
+"""(name, title) of the pieces that a study's page has, in the report's order; some untitled."""
+
+
+def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
+    """Return a piece as HTML.
+
+    Args:
+        name: one of `PIECES`.
+        snapshot: of the study.
+        standing: at the same commit.
+
+    Raises:
+        HpoError: the study is gone or damaged.
+    """
+    if name == "head":
+        return head_html(snapshot)
+    if name == "now":
+        return now_html(standing)
+    if name == "lanes":
+        return lanes_table(snapshot, standing)
+    found = _BUILD[name](snapshot)
+    if name == "importance":
+        effects = _BUILD["effects"](snapshot)
+        found += f"<h3>Main effects</h3>{effects}" if effects else ""
+    return found
+
+
+_BUILD = {part.name: part.build for part in PARTS}
+
+
+def progress_bar(standing: Standing) -> str:
+    """Return how much of a study is done as a bar with its number."""
+    share = standing.share
+    return (
+        f'<span class="share"><progress max="1" value="{share:.4f}"></progress> '
+        f"<span>{share:.0%}</span></span>"
+    )
+
+
+def now_html(standing: Standing) -> str:
+    """Return what a study does now."""
+    head, progress = standing.head, standing.progress
+    if progress is None:
+        return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
+    told = [
+        ("phase", phase_text(progress.phase)),
+        ("env steps", f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
+                      f"{steps(round(progress.env_steps_per_second))} a second"),
+        ("lanes", lanes_text(progress)),
+        ("trials", trials_text(progress)),
+        ("best", standing_text(progress)),
+    ]  # fmt: skip
+    left = left_text(progress) if standing.word == "running" else ""
+    clock = f"{duration(progress.seconds)}{left}"
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
+    commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
+    shown = f'<dl class="now">{rows}</dl>' if standing.word == "running" else ""
+    return (
+        f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
+        f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'
+    )
+
+
+_WORDS = {
+    "running": "Running.",
+    "finished": "Finished.",
+    "interrupted": "Interrupted; the command that started it resumes it.",
+    "died": "Its process died; the command that started it resumes it from the last commit.",
+}

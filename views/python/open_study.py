@@ -1,0 +1,318 @@
+"""A study opened in Python: its tables, leaderboard, conclusion, policies and pictures.
+
+Everything is read anew whenever it is asked for, so a study that runs shows how it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MissingExtraError, StoreError, UnknownNameError
+from ...search.analysis.verdict import conclusion_of
+from ...store.baselines import BASELINES
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, leaderboard_of
+from ...store.query import query, require_tables
+from ...store.rows import TrialRow
+from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of, trials_seen
+from ...store.tables import TABLES, damaged_table
+from ...store.verdict import Conclusion
+from ..formatting import between, number, param
+from ..leaderboard_text import KnobColumns, knob_columns
+from ..report import report as pages
+from ..time_spent import usage_at
+from ..words import speaks_python
+from .plots import Plots
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from ...core.saved_policy import SavedPolicy
+    from ...search.what_if.what_if import WhatIf
+
+_SHOWN = 10
+
+
+def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
+    """Open a study to look into it; it may be running. `hpo.open` is this function.
+
+    Args:
+        study: its folder, or its name in `out`; None means the only one there.
+        out: the folder of results.
+
+    Raises:
+        StoreError: there is no such study.
+    """
+    with speaks_python():
+        return Opened(find_study(study, Path(out)).path)
+
+
+class Leaderboard(tuple[Entry, ...]):
+    """All trials, the best first; a notebook shows the first of them as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        knobs = knob_columns(self, self[:_SHOWN])
+        return "\n".join(filter(None, (_text_table(_cells(self, knobs)), knobs.same_words)))
+
+    def _repr_html_(self) -> str:
+        knobs = knob_columns(self, self[:_SHOWN])
+        same = f"<p>{escape(knobs.same_words)}</p>" if knobs.same else ""
+        return _html_table(_cells(self, knobs)) + same
+
+
+@dataclass(frozen=True, repr=False)
+class Opened:
+    """One study.
+
+    Attributes:
+        folder: where its tables lie.
+    """
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.folder.name
+
+    @property
+    def state(self) -> str:
+        """`running`, `interrupted` or `finished`."""
+        with Journal(self.folder) as journal:
+            return state_of(self.folder, journal.head())
+
+    # ------------------------------------------------------------------ tables
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row a trial, the best first, as a DataFrame."""
+        return self._frame("trials")
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """One row an episode of each evaluation, as a DataFrame."""
+        return self._frame("evaluations")
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """One row a replicate and chunk, as a DataFrame."""
+        return self._frame("curves")
+
+    @property
+    def baselines(self) -> pd.DataFrame:
+        """One row a baseline and seed, as a DataFrame.
+
+        Raises:
+            StoreError: the study has none.
+        """
+        return self._frame(BASELINES)
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table as Arrow.
+
+        Args:
+            name: `trials`, `evaluations`, `curves` or `baselines`.
+            columns: some of its columns; None: all.
+
+        Raises:
+            StoreError: there is no such table, or none was published yet.
+            UnknownNameError: it has no such column; suggests the nearest.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if name not in (*TABLES, BASELINES):
+            known = ", ".join((*TABLES, BASELINES))
+            raise StoreError(f"there is no table {name!r}; known: {known}")
+        require_tables(self.folder)
+        path = StudyFolder(self.folder).table(name)
+        if not path.is_file():
+            raise StoreError(f"{self.name} has no baselines")
+        try:
+            known = pq.read_schema(path).names
+            for column in columns or ():
+                if column not in known:
+                    raise UnknownNameError(f"column of {name}", column, known)
+            return pq.read_table(path, columns=None if columns is None else list(columns))
+        except (pa.ArrowException, OSError) as error:
+            raise damaged_table(path) from error
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """Return what one SELECT over the tables gives, as a DataFrame; see `hpo query`."""
+        pandas = _pandas("hpo.open(...).query")
+        columns, rows = query(self.folder, sql)
+        return pandas.DataFrame(rows, columns=columns)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        _pandas(f"hpo.open(...).{name}")
+        return self.table(name).to_pandas()
+
+    # ------------------------------------------------------------------ answers
+
+    @property
+    def rows(self) -> list[TrialRow]:
+        """The trials as the journal has them, by number."""
+        with Journal(self.folder) as journal:
+            return trials_seen(journal)
+
+    @property
+    def leaderboard(self) -> Leaderboard:
+        """All trials, the best first."""
+        with Journal(self.folder) as journal:
+            return Leaderboard(leaderboard_of(journal.meta, trials_seen(journal)))
+
+    @property
+    def best(self) -> Entry | None:
+        """The top of the leaderboard, None if no trial has a value."""
+        board = self.leaderboard
+        return board[0] if board and board[0].value is not None else None
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What the study has shown on seeds that chose nothing; print it for its sentences."""
+        with Journal(self.folder) as journal, journal.at_one_commit():
+            return conclusion_of(journal)
+
+    @property
+    def time(self) -> dict[str, float]:
+        """Seconds that the study has run, by what they went into; their sum is all of them."""
+        with Journal(self.folder) as journal:
+            return usage_at(journal.head()).seconds_by_part
+
+    def policy(self, trial: int | None = None, *, imports: bool = False) -> SavedPolicy:
+        """Return the policy of the winner, or of a trial, that was kept.
+
+        Args:
+            trial: its number; None: the winner's.
+            imports: run the code beside the policy that registers what it is made with.
+
+        Raises:
+            StoreError: none was kept of that trial.
+        """
+        from .policies import load_policy
+
+        if trial is None:
+            best = self.best
+            if best is None:
+                raise StoreError(f"{self.name} has no winner yet, so it has no policy")
+            trial = best.trial
+        kept = StudyFolder(self.folder).policies / f"trial_{trial}"
+        if not kept.is_dir():
+            raise StoreError(
+                f"{self.name} kept no policy of trial {trial}; checkpoint: {{keep_best: N}} keeps "
+                "those of more trials"
+            )
+        return load_policy(kept, imports=imports)
+
+    def what_if(self, *rules: str, seeds: int | None = None, resamples: int = 100) -> WhatIf:
+        """Return what other rules of early stopping would have done; see `hpo what-if`.
+
+        Args:
+            rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
+            seeds: of each trial, its first ones; None: as recorded.
+            resamples: of the trials, for the interval of what is lost; 0: no interval.
+
+        Raises:
+            ConfigError: a rule is not known, or the record has nothing to judge by.
+        """
+        from ...search.what_if.what_if import what_if
+
+        with speaks_python():
+            return what_if(self.folder, rules, seeds, resamples)
+
+    @cached_property
+    def plot(self) -> Plots:
+        """Its pictures, as matplotlib's axes: `plot.curves()`, `plot.history()`, ..."""
+        return Plots(self.folder)
+
+    # ------------------------------------------------------------------ shown
+
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
+        return (
+            f"<p><strong>{escape(self.name)}</strong> {escape(self._head(named=False))}</p>"
+            f"<ul>{said}</ul>{self.leaderboard._repr_html_()}"
+        )
+
+    def _head(self, named: bool = True) -> str:
+        with Journal(self.folder) as journal:
+            meta, counts = journal.meta, journal.count_by_state()
+        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        words = f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
+        return f"{self.name}: {words}" if named else words
+
+
+def _pandas(purpose: str) -> Any:
+    """Return pandas.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pandas", "notebook", purpose) from error
+    return pandas
+
+
+# ---------------------------------------------------------------------- the leaderboard
+
+
+def _cells(entries: Sequence[Entry], knobs: KnobColumns) -> list[list[str]]:
+    """Return the first rows of a leaderboard, its header first."""
+    shown = entries[:_SHOWN]
+    names = knobs.names
+    rows = [["#", "trial", "state", "value", "95% interval", "seeds", *names]]
+    for entry in shown:
+        rows.append([
+            str(entry.rank), str(entry.trial), str(entry.state), number(entry.value),
+            between(entry.ci_low, entry.ci_high), str(entry.seeds),
+            *(param(entry.params[name]) if name in entry.params else "" for name in names),
+        ])  # fmt: skip
+    if len(entries) > _SHOWN:
+        rows.append([f"... {len(entries) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])
+    return rows
+
+
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:]
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text_table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def report(
+    study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
+) -> Path:
+    """Write the report of a study as one HTML file and return its path; `hpo report` in Python.
+
+    Args:
+        study: its name, or its folder; None means the only one in `out`.
+        out: the folder of results.
+        to: the file; None writes `report.html` into the study's folder.
+
+    Raises:
+        StoreError: there is no such study, or its journal is damaged.
+    """
+    with speaks_python():
+        return pages.report(study, out, to)
