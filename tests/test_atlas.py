@@ -457,8 +457,8 @@ def test_a_page_of_less_than_the_whole_concludes_nothing(load, made):
     assert numbers["sentences"] == [] and len(numbers["knobs"]) == 2
     assert "Too few configurations for interactions: Acrobot-v1." in text
     digest = load("data").digest_of(made / "Acrobot-v1")
-    code = load("page").code_digest()
-    assert load("page").digests(text) == {"Acrobot-v1": digest, "code": code}
+    prose = load("page").template_digest()
+    assert load("page").digests(text) == {"Acrobot-v1": digest, "text": prose}
     assert numbers["digest"] == digest
     for name in load("pictures").NAMES:
         assert (made / "figures" / f"{name}.png").stat().st_size > 10_000
@@ -560,13 +560,13 @@ def test_mistakes_are_a_line(load, tmp_path, capsys):
         load("data").read_atlas(tmp_path)
 
 
-def test_the_page_was_made_from_the_tables_and_by_the_code_that_are_there(load):
+def test_the_page_was_made_from_the_tables_and_the_text_that_are_there(load):
     folders = {path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet")}
     page = ROOT / "docs" / "atlas.md"
     made = load("page").digests(page.read_text()) if page.is_file() else {}
     now = {folder.name: load("data").digest_of(folder) for folder in folders}
     if now:
-        now["code"] = load("page").code_digest()
+        now["text"] = load("page").template_digest()
     assert made == now, "run scripts/atlas --docs"
 
 

@@ -37,16 +37,13 @@ def page(text: str, found: Sequence[Analysis]) -> str:
     return text
 
 
-def code_digest() -> str:
-    """Return the sha256 of what makes the page of tables: the files of this folder."""
-    found = hashlib.sha256()
-    for path in sorted([TEMPLATE, *TEMPLATE.parent.glob("*.py")]):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+def template_digest() -> str:
+    """Return the sha256 of the page's text without its tables."""
+    return hashlib.sha256(TEMPLATE.read_bytes()).hexdigest()
 
 
 def digests(text: str) -> dict[str, str]:
-    """Return the digests a page was made from: of each environment's tables, and `code`."""
+    """Return the digests a page was made from: of each environment's tables, and `text`."""
     found = re.search(r"^<!-- made from (.*) -->$", text, re.M)
     return json.loads(found[1]) if found else {}
 
@@ -54,7 +51,7 @@ def digests(text: str) -> dict[str, str]:
 def data(found: Sequence[Analysis]) -> str:
     """Return what the page rests on, first of all whether that is the whole."""
     tables = {one.atlas.name: one.atlas.digest for one in found}
-    made = json.dumps({**tables, "code": code_digest()}, sort_keys=True)
+    made = json.dumps({**tables, "text": template_digest()}, sort_keys=True)
     rows = [
         (
             f"`{one.atlas.name}`", one.atlas.place, f"{one.atlas.values.shape[0]:,}",
