@@ -1,4 +1,4 @@
-"""Advantages that tell terminated from truncated episodes: generalised estimation, and V-trace."""
+"""Advantages that distinguish terminated from truncated episodes: GAE and V-trace."""
 
 from __future__ import annotations
 
@@ -11,22 +11,14 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Steps(Pytree):
-    """What advantages are made of, time first.
-
-    Attributes:
-        reward: r_t.
-        value: V(s_t).
-        next_value: V(s'_t); of a truncated step that of the episode's final observation, so that
-            a time limit bootstraps.
-        terminated: the episode ended by the environment's rules; nothing is bootstrapped.
-        truncated: it was cut by a limit.
-    """
+    """Inputs of advantages, time first."""
 
     reward: Float[Array, "T *batch"]
     value: Float[Array, "T *batch"]
+    # V(s'_t); of a truncated step that of the final observation: a time limit bootstraps
     next_value: Float[Array, "T *batch"]
-    terminated: Bool[Array, "T *batch"]
-    truncated: Bool[Array, "T *batch"]
+    terminated: Bool[Array, "T *batch"]  # the episode ended by its rules; nothing is bootstrapped
+    truncated: Bool[Array, "T *batch"]  # it was cut by a limit
 
 
 def gae(
@@ -38,23 +30,18 @@ def gae(
     """Return the advantages of a rollout, time first.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
+
     A_t = delta_t + gamma lambda (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
-    (Schulman et al. 2016, equations 11 to 16.)
-
-    Args:
-        steps: of the rollout.
-        gamma: discount, per batch entry or broadcast.
-        gae_lambda: lambda, likewise.
-        unroll: steps that one iteration of the loop does.
+    (Schulman et al. 2016, equations 11 to 16.) `unroll` is the steps per iteration of the loop.
     """
-    return _summed(temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll)
+    return _discount(temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll)
 
 
 def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
-    """Return delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t); arguments as for `gae`."""
+    """Return delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
-    ahead = _spread(gamma, steps.reward) * going_on * steps.next_value
+    ahead = _per_step(gamma, steps.reward) * going_on * steps.next_value
     return steps.reward + ahead - steps.value
 
 
@@ -69,33 +56,26 @@ def v_trace(
 ) -> Float[Array, "T *batch"]:
     """Return the V-trace advantages of a rollout of another policy, time first.
 
-    With rho_t = min(ratio_t, rho_clip) and c_t = min(ratio_t, c_clip):
+    With rho_t = min(ratio_t, rho_clip), c_t = min(ratio_t, c_clip), and `ratio` the probability of
+    the action now over that when it was taken:
 
     delta_t = rho_t (r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t))
+
     A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
     so that A_t + V(s_t) at lambda 1 is v_t of Espeholt et al. 2018 (IMPALA), equation 1, and A_t
     is `gae` where every ratio is 1 and no clip is below 1.
-
-    Args:
-        steps: of the rollout.
-        gamma: discount.
-        gae_lambda: lambda.
-        ratio: probability of the action now over that when it was taken.
-        rho_clip: largest weight of an error.
-        c_clip: largest weight of what follows.
-        unroll: steps that one iteration of the loop does.
     """
-    rho, trace = (jnp.minimum(ratio, _spread(clip, ratio)) for clip in (rho_clip, c_clip))
+    rho, trace = (jnp.minimum(ratio, _per_step(clip, ratio)) for clip in (rho_clip, c_clip))
     deltas = rho * temporal_differences(steps, gamma)
-    return _summed(deltas, steps, gamma, gae_lambda, trace, unroll)
+    return _discount(deltas, steps, gamma, gae_lambda, trace, unroll)
 
 
-def _spread(number: Array, like: Float[Array, "T *batch"]) -> Array:
+def _per_step(number: Array, like: Float[Array, "T *batch"]) -> Array:
     return jnp.broadcast_to(number, like.shape[1:])[None]
 
 
-def _summed(
+def _discount(
     deltas: Float[Array, "T *batch"],
     steps: Steps,
     gamma: Float[Array, "*#batch"],
@@ -105,7 +85,7 @@ def _summed(
 ) -> Float[Array, "T *batch"]:
     """Return A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
-    decay = _spread(gamma, deltas) * _spread(gae_lambda, deltas) * going_on
+    decay = _per_step(gamma, deltas) * _per_step(gae_lambda, deltas) * going_on
     decay = decay * (1.0 - steps.truncated.astype(jnp.float32))
     decay = decay if trace is None else decay * trace
 

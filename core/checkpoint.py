@@ -1,7 +1,7 @@
-"""Exact states on disk, through Orbax: what is restored continues with the same bits.
+"""Exact states on disk, through Orbax: a restored state continues with the same bits.
 
-Orbax does not notice a changed byte in its data files, so that the sums of all files are kept
-beside them, in the format of `sha256sum --check`.
+Orbax does not notice a changed byte in its data files, so the checksums of all files are kept in
+the format of `sha256sum --check`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from ..errors import ConfigError, StoreError
 from ..files import atomic_files
 from ..files.atomic_files import make_folder, replacing
+from .pytree import named_leaves
 
 _SUMS = "SHA256SUMS"
 
@@ -31,34 +32,35 @@ _SUMS = "SHA256SUMS"
 def save_tree(directory: Path, tree: Any) -> None:
     """Write a pytree of arrays into a new directory; returns when it is on disk.
 
-    Args:
-        directory: must not exist.
-        tree: arrays of host or devices, none of them empty; typed keys are not allowed (store
-            their words).
+    No array may be empty, and typed keys are not allowed (store their words).
 
     Raises:
         StoreError: the disk refuses.
     """
     import orbax.checkpoint as ocp
 
-    here = jax.device_get(tree)  # what a device says is no matter of the disk
-    with atomic_files.telling(directory), _unlogged(), ocp.StandardCheckpointer() as checkpointer:
+    here = jax.device_get(tree)  # outside: errors of devices are not errors of the disk
+    with (
+        atomic_files.telling(directory),
+        _quiet(),
+        ocp.StandardCheckpointer() as checkpointer,
+    ):
         checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
     with atomic_files.telling(directory):
-        atomic_files.write_text(directory / _SUMS, "".join(_lines(directory)))
+        atomic_files.write_text(directory / _SUMS, "".join(_checksum_lines(directory)))
 
 
 @contextmanager
-def _unlogged() -> Generator[None, None, None]:
-    """Keep Orbax from printing a traceback in each of its threads of what it raises anyway.
+def _quiet() -> Generator[None, None, None]:
+    """Keep the threads of Orbax from printing tracebacks of errors that it raises anyway.
 
-    Threads of a failed save may print theirs after it: what keeps them quiet then stays.
+    Threads of a failed save may print theirs later, so the hook then stays.
     """
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)
-    sys.excepthook = partial(_tell_unless_late, hook)
+    sys.excepthook = partial(_print_unless_late, hook)
     try:
         yield
         sys.excepthook = hook
@@ -66,33 +68,28 @@ def _unlogged() -> Generator[None, None, None]:
         logger.setLevel(level)
 
 
-def _tell_unless_late(
+def _print_unless_late(
     hook: Callable[..., object],
     kind: type[BaseException],
     error: BaseException,
     traceback: TracebackType | None,
 ) -> None:
-    """Print what nobody caught, unless a thread found the loop of its save closed already."""
+    """Print an uncaught error, unless a thread found the loop of its save closed already."""
     if not (isinstance(error, RuntimeError) and "Event loop is closed" in str(error)):
         hook(kind, error, traceback)
 
 
-def _lines(directory: Path) -> Iterator[str]:
-    """Yield the sum of every file, in the format of `sha256sum --check`."""
+def _checksum_lines(directory: Path) -> Iterator[str]:
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in files:
         yield f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n"
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
-    """Read what `save_tree` wrote, as host arrays in the structure of `like`.
-
-    Args:
-        directory: written by `save_tree`.
-        like: a pytree with the same structure, shapes and dtypes.
+    """Read a tree that `save_tree` wrote, as host arrays in the structure of `like`.
 
     Raises:
-        StoreError: the directory is missing, damaged, or holds another structure.
+        StoreError: the directory is missing, damaged, or has another structure.
     """
     import orbax.checkpoint as ocp
 
@@ -135,25 +132,13 @@ _NAME, _SUM = "lane", 32
 
 
 def save_lane(directory: Path, state: Any) -> None:
-    """Write the state of one lane into a folder.
-
-    Args:
-        directory: is there.
-        state: a `LaneState`, or any tree of host arrays.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write the state of one lane into an existing folder."""
     content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state))
     atomic_files.write_bytes(directory / _NAME, hashlib.sha256(content).digest() + content)
 
 
 def restore_lane(directory: Path, like: Any) -> Any:
-    """Read what `save_lane` wrote, as host arrays.
-
-    Args:
-        directory: where it was written.
-        like: a state of the same program: its structure, shapes and dtypes count.
+    """Read a lane that `save_lane` wrote, in the structure, shapes and dtypes of `like`.
 
     Raises:
         StoreError: the file is missing, damaged, or of another program.
@@ -183,32 +168,21 @@ _FOLDER = "parts"
 
 
 def part_path(directory: Path, part: str) -> Path:
-    """Return where a part lies in the folder of its policy."""
     return directory / _FOLDER / f"{part}.npz"
 
 
 def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
-    """Write some trees of arrays beside a policy.
-
-    Args:
-        directory: of the policy.
-        parts: name -> pytree of arrays.
-    """
+    """Write named trees of arrays into the folder of a policy."""
     for part, tree in parts.items():
         path = part_path(directory, part)
         make_folder(path.parent)
-        arrays: dict[str, Any] = jax.tree.map(np.asarray, _named(tree))
+        arrays: dict[str, Any] = jax.tree.map(np.asarray, named_leaves(tree))
         with replacing(path) as partial, partial.open("xb") as file:
             np.savez(file, **arrays)
 
 
 def read_part(directory: Path, part: str, like: Any) -> Any:
-    """Read a part back as a tree.
-
-    Args:
-        directory: of the policy.
-        part: its name.
-        like: a tree of that structure, with the shapes it must have.
+    """Read a part back as a tree with the structure and shapes of `like`.
 
     Raises:
         StoreError: it is not there, or damaged.
@@ -225,7 +199,7 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
             found = dict(file)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise StoreError(f"{path} is damaged: {error}") from error
-    named = _named(like)
+    named = named_leaves(like)
     differing = sorted(set(named) ^ set(found))
     differing += [
         name for name in named if name in found and named[name].shape != found[name].shape
@@ -237,9 +211,3 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
         )
     leaves = [found[name] for name in named]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _named(tree: Any) -> dict[str, Any]:
-    """Return the leaves by their path, in order."""
-    leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

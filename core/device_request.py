@@ -1,7 +1,7 @@
-"""What is asked of jax before it makes its devices: how many of the host, with which kernels.
+"""Requests to jax before it makes its devices: how many of the host, with which kernels.
 
-Apart from `machine.devices`, which makes them, because a study's own code may run when its file is
-read, and starts jax.
+Separate from `machine.devices`, which makes them, because a study's Python files may start jax
+when they are imported.
 """
 
 from __future__ import annotations
@@ -10,22 +10,17 @@ import os
 
 import jax
 
+# XLA's flags for kernels of a GPU that give the same bits every time
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
-"""What XLA is told so that kernels of a GPU give the same bits every time."""
 
 
 def ask_for_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> None:
-    """Settle how many host devices jax makes, and with which kernels, whoever starts it.
+    """Set how many host devices jax makes, and with which kernels.
 
-    Called before code of a user's is run: an array made at import starts jax. Where it has
-    started, nothing changes.
-
-    Args:
-        platform: as of `machine.devices.prepare_devices`; jax is not bound to it.
-        deterministic: as there.
-        cores: as there.
+    Called before user code runs: an array made at import starts jax. Does nothing once jax has
+    started. Arguments as of `machine.devices.prepare_devices`; jax is not bound to the platform.
     """
     if has_started():
         return
@@ -37,13 +32,13 @@ def ask_for_devices(
 
 
 def lacks_flags(platform: str, deterministic: bool) -> bool:
-    """Return whether deterministic kernels are wanted and XLA has not been told."""
+    """Return whether deterministic kernels are wanted and XLA's flags do not ask for them."""
     flags = os.environ.get("XLA_FLAGS", "")
     return deterministic and platform != "cpu" and DETERMINISTIC not in flags
 
 
 def has_started() -> bool:
-    """Return whether jax has made its devices, whose number and XLA's flags are then settled."""
+    """Return whether jax has made its devices, after which their number and flags are fixed."""
     known = int(jax.config.values["jax_num_cpu_devices"])
     try:
         jax.config.update("jax_num_cpu_devices", known + 1)  # refused once there are devices

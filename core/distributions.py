@@ -18,14 +18,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ..environments.registry import allow_distribution
 from ..errors import ConfigError
 from ..knobs import allow_choice, known_choices
-from .envs.contract import ActionSpace
+from .envs.contract import ActionSpace, MultiDiscrete
 from .pytree import Pytree, pytree, static
 
-BETA_PROPOSALS = 6
-"""Proposals of a Gamma draw, of which the first accepted one is taken."""
+BETA_PROPOSALS = 6  # of a Gamma draw; the first accepted one is taken
 
-ENTROPY_DRAWS = 2
-"""Draws that a sampled entropy is the mean of."""
+ENTROPY_DRAWS = 2  # averaged in a sampled entropy
 
 _MASKED = -1e9  # finite: -inf gives NaN gradients of the entropy
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -35,12 +33,12 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 class Distribution(Protocol):
     """Distribution of one action; leading axes are batch axes.
 
-    An action is what `log_prob` takes: what the environment takes may be a function of it (see
+    An action is the argument of `log_prob`. The environment's action may be a function of it (see
     `actions.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:
-        """Return an action from noise made by `draw_noise`."""
+        """Return an action from noise of `Family.noise`."""
         ...
 
     def log_prob(self, action: Any) -> Array:
@@ -48,7 +46,7 @@ class Distribution(Protocol):
         ...
 
     def entropy(self, noise: Any = None) -> Array:
-        """Return the entropy in nats; where it is sampled, from noise of `draw_entropy_noise`."""
+        """Return the entropy in nats; a sampled one needs noise of `Family.entropy_noise`."""
         ...
 
     def mode(self) -> Array:
@@ -58,15 +56,9 @@ class Distribution(Protocol):
 
 @pytree
 class Categorical(Pytree):
-    """Categorical over A actions.
+    """Categorical over A actions."""
 
-    Attributes:
-        log_probs: normalised [..., A].
-        selects: the one of an action is summed out of all, whose gradient a GPU makes together
-            with that of the normalisation; else looked up, whose gradient is scattered.
-    """
-
-    log_probs: Float[Array, "... A"]
+    log_probs: Float[Array, "... A"]  # normalised
     selects: bool = static(default=False)
 
     @classmethod
@@ -78,8 +70,8 @@ class Categorical(Pytree):
     ) -> Categorical:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
-        Where a mask allows nothing, it is ignored: the raw policy acts and the action fails in
-        the environment.
+        A mask that allows nothing is ignored: the raw policy acts and the action fails in the
+        environment.
         """
         if mask is not None:
             usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
@@ -100,7 +92,6 @@ class Categorical(Pytree):
         return jnp.min(above, axis=-1)
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
-        """Return log pi(action)."""
         if self.selects:
             places = jax.lax.broadcasted_iota(action.dtype, self.log_probs.shape, action.ndim)
             chosen = jnp.where(places == action[..., None], self.log_probs, 0.0)
@@ -108,17 +99,15 @@ class Categorical(Pytree):
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Return -sum p log p."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
     def mode(self) -> Int[Array, "..."]:
-        """Return the most probable action (the first of equals)."""
         return jnp.argmax(self.log_probs, axis=-1).astype(jnp.int32)
 
 
 @pytree
 class MultiCategorical(Pytree):
-    """C independent categoricals, one a component of the action, padded to the widest.
+    """C independent categoricals, one per component of the action, padded to the widest.
 
     `parts.log_probs` is [..., C, widest]; the padding has probability 0.
     """
@@ -133,31 +122,20 @@ class MultiCategorical(Pytree):
         mask: Bool[Array, "... P"] | None = None,
         selects: bool = False,
     ) -> MultiCategorical:
-        """Normalise each component's logits; masks work in each as in `Categorical.make`.
-
-        Args:
-            logits: of all components, one after the other; P is the sum of sizes.
-            sizes: actions of each component.
-            mask: valid actions of each component, in the same order.
-            selects: as in `Categorical`.
-        """
+        """Normalise each component's logits (P in all); masks as in `Categorical.make`."""
         valid = None if mask is None else _by_component(mask, sizes, False)
         return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid, selects))
 
     def sample(self, noise: Float[Array, "... C"]) -> Int[Array, "... C"]:
-        """Draw each component by its own number in [0, 1)."""
         return self.parts.sample(noise)
 
     def log_prob(self, action: Int[Array, "... C"]) -> Float[Array, "..."]:
-        """Return the sum of the components' log probabilities."""
         return jnp.sum(self.parts.log_prob(action), axis=-1)
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Return the sum of the components' entropies."""
         return jnp.sum(self.parts.entropy(), axis=-1)
 
     def mode(self) -> Int[Array, "... C"]:
-        """Return the most probable action of each component."""
         return self.parts.mode()
 
 
@@ -176,55 +154,24 @@ def _by_component(flat: Array, sizes: tuple[int, ...], fill: float | bool) -> Ar
 class Gaussian(Pytree):
     """Diagonal Gaussian by mean and log standard deviation [..., D].
 
-    Its actions are unbounded; the environment adapter clips them to the action box (as SB3 does).
+    Its actions are unbounded. The environment adapter clips them to the action box (as SB3 does).
     """
 
     mean: Float[Array, "... D"]
     log_std: Float[Array, "... D"]
 
     def sample(self, noise: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """Return mean + std * noise, noise standard normal."""
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
-        """Return the log density, summed over components."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z * z - self.log_std - _HALF_LOG_2PI, axis=-1)
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Return sum(log_std + 0.5 log(2 pi e))."""
         return jnp.sum(self.log_std + (0.5 + _HALF_LOG_2PI), axis=-1)
 
     def mode(self) -> Float[Array, "... D"]:
-        """Return the mean."""
         return self.mean
-
-
-def draw_noise(
-    kind: str, key: PRNGKeyArray, batch: tuple[int, ...], action_shape: tuple[int, ...]
-) -> Array:
-    """Draw what `sample` needs for a batch.
-
-    Uniform [batch, *action_shape] for integers, standard normal for Gaussians; for a Beta
-    [batch, D, 2, J, 2], a normal and a uniform number for each of J proposals of two Gamma draws.
-    """
-    if kind in ("categorical", "multi_discrete"):
-        return jax.random.uniform(key, (*batch, *action_shape), jnp.float32)
-    if kind == "beta":
-        shape = (*batch, *action_shape, 2, BETA_PROPOSALS)
-        normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
-        uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)
-        return jnp.stack([normal, uniform], axis=-1)
-    return jax.random.normal(key, (*batch, *action_shape), jnp.float32)
-
-
-def draw_entropy_noise(
-    kind: str, key: PRNGKeyArray, batch: tuple[int, ...], action_shape: tuple[int, ...]
-) -> Array | None:
-    """Draw what `entropy` needs for a batch, standard normal [batch, K, D], or None if nothing."""
-    if kind != "tanh_gaussian":
-        return None
-    return jax.random.normal(key, (*batch, ENTROPY_DRAWS, *action_shape), jnp.float32)
 
 
 _LOG_2 = math.log(2.0)
@@ -242,21 +189,16 @@ class TanhGaussian(Pytree):
     log_volume: Float[Array, ""]
 
     def sample(self, noise: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """Return u = mean + std * noise, noise standard normal."""
         return self.base.sample(noise)
 
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
-        """Return log N(u) - sum(log d/du tanh(u)) - log_volume."""
         return self.base.log_prob(action) - jnp.sum(_log_slope(action), axis=-1) - self.log_volume
 
     def entropy(self, noise: Float[Array, "... K D"] | None = None) -> Float[Array, "..."]:
         """Estimate the entropy, which has no closed form, from K standard normal draws.
 
-        H = H_Gaussian + E[sum(log d/du tanh(u))] + log_volume: the first term is exact, the
+        H = H_Gaussian + E[sum(log d/du tanh(u))] + log_volume. The first term is exact, the
         expectation a mean over u_k = mean + std noise_k, through which gradients flow.
-
-        Raises:
-            ValueError: without noise (see `distributions.draw_entropy_noise`).
         """
         if noise is None:
             raise ValueError("the entropy of a tanh_gaussian is sampled; give it noise")
@@ -266,7 +208,6 @@ class TanhGaussian(Pytree):
         return self.base.entropy() + slope + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
-        """Return the greedy u, the Gaussian's mean (the median of the action)."""
         return self.base.mean
 
 
@@ -293,7 +234,7 @@ class Beta(Pytree):
         return cls(alpha, beta, log_volume)
 
     def sample(self, noise: Float[Array, "... D two J both"]) -> Float[Array, "... D"]:
-        """Return y = log g - log g' of two Gamma draws g, g', made from noise of `draw_noise`."""
+        """Return y = log g - log g' of two Gamma draws g, g'."""
         shapes = jnp.stack([self.alpha, self.beta], axis=-1)
         drawn = _log_gamma_draw(shapes, noise[..., 0], noise[..., 1])
         return drawn[..., 0] - drawn[..., 1]
@@ -301,9 +242,9 @@ class Beta(Pytree):
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
         """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
-        Written around the mean m = alpha / (alpha + beta), so that no large terms cancel: with
-        t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t, where
-        c = -log(1 + (1 - m) (exp(-t) - 1)); likewise with the sides exchanged if t < 0.
+        Written around the mean m = alpha / (alpha + beta), so that no large terms cancel: with t =
+        logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t, where c = -log(1 +
+        (1 - m) (exp(-t) - 1)); with the sides exchanged if t < 0.
         """
         both = self.alpha + self.beta
         t = action - self.mode()
@@ -337,8 +278,9 @@ def _log_gamma_draw(
 ) -> Float[Array, "*rows"]:
     """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
-    The first accepted of J proposals, instead of a loop until one is. Each is accepted with a
-    chance of at least 0.951, so that all are refused less often than float32 can tell.
+    The first accepted of J proposals, instead of a loop until one is. Each is accepted with
+    probability at least 0.951, so the probability that all are refused is below float32's
+    resolution.
     """
     d = (shape - 1.0 / 3.0)[..., None]
     root = 1.0 + normal * jax.lax.rsqrt(9.0 * d)
@@ -390,24 +332,17 @@ def _trigamma(x: Float[Array, "..."]) -> Float[Array, "..."]:
 assert 0.0489**BETA_PROPOSALS < 2.0**-24  # see `_log_gamma_draw`
 
 
-Kind = Literal["discrete", "multi_discrete", "continuous"]
-
-
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """The actions of an environment, as NumPy and plain numbers.
-
-    Attributes:
-        space: of the environment.
-        shape: of one action of the policy: [] for one choice, [C] choices, [D] real numbers.
-        low: smallest real action [D], after `action_low`; empty for choices.
-        high: largest, likewise.
-    """
+    """The actions of an environment, as NumPy and plain numbers."""
 
     space: ActionSpace
-    shape: tuple[int, ...]
-    low: np.ndarray
+    shape: tuple[
+        int, ...
+    ]  # of one action of the policy: [] for one choice, [C] choices, [D] reals
+    low: np.ndarray  # smallest real action [D], after `action_low`; empty for choices
     high: np.ndarray
+    selects: bool = False  # see `plan.Backend.selects_actions`
 
     @property
     def components(self) -> int:
@@ -416,26 +351,23 @@ class Actions:
 
 
 class Family:
-    """What user code says of a distribution; subclass it and `register` an instance.
+    """A kind of distribution; to add one, subclass this and `register` an instance.
 
     Methods are pure functions of arrays and run inside compiled programs.
 
     Attributes:
         actions: the kind of action space that it is for.
-        bounded: it needs a finite range; the user is told where there is none.
-        has_log_std: it takes a log standard deviation a component, parameters of the policy that
-            see no observation (`log_std_init`, `log_std_min`, `log_std_max`).
+        bounded: it needs a finite range, else the user gets an error.
+        has_log_std: it takes one log standard deviation per component, parameters of the policy
+            that see no observation (`log_std_init`, `log_std_min`, `log_std_max`).
     """
 
-    actions: ClassVar[Kind] = "continuous"
+    actions: ClassVar[Literal["discrete", "multi_discrete", "continuous"]] = "continuous"
     bounded: ClassVar[bool] = False
     has_log_std: ClassVar[bool] = False
 
     def outputs(self, actions: Actions) -> int:
-        """Return how many numbers the policy head gives; one a component unless overridden.
-
-        A distribution of choices has one a choice.
-        """
+        """Return the width of the policy head; by default one number per choice or component."""
         space = actions.space
         if self.actions == "discrete":
             return getattr(space, "n", 0)
@@ -455,8 +387,8 @@ class Family:
         Args:
             outputs: of the policy head.
             actions: of the environment.
-            mask: valid choices, or None; what is not valid must have probability 0, but where
-                nothing is valid the mask must be ignored.
+            mask: valid choices, or None; an invalid one must have probability 0, but where nothing
+                is valid the mask must be ignored.
             log_std: with `has_log_std`, clipped; else None.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `make`")
@@ -464,7 +396,7 @@ class Family:
     def noise(
         self, key: PRNGKeyArray, batch: tuple[int, ...], shape: tuple[int, ...]
     ) -> Float[Array, "..."]:
-        """Draw what `sample` needs, [batch, ...]: one number a component unless overridden.
+        """Draw what `sample` needs, [batch, ...]: by default one number per component.
 
         Uniform in [0, 1) for choices, standard normal for real actions.
         """
@@ -480,30 +412,119 @@ class Family:
     def environment_action(
         self, action: Float[Array, "... D"], actions: Actions
     ) -> Float[Array, "... D"]:
-        """Return what the environment takes for real actions of the policy.
+        """Return the environment's action for real actions of the policy.
 
-        Where density is to be taken away from the edges of a box, an action of the policy may be
-        an unbounded number, mapped into the box here.
+        Densities near the edges of a box need unbounded actions, which are mapped into it here.
         """
         return action
 
     def logits(self, outputs: Float[Array, "... P"], actions: Actions) -> Float[Array, "... A"]:
-        """Return logits of the choices without a mask, by which valid mass is counted."""
+        """Return logits of the choices without a mask, from which the valid mass is computed."""
         return outputs
 
 
-_OWN: dict[str, Family] = {}
+class _Categorical(Family):
+    actions = "discrete"
+
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+        return Categorical.make(outputs, mask, actions.selects)
+
+
+class _MultiCategorical(Family):
+    actions = "multi_discrete"
+
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+        assert isinstance(actions.space, MultiDiscrete)
+        return MultiCategorical.make(outputs, actions.space.nvec, mask, actions.selects)
+
+
+class _Gaussian(Family):
+    has_log_std = True
+
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+        return _gaussian(outputs, log_std)
+
+
+def _gaussian(mean: Array, log_std: Array) -> Gaussian:
+    lead = (1,) * (mean.ndim - 1)
+    return Gaussian(mean, jnp.broadcast_to(log_std.reshape((*lead, -1)), mean.shape))
+
+
+class Squashed(Family):
+    """Real actions mapped into their range by a sigmoid: low + (high - low) share(action)."""
+
+    bounded = True
+
+    def share(self, action: Array) -> Array:
+        """Return where in the range an action is, 0 .. 1."""
+        return jax.nn.sigmoid(action)
+
+    def environment_action(
+        self, action: Float[Array, "... D"], actions: Actions
+    ) -> Float[Array, "... D"]:
+        low, high = spread_bounds(actions, action)
+        share = self.share(action)
+        return jnp.clip(low + (high - low) * share, low, high)  # rounding may leave the box
+
+
+class _TanhGaussian(Squashed):
+    has_log_std = True
+
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+        volume = _log_volume(0.5 * (actions.high - actions.low))
+        return TanhGaussian(_gaussian(outputs, log_std), volume)
+
+    def entropy_noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
+        return jax.random.normal(key, (*batch, ENTROPY_DRAWS, *shape), jnp.float32)
+
+    def share(self, action: Array) -> Array:
+        return 0.5 * (jnp.tanh(action) + 1.0)
+
+
+class _Beta(Squashed):
+    def outputs(self, actions: Actions) -> int:
+        return 2 * actions.components
+
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
+        return Beta.make(outputs, _log_volume(actions.high - actions.low))
+
+    def noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
+        """Draw [batch, D, 2, J, 2]: normal and uniform, J proposals of each of two Gamma draws."""
+        shape = (*batch, *shape, 2, BETA_PROPOSALS)
+        normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
+        uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)
+        return jnp.stack([normal, uniform], axis=-1)
+
+
+def _log_volume(widths: np.ndarray) -> Float[Array, ""]:
+    return jnp.float32(np.sum(np.log(widths.astype(np.float64))))
+
+
+def spread_bounds(actions: Actions, like: Array) -> tuple[Array, Array]:
+    """Return the smallest and largest actions with as many axes as `like`."""
+    low, high = (
+        jnp.asarray(x).reshape((1,) * (like.ndim - 1) + x.shape)
+        for x in (actions.low, actions.high)
+    )
+    return low, high
+
+
+_FAMILIES: dict[str, Family] = {
+    "categorical": _Categorical(),
+    "multi_discrete": _MultiCategorical(),
+    "gaussian": _Gaussian(),
+    "tanh_gaussian": _TanhGaussian(),
+    "beta": _Beta(),
+}
 
 
 def register(name: str, family: Family) -> None:
-    """Add a distribution; `testing.DistributionContract` checks all that is asked.
+    """Add a distribution under a name for `distribution`.
 
-    Args:
-        name: for the knob `distribution`.
-        family: makes it.
+    `testing.DistributionContract` checks everything that is required.
 
     Raises:
-        ConfigError: the name is taken, or it says no known kind of actions.
+        ConfigError: the name is taken, or the family has an unknown kind of actions.
     """
     if name in known_choices("distribution"):
         raise ConfigError(
@@ -514,11 +535,10 @@ def register(name: str, family: Family) -> None:
         raise ConfigError(
             f"distribution {name!r} is for actions {family.actions!r}; allowed: {', '.join(kinds)}"
         )
-    _OWN[name] = family
+    _FAMILIES[name] = family
     allow_distribution(family.actions, name)
     allow_choice("distribution", name)
 
 
-def own_family(name: str | None) -> Family | None:
-    """Return the family that is registered under a name, or None."""
-    return None if name is None else _OWN.get(name)
+def family_of(name: str) -> Family:
+    return _FAMILIES[name]

@@ -29,52 +29,32 @@ _KL_FACTOR = 1.5
 
 @pytree
 class Held(Pytree):
-    """Gradients of minibatches that have not made a step yet, with `accumulate_minibatches`.
+    """Gradients of minibatches that have not made a step yet, with `accumulate_minibatches`."""
 
-    Attributes:
-        gradient: their sum.
-        count: how many.
-        minibatches: learnt from in this update, before and with these.
-    """
-
-    gradient: Any
+    gradient: Any  # their sum
     count: Float[Array, "..."]
-    minibatches: Float[Array, "..."]
+    minibatches: Float[Array, "..."]  # learnt from in this update, before and with these
 
 
 @pytree
 class Learning(Pytree):
-    """What the gradient steps of one update carry, per lane.
-
-    Attributes:
-        params: of the networks.
-        moments: of the optimiser.
-        stopped: target_kl was exceeded.
-        sums: of `Losses` over the minibatches learnt from.
-        start_error: largest |ratio - 1| of the first minibatch.
-        grad_norm: sum over the steps taken.
-        grad_mean: mean of their gradients.
-        grad_spread: sum of the squared distances of their gradients from that mean.
-        taken: gradient steps taken.
-        skipped: minibatches that target_kl skipped.
-        held: what waits for its step; None where every minibatch makes one.
-    """
+    """The state of the gradient steps of one update, per lane."""
 
     params: Any
     moments: Any
-    stopped: Bool[Array, "..."]
-    sums: Losses
-    start_error: Float[Array, "..."]
-    grad_norm: Float[Array, "..."]
-    grad_mean: Any
+    stopped: Bool[Array, "..."]  # target_kl was exceeded
+    sums: Losses  # over the minibatches learnt from
+    start_error: Float[Array, "..."]  # largest |ratio - 1| of the first minibatch
+    grad_norm: Float[Array, "..."]  # sum over the steps taken
+    grad_mean: Any  # mean of their gradients
+    # sum of the squared distances of their gradients from that mean
     grad_spread: Float[Array, "..."]
-    taken: Float[Array, "..."]
-    skipped: Float[Array, "..."]
-    held: Held | None = None
+    taken: Float[Array, "..."]  # gradient steps
+    skipped: Float[Array, "..."]  # minibatches that target_kl skipped
+    held: Held | None = None  # None where every minibatch makes a step
 
     @property
     def minibatches(self) -> Float[Array, "..."]:
-        """Minibatches learnt from."""
         return self.taken if self.held is None else self.held.minibatches
 
 
@@ -84,12 +64,12 @@ def run_epochs(
     """Run the epochs of all lanes; the loop ends when the last lane that learns is done."""
     rows = samples.advantage.shape[1]
     count, size = minibatch_shape(plan, rows)
-    drawn = _drawn(plan, hypers, state, samples, count * size)
+    drawn = _epoch_rows(plan, hypers, state, samples, count * size)
     epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
     step = over_lanes(
         lambda *lane: _minibatch(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None, None)
     )
-    closes = _closing(plan, count)
+    closes = _closing_minibatches(plan, count)
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
@@ -129,11 +109,8 @@ def run_epochs(
     return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
 
 
-def _closing(plan: Plan, count: int) -> Bool[Array, " M"] | None:
-    """Return after which minibatches of an epoch the optimiser steps, None if after all.
-
-    Every `accumulate_minibatches` of them, and after the last.
-    """
+def _closing_minibatches(plan: Plan, count: int) -> Bool[Array, " M"] | None:
+    """Return after which minibatches of an epoch the optimiser steps, None if after all."""
     if count == 1 or plan.accumulate_minibatches == 1:
         return None
     place = np.arange(1, count + 1)
@@ -163,11 +140,8 @@ def _start(plan: Plan, state: LaneState) -> Learning:
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
     """Return the number of minibatches and the rows of each but the last, which may have fewer.
 
-    Where rows are drawn by priority and both numbers are given, they hold as they are.
-
-    Args:
-        plan: static part.
-        rows: to learn from; single steps, or whole segments (of all bodies of an agent).
+    `rows` are single steps, or whole segments (of all agents). Where rows are drawn by priority
+    and both numbers are given, they stay as given.
     """
     bodies = rows // (plan.num_envs if plan.by_segments else plan.steps_per_update)
     size = plan.minibatch_size * bodies
@@ -179,13 +153,12 @@ def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
     return math.ceil(rows / size), size
 
 
-def _drawn(
+def _epoch_rows(
     plan: Plan, hypers: Hypers, state: LaneState, samples: Samples, count: int
 ) -> Int[Array, "L D"] | None:
     """Return the rows that the epochs of this update go over, or None for all, once each.
 
-    With priorities as many as there are, or as the minibatches hold where both of their numbers
-    are given.
+    With priorities as many as there are, or as the minibatches have where both numbers are given.
     """
     if "priority" not in plan.features:
         return None
@@ -235,7 +208,7 @@ def _minibatch(
     """Learn from one minibatch of one lane, unless it is done or target_kl stops it.
 
     Without `closes` that is a gradient step. With it gradients are held, and where it is true
-    their mean makes a step; what a stopped lane holds is dropped.
+    their mean makes a step; a stopped lane drops its held gradients.
     """
     if "schedule_on_gradient_steps" in plan.features:
         now = scheduled_values(hypers, progress_of(plan, hypers, state, count, learning.taken))
@@ -255,7 +228,7 @@ def _minibatch(
     )
     if learning.held is None:
         return _step(plan, hypers, values.sizes, learning, gradients, takes)
-    held = _hold(learning.held, gradients, takes)
+    held = _add_held(learning.held, gradients, takes)
 
     def close() -> Learning:
         mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
@@ -268,8 +241,7 @@ def _minibatch(
     return jax.lax.cond(closes, close, lambda: learning.replace(held=held))
 
 
-def _hold(held: Held, gradients: Any, takes: Bool[Array, ""]) -> Held:
-    """Add a minibatch's gradient to those that wait."""
+def _add_held(held: Held, gradients: Any, takes: Bool[Array, ""]) -> Held:
     one = takes.astype(jnp.float32)
     total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
     return Held(total, held.count + one, held.minibatches + one)
@@ -283,7 +255,6 @@ def _step(
     gradients: Any,
     takes: Bool[Array, ""],
 ) -> Learning:
-    """Take one gradient step of one lane where it `takes` it."""
     squares = distance = None
     if plan.backend.sums_first:
         sums = optimisers.squares_and_distance(gradients, learning.grad_mean)
@@ -299,7 +270,7 @@ def _step(
     def moved(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(takes, a, b), new, old)
 
-    grad_mean, grad_spread = _spread(learning.grad_mean, learning.taken, gradients, distance)
+    grad_mean, grad_spread = _moved_spread(learning.grad_mean, learning.taken, gradients, distance)
     return learning.replace(
         params=moved(params, learning.params),
         moments=moved(moments, learning.moments),
@@ -310,10 +281,10 @@ def _step(
     )
 
 
-def _spread(
+def _moved_spread(
     mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
 ) -> tuple[Any, Float[Array, ""]]:
-    """Return the mean of gradients with one more, and what that adds to their spread.
+    """Return the mean of gradients with one more, and how much that adds to their spread.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose the digits they share.

@@ -1,12 +1,12 @@
 """Evaluation of policies on seeds that training never uses, many episodes side by side.
 
 Every lane's parameters run in the evaluation environment until each of its episodes has ended (or
-for a fixed number of steps in continuous operation); normalisers are frozen.
+for a fixed number of steps in continuous operation). Normalisers are frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -32,12 +32,11 @@ from .envs.contract import (
 from .hypers import Hypers
 from .lane_state import RunningStatistics, use_key
 from .plan import Plan
-from .pytree import Leaf, Pytree, pytree
-from .trajectory import forget, where_ended
+from .pytree import Leaf, Pytree, pytree, where
+from .trajectory import forget
 
 EVALUATION = 5  # use of a lane's key
-STEP_LIMIT = 100_000
-"""Env steps after which an episode that never ends is cut, where nobody asks for less."""
+STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut by default
 
 
 @pytree
@@ -55,9 +54,9 @@ class Episodes(Pytree):
     """Results, [L, episodes].
 
     Attributes:
-        returns: undiscounted, unscaled; the mean over the bodies where there are several.
+        returns: undiscounted, unscaled; with several agents their mean.
         lengths: env steps.
-        metrics: the environment's own, of each episode.
+        metrics: the environment's metrics of each episode.
     """
 
     returns: Float[Leaf, "L episodes"]
@@ -67,22 +66,13 @@ class Episodes(Pytree):
 
 @pytree
 class Seen(Pytree):
-    """One env step of all episodes, [L, episodes, ...].
+    """One env step of all episodes, [L, episodes, ...]."""
 
-    Attributes:
-        counted: the step belongs to an episode (or, in continuous operation, to the window).
-        observation: before the step, as the environment gave it.
-        action: taken.
-        reward: as the environment gave it, the mean over bodies.
-        terminated: the episode ended by its rules.
-        truncated: it was cut.
-        info: the environment's own numbers of the step.
-    """
-
+    # the step belongs to an episode or, in continuous operation, to the window
     counted: Bool[Leaf, "... L episodes"]
-    observation: Any
+    observation: Any  # before the step, raw
     action: Leaf
-    reward: Float[Leaf, "... L episodes"]
+    reward: Float[Leaf, "... L episodes"]  # raw, the mean over agents
     terminated: Bool[Leaf, "... L episodes"]
     truncated: Bool[Leaf, "... L episodes"]
     info: dict[str, Leaf]
@@ -108,19 +98,12 @@ def evaluate(
     steps: int | None = None,
     cut_after: int = STEP_LIMIT,
 ) -> Episodes:
-    """Return one row an episode.
+    """Return the results of `episodes` episodes per lane.
 
-    Episode e of every lane with the same key has the same seed, whatever the policy (common
-    random numbers).
-
-    Args:
-        plan: the static part; its `eval_env` is the environment.
-        lanes: policies [L].
-        episodes: how many a lane.
-        greedy: the mode of the distribution instead of a sample.
-        steps: count that many steps after the environment's warm-up, ignoring episode ends
-            (continuous operation); None runs each episode to its end.
-        cut_after: env steps after which an episode that has not ended is cut.
+    Episode e of every lane with the same key has the same seed, whatever the policy (common random
+    numbers). With `steps` so many env steps after the environment's warm-up are counted and
+    episode ends ignored (continuous operation); else each episode runs to its end, or to
+    `cut_after`.
     """
     last = cut_after if steps is None else last_step(plan, steps)
     carry = jax.lax.while_loop(
@@ -135,12 +118,10 @@ def evaluate(
 
 
 def last_step(plan: Plan, steps: int | None) -> int:
-    """Return the env steps after which an evaluation is over, whatever still runs."""
     return STEP_LIMIT if steps is None else environments.make(plan.eval_env).warmup_steps + steps
 
 
 def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
-    """Return the state in which an evaluation begins; see `evaluate`."""
     env = environments.make(plan.eval_env)
 
     def reset(lane: Policies) -> tuple[Any, Any]:
@@ -164,17 +145,15 @@ def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int |
 
 
 def reset_keys(raw: Array, episodes: int) -> Array:
-    """Return the typed keys [episodes] that one lane's evaluation starts from."""
     return jax.random.split(use_key(raw, EVALUATION), episodes)
 
 
 def step_words(raw: Array, step: Int[Array, ""], episodes: int) -> Array:
-    """Return the raw keys [episodes, 2] of one step of one lane's evaluation."""
     return jax.random.bits(use_key(raw, EVALUATION, step + 1), (episodes, 2))
 
 
 def restart_keys(words: Array) -> Array:
-    """Return the typed keys of the episodes after those that ended in a step with keys `words`."""
+    """Return the keys of the episodes that start after a step with keys `words`."""
     return jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
 
 
@@ -188,7 +167,7 @@ def act(
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
-    """Return one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
+    """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
@@ -202,7 +181,6 @@ def act(
 def advance(
     plan: Plan, lanes: Policies, carry: _Carry, greedy: bool, steps: int | None
 ) -> tuple[_Carry, Seen]:
-    """Take one env step in all episodes, and give what was seen in it; see `evaluate`."""
     env = environments.make(plan.eval_env)
     first = env.warmup_steps if steps is not None else 0
     actions, words, memory = jax.vmap(
@@ -246,7 +224,7 @@ def advance(
 
 
 def _by_episode(env: Environment, x: Array) -> Array:
-    """Return rows of bodies [L, episodes agents, ...] as [L, episodes, agents, ...]."""
+    """Return rows of agents [L, episodes agents, ...] as [L, episodes, agents, ...]."""
     agents = agents_of(env)
     return x if agents == 1 else x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
 
@@ -254,15 +232,14 @@ def _by_episode(env: Environment, x: Array) -> Array:
 def _restart(
     plan: Plan, env: Environment, lanes: Policies, words: Array, ended: Array, going: Any
 ) -> tuple[Any, Any, Any]:
-    """Replace state, observation and memory of episodes that ended by fresh ones."""
     keys = restart_keys(words)
     fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
     fresh_state, fresh_observation = fresh
     state, observation, memory = going
     segments = per_body(env, ended)
     return (
-        where_ended(ended, fresh_state, state),
-        where_ended(segments, fresh_observation, observation),
+        where(ended, fresh_state, state),
+        where(segments, fresh_observation, observation),
         forget(plan, segments, memory),
     )
 
@@ -273,13 +250,9 @@ _BLOCK = 256
 def film(
     plan: Plan, lanes: Policies, episodes: int, greedy: bool
 ) -> tuple[float, Iterator[np.ndarray]]:
-    """Return pictures a second, and the pictures uint8 [H, W, 3] of one episode after the other.
+    """Return pictures per second, and the pictures uint8 [H, W, 3] of one episode after the other.
 
-    Args:
-        plan: the static part; its `eval_env` is the environment.
-        lanes: one policy, [1, ...].
-        episodes: how many.
-        greedy: the mode of the distribution instead of a sample.
+    `lanes` is one policy, [1, ...].
 
     Raises:
         ConfigError: the environment cannot draw itself.
@@ -288,7 +261,7 @@ def film(
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
             f"{env.id} cannot draw itself; environments of Gymnasium (gym:...) can, those of "
-            "gymnax, and one of your own that has a method `pictures`"
+            "gymnax, and any environment with a method `pictures`"
         )
     return env.pictures_a_second, _pictures(plan, lanes, episodes, greedy, env)
 
@@ -297,37 +270,48 @@ def _pictures(
     plan: Plan, lanes: Policies, episodes: int, greedy: bool, env: DrawingEnvironment
 ) -> Iterator[np.ndarray]:
     params = jax.device_get(jax.tree.map(lambda x: x[0], lanes.hypers.eval_params))
-    for states in _states(plan, lanes, episodes, greedy):
+    carry = _start(plan, lanes, episodes, greedy, None)
+    first = jax.device_get(jax.tree.map(lambda x: x[0], carry.env_state))
+    # the states of each episode, from its first to the one in which it ended
+    found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
+
+    def show(before: _Carry, after: _Carry, seen: Seen) -> Any:
+        return before.running, after.env_state
+
+    for running, states in _blocks(plan, lanes, carry, greedy, None, show):
+        for step, episode in zip(*np.nonzero(running[:, 0]), strict=True):
+            one = jax.tree.map(lambda x, at=(step, 0, episode): x[at], states)
+            found[episode].append(_inner(one))
+    for states in found:
         yield from env.pictures(states, params)
 
 
-def _states(plan: Plan, lanes: Policies, episodes: int, greedy: bool) -> list[list[Any]]:
-    """Return the states of each episode, from its first to the one in which it ended."""
+def _start(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
+    return jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, steps))(lanes)
+
+
+def _blocks(
+    plan: Plan, lanes: Policies, carry: _Carry, greedy: bool, steps: int | None,
+    show: Callable[[_Carry, _Carry, Seen], Any],
+) -> Iterator[Any]:  # fmt: skip
+    """Yield blocks [steps, ...] of `show(before, after, seen)` of each step, as host arrays."""
 
     @jax.jit
     def block(lanes: Policies, carry: Any) -> tuple[Any, Any]:
         def step(carry: Any, _: None) -> tuple[Any, Any]:
-            after = advance(plan, lanes, carry, greedy, None)[0]
-            return after, (after.env_state, carry.running)
+            after, seen = advance(plan, lanes, carry, greedy, steps)
+            return after, show(carry, after, seen)
 
         return jax.lax.scan(step, carry, None, length=_BLOCK)
 
-    carry = jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, None))(lanes)
-    first = jax.device_get(jax.tree.map(lambda x: x[0], carry.env_state))
-    found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
-    for _ in range(-(-last_step(plan, None) // _BLOCK)):
-        carry, (states, running) = block(lanes, carry)
-        states, running = jax.device_get((states, running))
-        for step, episode in zip(*np.nonzero(running[:, 0]), strict=True):
-            one = jax.tree.map(lambda x, at=(step, 0, episode): x[at], states)
-            found[episode].append(_inner(one))
-        if not jax.device_get(carry.running).any():
-            break
-    return found
+    for _ in range(-(-last_step(plan, steps) // _BLOCK)):
+        if not np.any(jax.device_get(carry.running)):
+            return
+        carry, shown = block(lanes, carry)
+        yield jax.device_get(shown)
 
 
 def _inner(state: Any) -> Any:
-    """Return the state of the environment itself, whose observations may be stacked."""
     return state.inner if isinstance(state, Remembering) else state
 
 
@@ -337,32 +321,14 @@ _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
 def trace(
     plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row an env step, episode by episode.
+    """Return columns with one row per env step, episode by episode.
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated`, `action`
     (or `action_0`, ...), `observation_0`, ... (before the step; of up to 256 components) and the
-    environment's own numbers as `info_<name>`.
-
-    Args:
-        plan: the static part; its `eval_env` is the environment.
-        lanes: one policy, [1, ...].
-        episodes: how many.
-        greedy: the mode of the distribution instead of a sample.
-        steps: of continuous operation; see `evaluation.evaluate`.
+    environment's numbers as `info_<name>`. `lanes` is one policy, [1, ...].
     """
-    last = last_step(plan, steps)
-
-    @jax.jit
-    def block(lanes: Policies, carry: Any) -> tuple[Any, Seen]:
-        return jax.lax.scan(
-            lambda c, _: advance(plan, lanes, c, greedy, steps), carry, None, length=_BLOCK
-        )
-
-    carry = jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, steps))(lanes)
-    blocks: list[Seen] = []
-    while len(blocks) * _BLOCK < last and bool(np.any(jax.device_get(carry.running))):
-        carry, seen = block(lanes, carry)
-        blocks.append(jax.device_get(seen))
+    last, carry = last_step(plan, steps), _start(plan, lanes, episodes, greedy, steps)
+    blocks = list(_blocks(plan, lanes, carry, greedy, steps, lambda _, __, seen: seen))
     # [blocks][steps, 1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(
         lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks

@@ -1,6 +1,6 @@
-"""The traced part of a configuration: array leaves alone, one a knob, which may differ per lane.
+"""The traced part of a configuration: arrays, one per hyperparameter, that may differ per lane.
 
-What shapes a program is in `plan.Plan`; no field is in both.
+Values that shape a program are in `plan.Plan`; no field is in both.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _OWN: list[Factor] = []
 def register(name: str, factor: Factor) -> None:
     """Add a schedule: `factor(p, end_fraction)` gives the value over the initial one.
 
-    p is the share of the horizon that is done, float32 in 0 .. 1. Every `..._schedule` knob then
-    takes the name. Programs compiled before do not know it.
+    p is the share of the horizon that is done, float32 in 0 .. 1. Every `..._schedule`
+    hyperparameter then takes the name. Programs compiled before do not know it.
 
     Raises:
         ConfigError: the name is taken.
@@ -54,8 +54,8 @@ def scheduled(
 ) -> Float[Array, ""]:
     """Return the scheduled value at `progress` (updates done over updates of the full run).
 
-    With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and
-    c(x) = (0.5 (1 + cos(pi x)))^exponent:
+    With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and c(x) =
+    (0.5 (1 + cos(pi x)))^exponent:
 
     - constant: v0
     - linear: v0 (1 + (e - 1) p)
@@ -90,16 +90,9 @@ def curve(
     multiplier: Float[Array, ""],
     **warmup: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Return `scheduled` with the warm-up and the exponent of the learning rate.
+    """Return `scheduled`; `warmup` replaces the warm-up and the exponent of the learning rate.
 
-    Args:
-        hypers: of one lane (`hypers.Hypers`).
-        progress: of its run.
-        initial: the value scheduled.
-        kind: index into `SCHEDULES`.
-        end_fraction: final value over the initial.
-        multiplier: horizon over the length of the run.
-        **warmup: what is not the learning rate's; the peak is the initial value unless given.
+    The peak is the initial value by default.
     """
     shape = {
         "exponent": hypers.lr_decay_exponent,
@@ -128,20 +121,17 @@ def annealed_lambda(
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))
 
 
-OFF = math.inf
-"""How a clip or limit that is off looks in `Hypers`."""
+OFF = math.inf  # a clip or limit that is off
 
-SAME = -1.0
-"""How `value_clip_eps: same` looks in `Hypers`."""
+SAME = -1.0  # `value_clip_eps: same`
 
 
 @pytree
 class Hypers(Pytree):
-    """The traced part of a configuration: one leaf a knob, float32 or int32, [] or [L].
+    """The traced part of a configuration: leaves are float32 or int32, [] or [L].
 
-    Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, what is off is
-    infinite. `env_params` holds the environment's parameters (a pytree of float32), `eval_params`
-    those of the evaluation environment.
+    Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, limits that are off
+    are infinite.
     """
 
     learning_rate: Float[Leaf, "..."]
@@ -221,12 +211,12 @@ class Hypers(Pytree):
     valid_mass_end_fraction: Float[Leaf, "..."]
     valid_mass_schedule_multiplier: Float[Leaf, "..."]
     schedule_on_gradient_steps: Float[Leaf, "..."]
-    env_params: Any
-    eval_params: Any
+    env_params: Any  # parameters of the environment, a pytree of float32
+    eval_params: Any  # those of the evaluation environment
 
 
 def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Return the traced part of a configuration: `hypers_of` what `knobs.complete` makes of it."""
+    """Return the traced part of a configuration that `knobs.complete` completes."""
     return hypers_of(complete(config), env_params, eval_params)
 
 
@@ -234,11 +224,6 @@ def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hyp
     """Return the traced part of a complete configuration as NumPy scalars, canonical in dtype.
 
     Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
-
-    Args:
-        full: every knob, see `knobs.complete`; what else it holds is not looked at.
-        env_params: the environment's parameters, a pytree of numbers.
-        eval_params: those of the evaluation environment.
     """
     if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
@@ -251,12 +236,9 @@ def _encode(name: str, value: Any) -> np.ndarray:
     if KNOBS[name].type == "int":
         return np.asarray(value, np.int32)
     if isinstance(value, str):
-        return np.asarray(SAME, np.float32) if value == "same" else _kind(value)
+        same = value == "same"
+        return np.asarray(SAME, np.float32) if same else np.asarray(KINDS[value], np.int32)
     return np.asarray(OFF if value is None else value, np.float32)
-
-
-def _kind(schedule: str) -> np.ndarray:
-    return np.asarray(KINDS[schedule], np.int32)
 
 
 def _floats(params: Any) -> Any:

@@ -1,9 +1,9 @@
-"""What a lane carries from update to update, and the keys of its random numbers.
+"""The state that a lane carries from update to update, and the keys of its random numbers.
 
 Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N rows to
 learn from (T E single steps, or E whole segments), B minibatch rows, A actions or action
-components, K updates of a chunk. Where one environment has several bodies (see `envs.bodies`),
-what is [E] of a learner counts segments, E times the bodies.
+components, K updates of a chunk. Where one environment has several agents (see `envs.bodies`), E
+of a learner counts segments: environments times agents.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ from .pytree import Leaf, Pytree, pytree
 
 @pytree
 class RunningStatistics(Pytree):
-    """Count, mean and summed squared deviation of everything seen.
-
-    Attributes:
-        count: samples seen; starts at 0.
-        mean: per component.
-        square: sum of squared deviations from the mean, per component.
-    """
+    """Count, mean and summed squared deviation of all samples so far."""
 
     count: Float[Array, ""]
     mean: Float[Array, "*shape"]
@@ -35,7 +29,6 @@ class RunningStatistics(Pytree):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> RunningStatistics:
-        """Return statistics of nothing: mean 0, deviation 1."""
         return cls(
             jnp.zeros((), jnp.float32),
             jnp.zeros(shape, jnp.float32),
@@ -43,7 +36,6 @@ class RunningStatistics(Pytree):
         )
 
     def merge(self, batch: Float[Array, "N *shape"]) -> RunningStatistics:
-        """Add a batch of N samples."""
         size = jnp.float32(batch.shape[0])
         mean = jnp.mean(batch, axis=0)
         square = jnp.sum((batch - mean[None]) ** 2, axis=0)
@@ -71,49 +63,26 @@ class RunningStatistics(Pytree):
 
 @pytree
 class LaneState(Pytree):
-    """Everything one lane carries from update to update.
-
-    Attributes:
-        key: raw threefry key of (seed, stream, replicate); every draw folds in a use and the
-            lane's own update counter.
-        updates: updates done; negative during warm-up.
-        total_updates: updates of the full run, the horizon of the schedules.
-        params: of the networks.
-        moments: the optimiser's (count, first, second) for policy and critic parameters.
-        gradient_steps: taken so far.
-        env_state: of the environments [E].
-        observation: raw, of the environments [E].
-        carry: memory of recurrent networks [E], () for all others.
-        observation_statistics: for normalise_observations, else of shape [].
-        return_statistics: of the discounted return, for normalise_rewards; with
-            raw_reward_deviation of the scaled reward.
-        discounted_return: float32 [E], likewise.
-        average_reward: for reward_centering.
-        average_trace: o, how much of a step's weight the average has seen; likewise.
-        episode_return: float32 [E], of the episodes that run.
-        episode_length: int32 [E].
-    """
-
+    # threefry, of (seed, stream, replicate); draws fold in a use and `updates`
     key: UInt32[Array, "... 2"]
-    updates: Int[Array, "..."]
-    total_updates: Int[Array, "..."]
+    updates: Int[Array, "..."]  # negative during warm-up
+    total_updates: Int[Array, "..."]  # of the full run, the horizon of the schedules
     params: Any
-    moments: Any
+    moments: Any  # of the optimiser: (policy's, critic's)
     gradient_steps: Int[Array, "..."]
     env_state: Any
-    observation: Any
-    carry: Any
-    observation_statistics: RunningStatistics
-    return_statistics: RunningStatistics
-    discounted_return: Float[Array, "... E"]
-    average_reward: Float[Array, "..."]
-    average_trace: Float[Array, "..."]
+    observation: Any  # raw
+    carry: Any  # memory of recurrent networks [E], else ()
+    observation_statistics: RunningStatistics  # shape [] without normalise_observations
+    return_statistics: RunningStatistics  # of the discounted return or the scaled reward
+    discounted_return: Float[Array, "... E"]  # for normalise_rewards
+    average_reward: Float[Array, "..."]  # for reward_centering
+    average_trace: Float[Array, "..."]  # o, how much of a step's weight the average has seen
     episode_return: Float[Array, "... E"]
     episode_length: Int[Array, "... E"]
 
 
 def lane_key(seed: Leaf, stream: Leaf, replicate: Leaf) -> UInt32[Array, "2"]:
-    """Return the raw key of a replicate: threefry, folded from (seed, stream, replicate)."""
     key = jax.random.key(seed, impl="threefry2x32")
     key = jax.random.fold_in(jax.random.fold_in(key, stream), replicate)
     return jax.random.key_data(key)
@@ -131,22 +100,14 @@ _USES = {"normalise_rewards": "reward statistics", "reward_centering": "average 
 
 @pytree
 class RewardState(Pytree):
-    """Reward memory of one lane; None where there is none.
+    """Reward memory of one lane; None where there is none."""
 
-    Attributes:
-        returns: of the discounted return, or with `raw_reward_deviation` of the reward, as
-            `normalise_rewards` gathers it.
-        average: the average reward, as `reward_centering` tracks it.
-        trace: how much of a step's weight that average has seen.
-    """
-
-    returns: RunningStatistics | None = None
+    returns: RunningStatistics | None = None  # see `LaneState.return_statistics`
     average: Float[Leaf, ""] | None = None
     trace: Float[Leaf, ""] | None = None
 
     @classmethod
     def of(cls, state: LaneState) -> RewardState:
-        """Return what a lane remembers; nothing of what it has never measured."""
         seen = float(state.return_statistics.count) > 0.0
         centred = float(state.average_trace) > 0.0
         return cls(
@@ -156,7 +117,6 @@ class RewardState(Pytree):
         )
 
     def for_plan(self, plan: Plan) -> RewardState:
-        """Return the part that lanes of a plan use."""
         normalises = "normalise_rewards" in plan.features
         centres = "reward_centering" in plan.features
         return RewardState(
@@ -166,12 +126,7 @@ class RewardState(Pytree):
         )
 
     def in_units(self, saved: bool, here: frozenset[bool]) -> RewardState:
-        """Leave out the deviation where lanes may take one of another quantity.
-
-        Args:
-            saved: `raw_reward_deviation` of the policy.
-            here: its values in the study that starts from it.
-        """
+        """Drop the deviation where `raw_reward_deviation` is not `saved` in every lane."""
         return self if here == frozenset((saved,)) else self.replace(returns=None)
 
     def fields(self) -> dict[str, Any]:
@@ -184,7 +139,6 @@ class RewardState(Pytree):
         return {name: value for name, value in found.items() if value is not None}
 
     def as_data(self) -> dict[str, Any]:
-        """Return JSON data that `from_data` turns back into the same bits."""
         returns, average, trace = self.returns, self.average, self.trace
         statistics = None
         if returns is not None:
@@ -198,7 +152,6 @@ class RewardState(Pytree):
     def from_data(
         cls, returns: Mapping[str, float] | None, centring: Mapping[str, float] | None
     ) -> RewardState:
-        """Return what `as_data` was made of."""
         return cls(
             None if returns is None else RunningStatistics(*_floats(returns, _PARTS)),
             *((None, None) if centring is None else _floats(centring, ("average", "trace"))),
@@ -210,12 +163,9 @@ def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return which reward memory lanes of a plan need and a saved policy with its critic lacks.
+    """Return which reward memory lanes need that a saved policy with its critic lacks.
 
-    Args:
-        plan: of the lanes.
-        rewards: of the policy; None if an earlier version wrote it, which kept none.
-        same_units: `raw_reward_deviation` is what it was, in all lanes.
+    `rewards` is None of a policy from an earlier version, which kept none.
     """
     found = RewardState() if rewards is None else rewards
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}

@@ -1,7 +1,7 @@
 """The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced.
 
-Rows are single steps, or whole segments where a plan learns by segments; what only some plans
-need (see `plan.FEATURES`) is compiled into theirs alone.
+Rows are single steps, or whole segments where a plan learns by segments. Terms that only some
+plans need (see `plan.FEATURES`) are compiled into theirs alone.
 """
 
 from __future__ import annotations
@@ -30,47 +30,26 @@ Mean = Callable[[Array], Array]
 
 
 class _Means(NamedTuple):
-    """The means of one minibatch, weighted as its rows count.
-
-    Attributes:
-        policy: for the policy loss, the entropy and the statistics of the advantages.
-        value: for the value loss, the KL and the other statistics.
-        mass: for the valid-mass loss.
-        choice: for what only steps with a choice show.
-        in_parts: they give parts of means, of a minibatch that comes in several.
-    """
+    """Functions for means over a minibatch, weighted as its rows count for each purpose."""
 
     policy: Mean
     value: Mean
     mass: Mean
     choice: Mean
-    in_parts: bool = False
 
 
-@pytree
-class _Weights(Pytree):
-    """What single steps count for, as in `masking.RowWeights`; None where all count alike."""
+class _Weights(NamedTuple):
+    """Weights of single steps, as in `masking.RowWeights`; None where all count alike."""
 
-    policy: Float[Array, "..."] | None
-    value: Float[Array, "..."] | None
-    mass: Float[Array, "..."] | None
-    choice: Float[Array, "..."] | None
-
-    def means(self) -> _Means:
-        """Return the means over all rows."""
-        return _Means(_mean(self.policy), _mean(self.value), _mean(self.mass), _mean(self.choice))
+    policy: Array | None
+    value: Array | None
+    mass: Array | None
+    choice: Array | None
 
 
 @pytree
 class Losses(Pytree):
-    """What one minibatch showed; means over its rows unless said otherwise.
-
-    Attributes:
-        log_prob: of the actions taken, under the policy whose ratio is learned from.
-        normalised_advantage_mean: of what the policy loss takes: normalised, clipped, and times
-            the importance weight.
-        choice_log_prob, choice_entropy: of steps with two valid actions or more.
-    """
+    """Results of one minibatch; means over its rows unless said otherwise."""
 
     loss: Float[Array, "..."]
     policy_loss: Float[Array, "..."]
@@ -83,20 +62,22 @@ class Losses(Pytree):
     ratio_std: Float[Array, "..."]
     ratio_min: Float[Array, "..."]
     ratio_max: Float[Array, "..."]
+    # of the actions taken, under the policy whose ratio is learned from
     log_prob: Float[Array, "..."]
     log_prob_min: Float[Array, "..."]
+    # normalised, clipped, times the importance weight
     normalised_advantage_mean: Float[Array, "..."]
+    # of steps with two valid actions or more, as choice_entropy
     choice_log_prob: Float[Array, "..."]
     choice_entropy: Float[Array, "..."]
 
     @classmethod
     def of_none(cls, zero: Float[Array, "..."]) -> Losses:
-        """Return sums to which nothing has been added yet."""
         low, high = (dict.fromkeys(names, zero + sign * jnp.inf) for names, sign in _EXTREMES)
         return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **low, **high})
 
     def plus(self, other: Losses, takes: Bool[Array, "..."] | bool = True) -> Losses:
-        """Return sums, and extremes of extremes, with another minibatch where it `takes` it."""
+        """Return sums, and extremes of extremes, with another minibatch where `takes` is true."""
         added: Losses = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), self, other)
         extremes = {
             name: (jnp.minimum if sign > 0 else jnp.maximum)(
@@ -108,31 +89,23 @@ class Losses(Pytree):
         return added.replace(**extremes)
 
 
+# Smallest and largest values, with the sign of the infinity that they start from.
 _EXTREMES = ((("ratio_min", "log_prob_min"), 1), (("ratio_max",), -1))
-"""Smallest and largest values, with the sign of what none of them is."""
 
 
 @pytree
 class _Terms(Pytree):
-    """What the current parameters say of rows, [B, *T].
+    """Terms of rows under the current parameters, [B, *T]."""
 
-    Attributes:
-        change: log pi - log pi_old of the action, both masked.
-        entropy: of the policy.
-        value: V.
-        log_mass: log valid mass, where a feature needs it.
-        last_value: V of the observation after the rollout [B], for V-trace.
-    """
-
-    change: Float[Array, "B *T"]
+    change: Float[Array, "B *T"]  # log pi - log pi_old of the action, both masked
     entropy: Float[Array, "B *T"]
     value: Float[Array, "B *T"]
-    log_mass: Float[Array, "B *T"] | None
-    last_value: Float[Array, " B"] | None
+    log_mass: Float[Array, "B *T"] | None  # log valid mass, where a feature needs it
+    last_value: Float[Array, " B"] | None  # V of the observation after the rollout, for V-trace
 
 
 @pytree
-class _Learned(Pytree):
+class _Targets(Pytree):
     """The advantages and targets that the loss takes, [B, *T]."""
 
     advantage: Float[Array, "B *T"]
@@ -147,34 +120,28 @@ def ppo_loss(
     rows: Samples,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss and what is worth seeing of it.
+    """Return the loss and its parts.
 
-    L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with
-    r = exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch (weighted as
-    the policy loss is, so that steps without a choice do not count; a row alone keeps its A), and
-    L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
+    L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
+    exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch (weighted as the
+    policy loss is, so that steps without a choice do not count; a row alone keeps its A), and L_V
+    = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
     value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
 
-    Where there are masks, means are weighted as `masking.row_weights` says. With V-trace, A and
-    R = A + V are made anew from the current parameters. With priorities, A carries the importance
+    Where there are masks, means are weighted as `masking.row_weights` says. With V-trace, A and R
+    = A + V are recomputed from the current parameters. With priorities, A carries the importance
     weight in the policy loss alone. With `off_policy_masking`, r is the raw policy's probability
-    over that of the masked policy which acted; approx_kl stays that of the two masked policies,
-    so that target_kl means the same. The valid-mass loss is -valid_mass_coef mean(log valid mass).
+    over that of the masked policy which acted; approx_kl stays that of the two masked policies, so
+    that target_kl means the same. The valid-mass loss is -valid_mass_coef mean(log valid mass).
 
-    Args:
-        params: of one lane.
-        plan: static part.
-        hypers: traced part, scalars.
-        coefficients: scheduled values.
-        rows: the minibatch.
-        weight: 0 for rows that only fill the last minibatch up, or None if there are none.
+    `weight` is 0 for rows that only fill the last minibatch up, or None if there are none.
     """
     terms = _forward(params, plan, hypers, rows)
-    learned = _learned(plan, hypers, coefficients, rows, terms)
-    flat_rows, terms, learned = (_flat(plan, part) for part in (rows, terms, learned))
+    learned = _learning_targets(plan, hypers, coefficients, rows, terms)
+    flat_rows, terms, learned = (_steps_of(plan, part) for part in (rows, terms, learned))
     weights = _weights(plan, rows, weight)
-    means = weights.means()
-    advantage = _normalised(learned.advantage, hypers, weights.policy)
+    means = _Means(*map(_mean, weights))
+    advantage = _normalise(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
     return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights.value)
 
@@ -189,8 +156,8 @@ def loss_and_gradient(
 ) -> tuple[Losses, dict[str, Any]]:
     """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
 
-    The parts are of equal size, one after the other, and their sum is that of the whole
-    minibatch: advantages are normalised over all of it and means divided by its weights.
+    The parts are of equal size, one after the other, and their sum is that of the whole minibatch:
+    advantages are normalised over all of it and means divided by its weights.
     """
     count = plan.gradient_parts
     if count == 1:
@@ -199,25 +166,20 @@ def loss_and_gradient(
         )
         return losses, gradient
     rows, fills = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
-    learned = jax.lax.map(lambda p: _learned_of(params, plan, hypers, coefficients, p), rows)
+    learned = jax.lax.map(lambda p: _part_targets(params, plan, hypers, coefficients, p), rows)
     weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(rows, fills)
     flat: _Weights = jax.tree.map(lambda w: w.reshape(-1), weights)
     totals = _totals(flat, learned.advantage.size)
-    advantage = _normalised(learned.advantage.reshape(-1), hypers, flat.policy)
+    advantage = _normalise(learned.advantage.reshape(-1), hypers, flat.policy)
     learned = learned.replace(advantage=advantage.reshape(learned.advantage.shape))
 
     def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
         rows, weights, learned = part
-        terms = _flat(plan, _forward(params, plan, hypers, rows))
-        means = _Means(
-            _mean(weights.policy, totals.policy),
-            _mean(weights.value, totals.value),
-            _mean(weights.mass, totals.mass),
-            _mean(weights.choice, totals.choice),
-            in_parts=True,
-        )
+        terms = _steps_of(plan, _forward(params, plan, hypers, rows))
+        means = _Means(*map(_mean, weights, totals))
+        rows = _steps_of(plan, rows)
         return _loss(
-            plan, hypers, coefficients, _flat(plan, rows), terms, learned, means, weights.value
+            plan, hypers, coefficients, rows, terms, learned, means, weights.value, in_parts=True
         )
 
     def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
@@ -233,7 +195,6 @@ def loss_and_gradient(
 
 
 def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) -> _Terms:
-    """Run the network on rows."""
     outputs = _outputs(plan, params, rows)
     last_value = None
     if "v_trace" in plan.features:
@@ -250,9 +211,9 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
     return _Terms(change, distribution.entropy(rows.noise), outputs.value, log_mass, last_value)
 
 
-def _learned(
+def _learning_targets(
     plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms
-) -> _Learned:
+) -> _Targets:
     """Return the rollout's advantages and targets, or V-trace's in lanes where it is on.
 
     V of a final observation where an episode was cut stays that of the rollout: such steps are
@@ -260,7 +221,7 @@ def _learned(
     """
     seen = rows.segments
     if seen is None or terms.last_value is None:
-        return _Learned(rows.advantage, rows.target)
+        return _Targets(rows.advantage, rows.target)
     value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
     following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
@@ -279,22 +240,22 @@ def _learned(
     if rows.shadow is not None:
         advantage = advantage - rows.shadow
     on = hypers.rho_clip < OFF
-    return _Learned(
+    return _Targets(
         jnp.where(on, advantage, rows.advantage), jnp.where(on, toward + value, rows.target)
     )
 
 
-def _learned_of(
+def _part_targets(
     params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples
-) -> _Learned:
+) -> _Targets:
     """Return advantages and targets of a part of a minibatch, as single steps."""
     if rows.segments is None:
-        return _flat(plan, _Learned(rows.advantage, rows.target))
+        return _steps_of(plan, _Targets(rows.advantage, rows.target))
     terms = _forward(params, plan, hypers, rows)
-    return _flat(plan, _learned(plan, hypers, coefficients, rows, terms))
+    return _steps_of(plan, _learning_targets(plan, hypers, coefficients, rows, terms))
 
 
-def _flat(plan: Plan, tree: Any) -> Any:
+def _steps_of(plan: Plan, tree: Any) -> Any:
     """Return the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
     if not plan.by_segments:
         return tree
@@ -307,28 +268,23 @@ def _flat(plan: Plan, tree: Any) -> Any:
 
 
 def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Weights:
-    """Return what single steps count for."""
-    fills = _flat(plan, weight)
+    fills = _steps_of(plan, weight)
     if rows.weights is None:
         return _Weights(fills, fills, fills, fills)
-    own = _flat(plan, rows.weights)
-    each = (own.policy, own.value, own.mass, own.choice)
+    each = jax.tree.leaves(_steps_of(plan, rows.weights))
     return _Weights(*(each if fills is None else (weight * fills for weight in each)))
 
 
 def _totals(weights: _Weights, rows: int) -> _Weights:
-    """Return what the rows of a whole minibatch count for together."""
-
     def total(weight: Array | None) -> Array:
         whole = jnp.float32(rows)
         return whole if weight is None else jnp.maximum(jnp.sum(weight), _LEAST_TOTAL)
 
-    each = (weights.policy, weights.value, weights.mass, weights.choice)
-    return _Weights(*map(total, each))
+    return _Weights(*map(total, weights))
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
-    """Return the weighted mean, or the part of one that has the weights `total` in all."""
+    """Return the weighted mean, or the part of one whose weights are `total` in all."""
     if weight is None:
         return jnp.mean if total is None else lambda x: jnp.sum(x) / total
     whole = jnp.maximum(jnp.sum(weight), _LEAST_TOTAL) if total is None else total
@@ -341,13 +297,14 @@ def _loss(
     coefficients: Coefficients,
     rows: Samples,
     terms: _Terms,
-    learned: _Learned,
+    learned: _Targets,
     means: _Means,
     counts: Float[Array, " B"] | None,
+    in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
     """Return the loss of single steps.
 
-    Where a minibatch comes in parts, `ratio_std` is the part's share of the mean of (r - 1)^2.
+    Where a minibatch comes `in_parts`, `ratio_std` is the part's share of the mean of (r - 1)^2.
     """
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
@@ -377,7 +334,7 @@ def _loss(
     if counts is not None:
         present = jnp.where(counts > 0.0, ratio, 1.0)
         spoken = jnp.where(counts > 0.0, log_prob, jnp.inf)
-    if means.in_parts:
+    if in_parts:
         ratio_std = over_value(jnp.square(ratio - 1.0))
     else:
         ratio_std = jnp.sqrt(jnp.maximum(over_value(jnp.square(ratio - ratio_mean)), 0.0))
@@ -414,12 +371,12 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
     return swapped(policy.unroll(plan, params, observation, first, carry))
 
 
-def _normalised(
+def _normalise(
     advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
 ) -> Float[Array, " B"]:
     """Return advantages with mean 0 and deviation 1 over the rows that teach the policy.
 
-    A row that is alone with that has no others to be compared with: its advantage stays.
+    A single such row has no others to be compared with: its advantage stays.
     """
     if weight is None and advantage.size == 1:
         return advantage

@@ -1,8 +1,9 @@
-"""Valid actions: how much of the raw policy they hold, and how much a row with few of them counts.
+"""Valid actions: how much of the raw policy they have, and how much a row with few of them counts.
 
 The valid mass of a state is the probability that the raw (unmasked) policy gives to its valid
 actions. A masked policy whose raw policy leaves it no mass learns from rounding errors. Of several
-components all must be valid.
+components all must be valid. `sizes` are the choices of each component of an action, None for an
+action of one choice; logits and masks have component after component.
 """
 
 from __future__ import annotations
@@ -22,19 +23,13 @@ _MOST_ACTIONS = 2.0**24  # that are counted; the largest `masking_gate_min_actio
 
 @pytree
 class RowWeights(Pytree):
-    """What each row counts for, in 0 .. 1.
+    """Weights of rows, 0 .. 1; all but `policy` are 0 or 1."""
 
-    Attributes:
-        policy: in the policy loss, the entropy bonus and the statistics of the advantages.
-        value: in the value loss, the KL and the statistics of the ratios (0 or 1).
-        mass: in the valid-mass loss (0 or 1).
-        choice: among the steps with two valid actions or more (0 or 1).
-    """
-
+    # in the policy loss, the entropy bonus and the statistics of the advantages
     policy: Float[Array, "..."]
-    value: Float[Array, "..."]
-    mass: Float[Array, "..."]
-    choice: Float[Array, "..."]
+    value: Float[Array, "..."]  # in the value loss, the KL and the statistics of the ratios
+    mass: Float[Array, "..."]  # in the valid-mass loss
+    choice: Float[Array, "..."]  # among the steps with two valid actions or more
 
 
 def log_valid_mass(
@@ -44,11 +39,6 @@ def log_valid_mass(
 
     Of several components it is the sum of theirs. Where nothing is valid, the raw policy acts, and
     it is 0.
-
-    Args:
-        logits: of the raw policy, component after component.
-        mask: valid actions, likewise.
-        sizes: choices of each component of an action; None for an action of one choice.
     """
     each = zip(_components(logits, sizes), _components(mask, sizes), strict=True)
     masses = [_log_mass(*component) for component in each]
@@ -64,7 +54,6 @@ def _log_mass(
 
 
 def _components(flat: Array, sizes: Sizes) -> list[Array]:
-    """Return the parts of [..., A] that belong to each component."""
     if sizes is None:
         return [flat]
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
@@ -74,19 +63,13 @@ def _components(flat: Array, sizes: Sizes) -> list[Array]:
 def valid_mass_of(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return the valid mass itself.
-
-    0 where nothing is valid. Arguments as for `log_valid_mass`.
-    """
+    """Return the valid mass itself; 0 where nothing is valid."""
     some = valid_actions(mask, sizes) > 0
     return jnp.where(some, jnp.exp(log_valid_mass(logits, mask, sizes)), 0.0)
 
 
 def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Array, "*batch"]:
-    """Return how many actions are valid: of several components the product of theirs, up to 2^24.
-
-    Arguments as for `log_valid_mass`.
-    """
+    """Return how many actions are valid: the product over components, up to 2^24."""
     counts = [jnp.sum(part, axis=-1, dtype=jnp.int32) for part in _components(mask, sizes)]
     if sizes is None:
         return counts[0]
@@ -98,10 +81,7 @@ def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Arr
 
 
 def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[Array, "*batch"]:
-    """Return the share of all actions that are valid: of several components the product of theirs.
-
-    Arguments as for `log_valid_mass`.
-    """
+    """Return the share of all actions that are valid: the product over components."""
     parts = [jnp.mean(part.astype(jnp.float32), axis=-1) for part in _components(mask, sizes)]
     return parts[0] if sizes is None else jnp.prod(jnp.stack(parts), axis=0)
 
@@ -109,13 +89,7 @@ def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[
 def are_valid(
     mask: Bool[Array, "*batch A"], action: Int[Array, "..."], sizes: Sizes = None
 ) -> Bool[Array, "*batch"]:
-    """Return which actions are valid, all components of them.
-
-    Args:
-        mask: valid actions.
-        action: [*batch], or [*batch, C] of C components.
-        sizes: as for `log_valid_mass`.
-    """
+    """Return which actions ([*batch], or [*batch, C]) are valid in all components."""
     if sizes is None:
         return jnp.take_along_axis(mask, action[..., None], axis=-1)[..., 0]
     each = [
@@ -131,18 +105,12 @@ def row_weights(
     valid_mass: Float[Array, "*batch"],
     sizes: Sizes = None,
 ) -> RowWeights:
-    """Return what the rows of one lane count for.
+    """Return the weights of one lane's rows; `valid_mass` is that of the policy that acted.
 
     With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` give no
     gradient to policy and entropy, and rows without any give none to the value either. With
     `masking_damping`, the others weigh min(1, valid mass / valid_mass_target). Where
     `action_masking` is off, every row counts in full.
-
-    Args:
-        hypers: of the lane.
-        mask: valid actions.
-        valid_mass: of the policy that acted.
-        sizes: as for `log_valid_mass`.
     """
     count = valid_actions(mask, sizes)
     some = count > 0

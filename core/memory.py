@@ -1,6 +1,6 @@
-"""What a program takes of a device's memory, told from shapes alone, before it is compiled.
+"""Device memory of a program, estimated from shapes alone, before it is compiled.
 
-It decides how many lanes fit; what compilers make of it is theirs to say.
+It decides how many lanes fit.
 """
 
 from __future__ import annotations
@@ -24,20 +24,13 @@ from .rollout import values_wait
 
 
 def computed_numbers(plan: Plan, params: Any, rows: int) -> int:
-    """Return how many numbers one forward pass over some rows computes; nothing is computed here.
-
-    Args:
-        plan: names the network.
-        params: of one lane; shapes suffice.
-        rows: observations.
-    """
+    """Return how many numbers one forward pass over some rows computes; only shapes are traced."""
     struct = environments.make(plan.env).observation_struct
     batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((rows, *s.shape), s.dtype), struct)
     return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, batch).jaxpr)
 
 
 def _computed(jaxpr: Any) -> int:
-    """Count the numbers that the operations of a program give."""
     total = 0
     for equation in jaxpr.eqns:
         inner = [getattr(value, "jaxpr", None) for value in equation.params.values()]
@@ -49,8 +42,7 @@ def _computed(jaxpr: Any) -> int:
     return total
 
 
-MEMORY_SHARE = 0.6
-"""Of a device's memory, what a program is planned to take."""
+MEMORY_SHARE = 0.6  # of a device's memory, for a program
 
 # Of what a forward pass computes, what learning holds at a time; the rest never leaves the chip.
 _KEPT_ON_GPUS = {"cnn": 0.5, "gnn": 0.2, "gru": 0.75, "lstm": 0.75, "transformer": 0.2}
@@ -61,18 +53,17 @@ _LEAST_STEP = 8  # lanes that a tile of all lanes is rounded up to
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
-    """Return the number of trainable parameters of one lane, from shapes alone."""
+    """Return the number of trainable parameters of one lane."""
     return sum(leaf.size for leaf in jax.tree.leaves(lane_shapes(plan, example).params))
 
 
 def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
     """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
 
-    A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
+    A lane is its state, twice while it is refilled. A running lane adds its trajectory in both
     layouts and shuffled, its gradients and steps, and the activations of the part of a minibatch
     that is learned from at a time (packed observations expanded). A GPU updates the lanes of a
-    single tile in place; what else differs there is held to what its compiler says by
-    `benchmarks/gpu_compiled.py`.
+    single tile in place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
     """
     if plan.backend != CPU:
         return _on_gpus(plan, example, lanes, tile, devices)
@@ -88,7 +79,6 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
 
 
 def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
-    """Estimate the bytes of a program for GPUs, all of them together."""
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
     segments = shapes.episode_return.shape[0]
@@ -108,8 +98,8 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
 def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
     """Return how many numbers learning holds of one sample at a time.
 
-    Of a perceptron what both towers keep, the two widest arrays on the way back, and three and a
-    half times the outputs; of other networks a share of all that one forward pass computes.
+    Of a perceptron the layers of both towers, the two widest arrays on the way back, and three and
+    a half times the outputs; of other networks a share of all numbers of one forward pass.
     """
     if plan.network != "mlp":
         share = _KEPT_ON_GPUS.get(plan.network, 1.0)
@@ -123,13 +113,7 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
 
     Tiles run one after the other, and a kernel of few lanes takes as long as one of many: all
     lanes at once where memory holds them, else the highest rung of a ladder at which it does.
-    Where it holds them at no wide rung, fewer lanes run: those of the widest tile that fits.
-
-    Args:
-        plan: the static part, of a program for GPUs.
-        example: any configuration's traced part.
-        lanes: that the GPU is to run.
-        memory_bytes: of it.
+    Where no wide rung fits, fewer lanes run: those of the widest tile that fits.
     """
     whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
     ladder = (whole, *(rung for rung in _RUNGS if rung < whole))
@@ -147,8 +131,8 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
 def _row_numbers(plan: Plan, params: Any) -> int:
     """Return how many numbers learning holds of one sample at a time, from shapes alone.
 
-    Four times the widths of a perceptron; of other networks, all that one forward pass computes,
-    of which compilers keep about half and add as much on the way back.
+    Four times the widths of a perceptron. Of other networks all numbers of one forward pass, of
+    which compilers keep about half and add as much on the way back.
     """
     if plan.network == "mlp":
         return 4 * (sum(plan.hidden_sizes) * 2 + 16)
@@ -156,10 +140,7 @@ def _row_numbers(plan: Plan, params: Any) -> int:
 
 
 def _expanded_size(plan: Plan) -> int:
-    """Return the numbers a network reads of one observation.
-
-    0 where they are stored as they are.
-    """
+    """Return the numbers a network reads of one observation; 0 where they are stored so."""
     stored = environments.make(plan.env).observation_struct
     return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
 
@@ -185,24 +166,18 @@ _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return a plan with nothing left to the devices.
+    """Return a plan with nothing left to the devices of a platform.
 
-    It is written for their backend, its optical environments observe what fits that, and it says
-    in how many parts the gradient of every minibatch is summed: as many as it says already; where
-    it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
-
-    Args:
-        plan: of a study.
-        platform: of the devices that it is compiled for.
+    It is written for their backend, its optical environments observe in the form that fits it, and
+    it says in how many parts the gradient of every minibatch is summed: as many as it says
+    already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
     """
     backend = backend_of(platform)
     if plan.backend != backend:
         plan = dataclasses.replace(plan, backend=backend)
-    if backend.packs_observations:
-        env, eval_env = with_packed_spectra(plan.env), with_packed_spectra(plan.eval_env)
-        plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
-    if backend.unrolls_steps:
-        env, eval_env = with_unrolled_steps(plan.env), with_unrolled_steps(plan.eval_env)
+    changes = [with_packed_spectra] * backend.packs_observations
+    for change in [*changes, *[with_unrolled_steps] * backend.unrolls_steps]:
+        env, eval_env = change(plan.env), change(plan.eval_env)
         plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan
@@ -213,12 +188,8 @@ def for_platform(plan: Plan, platform: str) -> Plan:
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
     """Return the fewest parts of equal size whose activations stay in cache.
 
-    Where no number of parts below twice the fewest divides the rows, the last part is filled up.
-
-    Args:
-        rows: of a minibatch.
-        row_bytes: that one forward pass computes of a row.
-        least: rows that a part has at least, or matrix products would be slow.
+    A part has at least `least` rows, or matrix products would be slow. Where no number of parts
+    below twice the fewest divides the rows, the last part is filled up.
 
     >>> fitting_parts(1600, 10_000), fitting_parts(1600, 200_000), fitting_parts(1600, 10**7)
     (1, 20, 100)
@@ -238,7 +209,6 @@ def _parts_on_cpu(plan: Plan) -> int:
 
 
 def _row_bytes(plan: Plan) -> int:
-    """Return the bytes that one forward pass computes of each further row."""
     hypers = make_hypers({}, {}, {})  # of which shapes do not depend
     key = jax.ShapeDtypeStruct((), jax.random.key(0, impl="threefry2x32").dtype)
     params = jax.eval_shape(lambda key: policy.init_params(plan, hypers, key), key)

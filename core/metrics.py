@@ -1,4 +1,4 @@
-"""What one update of one lane shows, and how updates become rows of a curve."""
+"""Metrics of one update of one lane, and how updates become rows of a curve."""
 
 from __future__ import annotations
 
@@ -18,50 +18,24 @@ from .pytree import Pytree, pytree
 class Metrics(Pytree):
     """One update, [L] (or [K, L] for a chunk); all float32 but `diverged`.
 
-    Attributes:
-        episodes: that ended.
-        episode_return: sum of their returns.
-        episode_length: sum of their lengths, env steps.
-        reward_mean: per env step, unscaled.
-        loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction, ratio_mean, ratio_std:
-            means over the gradient steps taken.
-        ratio_min, ratio_max: extremes over them.
-        ratio_start_error: largest |ratio - 1| before the first gradient step; 0 but for rounding.
-        early_stopped: share of gradient steps that target_kl skipped.
-        explained_variance: 1 - var(R - V) / var(R).
-        value_target_mean: of R.
-        advantage_mean, advantage_std: before normalisation.
-        grad_norm: global, before clipping, mean over gradient steps.
-        grad_variance: of the gradients of the steps, summed over parameters:
-            mean(|g - mean(g)|^2).
-        param_norm: after the update.
-        policy_std: mean standard deviation of a Gaussian policy, else 0.
-        learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.
-        vf_learning_rate: the critic's, which is `learning_rate` unless it has its own optimiser.
-        log_prob: of the actions taken, mean over the gradient steps taken.
-        log_prob_min: the smallest over them.
-        normalised_advantage_mean: of the advantages as the policy loss takes them (normalised,
-            clipped, with importance weights), mean over the gradient steps taken.
-        value_mean: of V over the rollout.
-        diverged: numbers of this lane mean nothing any more.
-        features: what only some plans have. With masks: `valid_actions` (mean count a step) and
-            `valid_actions_min`, `_max`,
-            `valid_fraction` (mean share of all actions that are valid), `valid_mass_mean`, `_std`,
-            `_min`, `_max` (probability that the raw policy gives to valid actions),
-            `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none did),
-            `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction`
-            (share of steps with two valid actions or more), and `choice_log_prob` and
-            `choice_entropy` (`log_prob` and the entropy over those steps). With the features of
-            these names: `average_reward`, `priority_beta`, `priority_mean`, `priority_std`,
-            `valid_mass_loss`, `valid_mass_coef`, `progress` (by which the schedules go). With
-            shadows: `shadow_removed`, the share of the variance of advantages that they took away.
-        env: the environment's own metrics.
+    Fields without a comment are means over the gradient steps taken.
+
+    `features` has what only some plans have. With masks: `valid_actions` (mean count per step) and
+    `valid_actions_min`, `_max`, `valid_fraction` (mean share of all actions that are valid),
+    `valid_mass_mean`, `_std`, `_min`, `_max` (probability that the raw policy gives to valid
+    actions), `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none
+    did), `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction` (share
+    of steps with two valid actions or more), and `choice_log_prob` and `choice_entropy`
+    (`log_prob` and the entropy over those steps). With the features of these names:
+    `average_reward`, `priority_beta`, `priority_mean`, `priority_std`, `valid_mass_loss`,
+    `valid_mass_coef`, `progress` (by which the schedules go). With shadows: `shadow_removed`, the
+    share of the variance of advantages that they removed.
     """
 
-    episodes: Float[Array, "..."]
-    episode_return: Float[Array, "..."]
-    episode_length: Float[Array, "..."]
-    reward_mean: Float[Array, "..."]
+    episodes: Float[Array, "..."]  # that ended
+    episode_return: Float[Array, "..."]  # sum over them
+    episode_length: Float[Array, "..."]  # sum over them, env steps
+    reward_mean: Float[Array, "..."]  # per env step, unscaled
     loss: Float[Array, "..."]
     policy_loss: Float[Array, "..."]
     value_loss: Float[Array, "..."]
@@ -70,30 +44,33 @@ class Metrics(Pytree):
     clip_fraction: Float[Array, "..."]
     ratio_mean: Float[Array, "..."]
     ratio_std: Float[Array, "..."]
-    ratio_min: Float[Array, "..."]
+    ratio_min: Float[Array, "..."]  # extreme over the gradient steps, as ratio_max
     ratio_max: Float[Array, "..."]
+    # largest |ratio - 1| before the first gradient step; 0 but for rounding
     ratio_start_error: Float[Array, "..."]
-    early_stopped: Float[Array, "..."]
-    explained_variance: Float[Array, "..."]
-    value_target_mean: Float[Array, "..."]
-    advantage_mean: Float[Array, "..."]
+    early_stopped: Float[Array, "..."]  # share of gradient steps that target_kl skipped
+    explained_variance: Float[Array, "..."]  # 1 - var(R - V) / var(R)
+    value_target_mean: Float[Array, "..."]  # of R
+    advantage_mean: Float[Array, "..."]  # before normalisation, as advantage_std
     advantage_std: Float[Array, "..."]
-    grad_norm: Float[Array, "..."]
+    grad_norm: Float[Array, "..."]  # global, before clipping
+    # of the gradients of the steps, summed over parameters: mean(|g - mean(g)|^2)
     grad_variance: Float[Array, "..."]
-    param_norm: Float[Array, "..."]
-    policy_std: Float[Array, "..."]
-    learning_rate: Float[Array, "..."]
-    vf_learning_rate: Float[Array, "..."]
+    param_norm: Float[Array, "..."]  # after the update
+    policy_std: Float[Array, "..."]  # mean standard deviation of a Gaussian policy, else 0
+    learning_rate: Float[Array, "..."]  # scheduled values of this update, to gae_lambda
+    vf_learning_rate: Float[Array, "..."]  # `learning_rate` unless the critic has an optimiser
     clip_eps: Float[Array, "..."]
     ent_coef: Float[Array, "..."]
     gae_lambda: Float[Array, "..."]
-    log_prob: Float[Array, "..."]
-    log_prob_min: Float[Array, "..."]
+    log_prob: Float[Array, "..."]  # of the actions taken
+    log_prob_min: Float[Array, "..."]  # the smallest over the gradient steps
+    # as the policy loss takes them: clipped, with importance weights
     normalised_advantage_mean: Float[Array, "..."]
-    value_mean: Float[Array, "..."]
-    diverged: Bool[Array, "..."]
+    value_mean: Float[Array, "..."]  # of V over the rollout
+    diverged: Bool[Array, "..."]  # the lane's numbers are meaningless from here on
     features: dict[str, Float[Array, "..."]]
-    env: dict[str, Float[Array, "..."]]
+    env: dict[str, Float[Array, "..."]]  # of the environment
 
 
 _LAST = ("param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps", "ent_coef",
@@ -109,14 +86,6 @@ def mask_metrics(
     action: Int[Array, "..."],
     sizes: tuple[int, ...] | None = None,
 ) -> dict[str, Float[Array, ""]]:
-    """Return what one lane's rollout shows of its valid actions (see `Metrics`).
-
-    Args:
-        mask: valid actions.
-        valid_mass: of the policy that acted.
-        action: taken.
-        sizes: see `masking.log_valid_mass`.
-    """
     taken = are_valid(mask, action, sizes)
     count = valid_actions(mask, sizes).astype(jnp.float32)
     return {
@@ -137,25 +106,15 @@ _SUMS = ("episodes", "rollout_seconds", "update_seconds")
 _WEIGHTED = ("episode_return", "episode_length")
 
 
-def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
-    """Return one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
-
-    Episode returns and lengths are means over the chunk's episodes (NaN without any), extremes
-    stay extremes; scheduled values, norms, the explained variance and the average reward are the
-    last update's; all else is a mean.
-    """
-    rows, diverged = split_rows(metrics, ())
-    return rows[0], diverged
-
-
 def split_rows(
     metrics: Metrics, ends: Sequence[int]
 ) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
-    """Return the row of a whole chunk, then one for each part of its updates, and who diverged.
+    """Return the row of a chunk [K, L], then one per part of its updates; which lanes diverged.
 
-    Args:
-        metrics: of a chunk, [K, L].
-        ends: updates done at the end of each part, rising up to K; empty: no parts.
+    A row has one value per lane and metric. Episode returns and lengths are means over the
+    episodes (NaN without any). Extremes stay extremes. Scheduled values, norms, the explained
+    variance and the average reward are those of the last update. Everything else is a mean.
+    `ends` are the updates done at the end of each part, rising up to K.
     """
     host: Metrics = jax.device_get(metrics)
     own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]
@@ -168,7 +127,6 @@ def split_rows(
 
 
 def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
-    """Return one value a lane and metric from some updates of [K, L]."""
     episodes = np.sum(wide["episodes"][part], axis=0)
     rows: dict[str, np.ndarray] = {}
     for name, whole in wide.items():
@@ -192,27 +150,23 @@ def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
 def joined(
     earlier: Mapping[str, float], later: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """Return the row of neighbouring rows of one lane, by the rules of `chunk_rows`.
+    """Return the row of neighbouring rows of one lane, by the rules of `split_rows`.
 
-    Args:
-        earlier: what is joined so far.
-        later: the next row.
-        weight: updates of `earlier` over those of `later`.
+    `weight` is the updates of `earlier` over those of `later`.
 
     >>> joined({"loss": 1.0, "ratio_max": 2.0}, {"loss": 4.0, "ratio_max": 1.5}, 2.0)
     {'loss': 2.0, 'ratio_max': 2.0}
     """
     ended = earlier.get("episodes", 0.0), later.get("episodes", 0.0)
     return {
-        name: _joined(name, earlier.get(name, math.nan), value, weight, ended)
+        name: _join_metric(name, earlier.get(name, math.nan), value, weight, ended)
         for name, value in later.items()
     }
 
 
-def _joined(
+def _join_metric(
     name: str, one: float, other: float, weight: float, episodes: tuple[float, float]
 ) -> float:
-    """Return one metric of two neighbouring rows, in which so many episodes ended."""
     if name in _SUMS:
         return one + other
     if name in _WEIGHTED:

@@ -1,7 +1,7 @@
 """Prioritised sampling: rows with larger advantages are drawn more often, and weigh less for it.
 
 Schaul et al. 2016 (equations 1 and 2), over the rows of one rollout: single steps, or whole
-segments. Drawn once a rollout, with replacement.
+segments. Drawn once per rollout, with replacement.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> F
 
 
 def priorities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Return p_i = (|A|_i + 1e-6)^alpha, whose shares `probabilities` are."""
+    """Return p_i = (|A|_i + 1e-6)^alpha, whose shares are the `probabilities`."""
     return _sizes(advantage) ** alpha
 
 
@@ -58,7 +58,7 @@ def _sizes(advantage: Float[Array, "N *T"]) -> Float[Array, " N"]:
 def importance_weights(
     probability: Float[Array, " N"], beta: Float[Array, ""]
 ) -> Float[Array, " N"]:
-    """Return (N P(i))^-beta, which undoes at beta 1 what drawing by P does to a mean."""
+    """Return (N P(i))^-beta, which at beta 1 undoes the effect of drawing by P on a mean."""
     return (probability * probability.shape[0]) ** -beta
 
 
@@ -77,7 +77,7 @@ def choose_rows(
 ) -> Int[Array, " count"]:
     """Return the rows that the epochs of one update go over.
 
-    Drawn by priority; at alpha 0 every row once, or, where `count` is not their number, as many of
+    Drawn by priority. At alpha 0 every row once, or, where `count` is not their number, as many of
     a permutation of them, over and over.
     """
     rows = advantage.shape[0]
@@ -90,16 +90,9 @@ def choose_rows(
 
 @pytree
 class Segments(Pytree):
-    """What V-trace needs of whole segments, [B, T] or [N, T].
+    """Whole segments for V-trace, [B, T] or [N, T]; fields as in `Trajectory`."""
 
-    Attributes:
-        reward: as the learner sees it.
-        terminated: the episode ended by its rules.
-        truncated: it was cut.
-        bootstrap: V of the final observation where it was cut, when it was cut.
-    """
-
-    reward: Float[Array, "B T"]
+    reward: Float[Array, "B T"]  # as the learner sees it
     terminated: Bool[Array, "B T"]
     truncated: Bool[Array, "B T"]
     bootstrap: Float[Array, "B T"]
@@ -107,37 +100,24 @@ class Segments(Pytree):
 
 @pytree
 class Samples(Pytree):
-    """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...].
+    """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...]."""
 
-    Attributes:
-        observation: as the network saw it (normalised); with V-trace that after the rollout is
-            the last of T + 1.
-        action: taken.
-        mask: valid actions then, or None.
-        log_prob: of the action under the policy that took it.
-        value: V_old.
-        advantage: A.
-        target: R = A + V_old, with the A of the critic's own lambda where it has one.
-        noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
-        first: for networks with a memory: an episode begins at this step, [B, T].
-        carry: likewise: the memory before the segment, [B, 1, ...].
-        weights: what rows count for, by their valid actions; None without masks.
-        importance: weight of the row in the policy loss, [B] or [N]; None without priorities.
-        segments: for V-trace, else None.
-        shadow: what was subtracted from A for the shadows, already in `advantage`; None without.
-    """
-
+    # as the network saw it; for V-trace the one after the rollout is the last of T + 1
     observation: Any
     action: Array
-    mask: Array | None
-    log_prob: Float[Array, "B *T"]
-    value: Float[Array, "B *T"]
+    mask: Array | None  # valid actions
+    log_prob: Float[Array, "B *T"]  # under the policy that took the action
+    value: Float[Array, "B *T"]  # V_old
     advantage: Float[Array, "B *T"]
+    # R = A + V_old, with the A of the critic's lambda where it has one
     target: Float[Array, "B *T"]
-    noise: Array | None = None
+    noise: Array | None = None  # of `Family.entropy_noise`
+    # for networks with a memory: an episode starts at this step
     first: Bool[Array, "B T"] | None = None
-    carry: Any = ()
-    weights: RowWeights | None = None
+    carry: Any = ()  # the memory before the segment, [B, 1, ...]
+    weights: RowWeights | None = None  # None without masks
+    # weight of the row in the policy loss; None without priorities
     importance: Float[Array, " B"] | None = None
-    segments: Segments | None = None
+    segments: Segments | None = None  # for V-trace
+    # the shadows' part, already subtracted from `advantage`
     shadow: Float[Array, "B *T"] | None = None

@@ -1,7 +1,7 @@
 """Adam, AdamW, SGD, Muon and registered ones, traced, one for the policy and one for the critic.
 
 The two share clip, moments and step size unless `separate_vf_optimiser` is on in a lane, in which
-case the critic's parameters follow the `vf_*` knobs.
+case the critic's parameters follow the `vf_*` hyperparameters.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from .plan import Plan
 from .policy import is_critic
 from .pytree import Pytree, pytree
 
+# Steps taken, first and second moments; a leaf without one has a scalar in its place.
 Moments = optax.ScaleByAdamState
-"""Steps taken, first and second moments; a leaf without one has a scalar in its place."""
 
-State = Any
-"""`Moments`, or what a registered optimiser keeps."""
+State = Any  # `Moments`, or the state of a registered optimiser
 
 # A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
@@ -41,7 +40,6 @@ class StepSizes(Pytree):
 
 
 def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
-    """Return the learning rates at `progress` through the run (see `schedules.scheduled`)."""
     policy = curve(
         hypers, progress, hypers.learning_rate, hypers.lr_schedule, hypers.lr_end_fraction,
         hypers.lr_schedule_multiplier, peak_multiplier=hypers.lr_warmup_multiplier,
@@ -61,7 +59,6 @@ def _groups(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[State, State]:
-    """Return the optimiser's state for policy and critic parameters."""
     policy, critic = (_init_group(plan, group) for group in _groups(params))
     return policy, critic
 
@@ -80,7 +77,6 @@ def _init_group(plan: Plan, group: dict[str, Any]) -> State:
 
 
 def tree_norm(tree: Any) -> Float[Array, ""]:
-    """Return the Euclidean norm over all leaves."""
     return jnp.sqrt(_square(tree))
 
 
@@ -168,19 +164,19 @@ def apply_gradients(
 ) -> tuple[dict[str, Any], tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
-    `squares` are what `group_squares` gives of the gradients, None where that is left to here.
+    `squares` are the `group_squares` of the gradients, None to compute them here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
-    - adam_l2: adam of g + decay p, g clipped; d has no decay of its own (what `weight_decay` of
-      torch.optim.Adam does)
+    - adam_l2: adam of g + decay p, g clipped; d does not decay again (`weight_decay` of
+      torch.optim.Adam)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
       look-ahead (Dozat 2016), as optax.contrib.muon has it
 
-    A registered one gives what is added to p (see `own_optimisers.register`).
+    A registered one gives the change of p (see `own_optimisers.register`).
     """
     own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
@@ -210,7 +206,6 @@ def apply_gradients(
 def _step(
     plan: Plan, settings: Settings, group: dict[str, Any], gradient: dict[str, Any], state: Moments
 ) -> tuple[dict[str, Any], Moments]:
-    """Return one group's parameters after a step along a clipped gradient, and its moments."""
     decay, size = settings.weight_decay, settings.learning_rate
 
     def decayed(tree: Any) -> Any:
@@ -301,7 +296,7 @@ def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
 
 @pytree
 class Coefficients(Pytree):
-    """Values of one update that the loss takes, []."""
+    """Scheduled values of the loss, []."""
 
     clip_eps: Float[Array, ""]
     ent_coef: Float[Array, ""]
@@ -312,17 +307,10 @@ class Coefficients(Pytree):
 
 @pytree
 class Scheduled(Pytree):
-    """Values of one update of one lane, [].
+    """Values of one update of one lane, []."""
 
-    Attributes:
-        progress: share of the full run that is done.
-        priority_beta: exponent of the importance weights.
-        coefficients: of the loss.
-        sizes: learning rates.
-    """
-
-    progress: Float[Array, ""]
-    priority_beta: Float[Array, ""]
+    progress: Float[Array, ""]  # share of the full run that is done
+    priority_beta: Float[Array, ""]  # exponent of the importance weights
     coefficients: Coefficients
     sizes: StepSizes
 
@@ -333,15 +321,9 @@ def progress_of(
     """Return the share of its full run that one lane has done.
 
     Updates done over updates of the full run; with `schedule_on_gradient_steps` gradient steps
-    taken over those of the full run, which is then no more than reached: steps that target_kl
-    skips are not taken.
-
-    Args:
-        plan: static part.
-        hypers: of the lane.
-        state: of the lane; counts what was done before this update.
-        minibatches: of an epoch; `accumulate_minibatches` of them make a gradient step.
-        taken: gradient steps of this update so far.
+    taken over those of the full run, which then may not be reached: target_kl skips steps. `state`
+    is that before this update, `minibatches` of an epoch make a step each or per
+    `accumulate_minibatches`, `taken` is the gradient steps of this update so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
     updates = jnp.maximum(state.total_updates, 1).astype(jnp.float32)
@@ -355,7 +337,6 @@ def progress_of(
 
 
 def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
-    """Return one lane's values at `progress` through its run."""
     one = jnp.ones_like(progress)
     clip_eps = curve(
         hypers, progress, hypers.clip_eps, hypers.clip_eps_schedule,

@@ -1,7 +1,7 @@
 """Optimisers that user code registers: optax transformations made from traced numbers.
 
-They stand where adam does: the knob `optimiser` chooses them, gradients arrive clipped, and the
-critic's parameters have a state, and with `separate_vf_optimiser` numbers, of their own.
+They replace adam: the hyperparameter `optimiser` chooses them, gradients arrive clipped, and the
+critic's parameters have a separate state, and with `separate_vf_optimiser` separate numbers.
 """
 
 from __future__ import annotations
@@ -21,44 +21,30 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Settings(Pytree):
-    """Numbers of one step of the policy's or the critic's parameters, traced.
+    """Numbers of one step of the policy's or the critic's parameters, traced."""
 
-    Attributes:
-        learning_rate: after its schedule.
-        max_grad_norm: infinite where it is off; gradients are clipped already.
-        beta1: `adam_beta1`.
-        beta2: `adam_beta2`.
-        eps: `adam_eps`.
-        weight_decay: decoupled or not, as the optimiser likes.
-        momentum: `sgd_momentum`; of muon `muon_momentum`.
-    """
-
-    learning_rate: Float[Array, ""]
-    max_grad_norm: Float[Array, ""]
-    beta1: Float[Array, ""]
-    beta2: Float[Array, ""]
-    eps: Float[Array, ""]
-    weight_decay: Float[Array, ""]
-    momentum: Float[Array, ""]
+    learning_rate: Float[Array, ""]  # after its schedule
+    max_grad_norm: Float[Array, ""]  # infinite where it is off; gradients are clipped already
+    beta1: Float[Array, ""]  # `adam_beta1`
+    beta2: Float[Array, ""]  # `adam_beta2`
+    eps: Float[Array, ""]  # `adam_eps`
+    weight_decay: Float[Array, ""]  # decoupled or not, as the optimiser likes
+    momentum: Float[Array, ""]  # `sgd_momentum`; of muon `muon_momentum`
 
 
-OptimiserFactory = Callable[[Settings], optax.GradientTransformation]
-"""`factory(settings)`: see `register`."""
+OptimiserFactory = Callable[[Settings], optax.GradientTransformation]  # see `register`
 
 _OWN: dict[str, OptimiserFactory] = {}
 
 
 def register(name: str, factory: OptimiserFactory) -> None:
-    """Add an optimiser.
+    """Add an optimiser under a name for `optimiser`.
 
-    Called at every step with the numbers of that step, inside the compiled program: a learning
-    rate taken from `settings` follows its schedule, one that `init` stores in the state does not.
-    `testing.OptimiserContract` checks all that is asked.
-
-    Args:
-        name: for the knob `optimiser`.
-        factory: `factory(settings)` gives an `optax.GradientTransformation` whose updates are
-            added to the parameters (optax's own have the sign and the learning rate in them).
+    `factory(settings)` is called at every step with the numbers of that step, inside the compiled
+    program: a learning rate taken from `settings` follows its schedule, one that `init` stores in
+    the state does not. It gives an `optax.GradientTransformation` whose updates are added to the
+    parameters (optax's have the sign and the learning rate in them). `testing.OptimiserContract`
+    checks everything that is required.
 
     Raises:
         ConfigError: the name is taken.
@@ -70,7 +56,6 @@ def register(name: str, factory: OptimiserFactory) -> None:
 
 
 def own_optimiser(name: str) -> OptimiserFactory | None:
-    """Return the factory that is registered under a name, or None."""
     return _OWN.get(name)
 
 

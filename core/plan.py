@@ -1,6 +1,6 @@
 """The static part of a configuration: hashable Python values, by which a program is keyed.
 
-What may differ per lane is in `hypers.Hypers`; no field is in both.
+Values that may differ per lane are in `hypers.Hypers`; no field is in both.
 """
 
 from __future__ import annotations
@@ -19,48 +19,40 @@ from ..knobs import KNOBS, RECURRENT_NETWORKS, complete, matters
 
 @dataclass(frozen=True)
 class Backend:
-    """The choices.
+    """How a program is written for its devices."""
 
-    Attributes:
-        branches: resets and bootstrap values are behind real conditionals, which skip them in
-            steps where no episode ends. On a GPU thousands of environments leave few such steps,
-            and a conditional costs as much as three kernels.
-        one_record: the numbers of a step are written as one array, and episodes summed for each
-            environment, so that fewer kernels end a step.
-        advantage_unroll: steps of advantages that one iteration of their loop does.
-        refill_batch: lanes that are started side by side.
-        packs_observations: spectra of optical networks are kept a bit a slot where a study leaves
-            their form open; networks see the same numbers.
-        unrolls_steps: short loops inside a step of an optical environment are written out, where
-            each of their turns would be launched by itself.
-        joins_biases: gradients of a layer's kernel and bias are one product, where it has fewer
-            inputs than outputs.
-        splits_wide_products: products of very wide inputs, or for very many actions, in float32
-            are six of parts in bfloat16, which tensor cores multiply; what they give has float32's
-            digits.
-        reads_flags: a perceptron's first layers read packed spectra as bytes, which are exact in
-            bfloat16: three products make float32's digits where two of floats need six.
-        sums_first: norms of gradients are summed before anything is written from them, so that
-            what is written takes the place of what was read.
-        selects_actions: the log probability of an action is summed out of all, so that nothing
-            is scattered.
-        cast_once: parameters in a network's own precision are made once for a whole rollout.
-        values_after: values are computed after a rollout, for many steps at once, so that a
-            critic's weights are not read in every one of them.
-    """
-
+    # real conditionals skip resets and bootstrap values in steps where no episode ends. On a GPU
+    # thousands of environments leave few such steps, and a conditional costs three kernels.
     branches: bool = True
+    # the numbers of a step are one array and episodes are summed per environment: fewer kernels
+    # end a step
     one_record: bool = False
-    advantage_unroll: int = 1
-    refill_batch: int = 1
+    advantage_unroll: int = 1  # steps of advantages per iteration of their loop
+    refill_batch: int = 1  # lanes that are started side by side
+    # spectra of optical networks are kept as one bit per slot where a study leaves their form
+    # open; networks see the same numbers
     packs_observations: bool = False
+    # short loops inside a step of an optical environment are written out, because each turn would
+    # be a launch
     unrolls_steps: bool = False
+    # gradients of a layer's kernel and bias are one product, where it has fewer inputs than
+    # outputs
     joins_biases: bool = False
+    # norms of gradients are summed before anything is written from them, so that the new values
+    # take the place of the old
     sums_first: bool = False
+    # the log probability of an action is summed out of all, so that nothing is scattered
     selects_actions: bool = False
+    # products of very wide inputs, or for very many actions, in float32 are six of parts in
+    # bfloat16 on tensor cores, with float32's digits
     splits_wide_products: bool = False
+    # a perceptron's first layers read packed spectra as bytes, which are exact in bfloat16: three
+    # products make float32's digits where two of floats need six
     reads_flags: bool = False
+    # parameters in a network's precision are made once for a whole rollout
     cast_once: bool = False
+    # values are computed after a rollout, for many steps at once, so that a critic's weights are
+    # not read in every step
     values_after: bool = False
 
 
@@ -91,6 +83,8 @@ def backend_of(platform: str) -> Backend:
     return CPU if platform == "cpu" else GPU
 
 
+# Features that cost time even when off, and their hyperparameters, which are truthy where they are
+# on. A Plan compiles in only those that its study can switch on.
 FEATURES: Mapping[str, str] = {
     "normalise_observations": "normalise_observations",
     "normalise_rewards": "normalise_rewards",
@@ -103,38 +97,27 @@ FEATURES: Mapping[str, str] = {
     "valid_mass_loss": "valid_mass_coef",
     "vf_gae_lambda": "vf_gae_lambda",
 }
-"""What costs time even when off, and the knob that is neither 0 nor off where it is on.
 
-A Plan compiles in only those that its study can switch on.
-"""
-
+# `gradient_accumulation` until `memory.for_platform` decides, when a `Program` is made
 AUTOMATIC = 0
-"""`gradient_accumulation` until `accumulation.for_platform` decides, as a `Program` is made."""
 
 _OVER_LINKS = ("gnn", "transformer")
 _FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
 
+# Networks with a carry, which learn from whole segments; registering one adds its name.
 RECURRENT: set[str] = set(RECURRENT_NETWORKS)
-"""Networks with a carry, which learn from whole segments; registering one adds its name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvPlan:
-    """The static part of an environment: its id and its fixed keys, sorted by name.
-
-    Attributes:
-        id: of the registry.
-        keys: (name, value), as written.
-        folder: that files among the values are relative to; not part of the plan's hash, so that
-            a study may be moved. Empty where no key names a file.
-        history: observations stacked (the knob `history`).
-        unrolled: short loops of a step are written out, as the backend has it; optical ones only.
-    """
+    """The static part of an environment."""
 
     id: str
-    keys: tuple[tuple[str, Any], ...] = ()
+    keys: tuple[tuple[str, Any], ...] = ()  # (name, value), as written, sorted by name
+    # of files among the values; not in the plan's hash, so that a study may be moved
     folder: str = dataclasses.field(default="", repr=False)
-    history: int = 1
+    history: int = 1  # observations stacked
+    # short loops of a step are written out, see `Backend`
     unrolled: bool = dataclasses.field(default=False, repr=False)
 
 
@@ -142,12 +125,8 @@ class EnvPlan:
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Attributes are the static knobs of `knobs.KNOBS` (those of other networks at their defaults;
-    `history` and `transformer_obs_type` are part of the environments), plus:
-        env: the environment that trains.
-        eval_env: the environment that evaluates.
-        features: the costly switches compiled in (see `FEATURES`).
-        backend: how it is written for its devices; settled as a `Program` is made.
+    Its fields are the static hyperparameters of `knobs.KNOBS`, those of other networks at their
+    defaults; `history` and `transformer_obs_type` are part of the environments.
     """
 
     env: EnvPlan
@@ -210,10 +189,10 @@ class Plan:
     action_high: float | None
     dtype: str
     matmul_precision: str
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # costly switches compiled in, see `FEATURES`
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
     path_mlp_begins: str = dataclasses.field(default="path", repr=False)
-    backend: Backend = dataclasses.field(default=CPU, repr=False)
+    backend: Backend = dataclasses.field(default=CPU, repr=False)  # set when a `Program` is made
 
     @property
     def steps_per_update(self) -> int:
@@ -222,10 +201,10 @@ class Plan:
 
     @property
     def gradient_parts(self) -> int:
-        """In how many parts the gradient of a minibatch is summed.
+        """Number of parts that the gradient of a minibatch is summed from.
 
         Raises:
-            ConfigError: that is left open, which `accumulation.for_platform` decides.
+            ConfigError: `memory.for_platform` has not decided it yet.
         """
         if self.gradient_accumulation == AUTOMATIC:
             raise ConfigError(
@@ -238,8 +217,8 @@ class Plan:
     def by_segments(self) -> bool:
         """Whether minibatches are whole segments (T steps of one environment), not single steps.
 
-        True where what a step teaches depends on the steps around it, and where segments are
-        drawn by priority.
+        True where learning from a step needs the steps around it, and where segments are drawn by
+        priority.
         """
         drawn = "priority" in self.features and self.priority_over == "segments"
         return self.network in RECURRENT or "v_trace" in self.features or drawn
@@ -256,9 +235,9 @@ def make_plan(
     eval_env: EnvPlan | None = None,
     features: tuple[str, ...] | None = None,
 ) -> Plan:
-    """Return the static part of a configuration: `plan_of` what `knobs.complete` makes of it.
+    """Return the static part of a configuration that `knobs.complete` completes.
 
-    Features given leave out what is on by default only, not what `config` turns on.
+    `features` here leave out features that are on by default, not those that `config` turns on.
     """
     given = {} if features is None else _defaults_without(features)
     return plan_of(complete({**given, **config}), env, eval_env, features)
@@ -277,11 +256,8 @@ def plan_of(
 ) -> Plan:
     """Return the static part of a complete configuration.
 
-    Args:
-        full: every knob, see `knobs.complete`; what else it holds is not looked at.
-        env: the environment.
-        eval_env: the one that evaluates; the same if None.
-        features: costly switches that this study may turn on; None: those that are on here.
+    `features` are costly switches that this study may turn on, None those that are on here.
+    Without `eval_env` the environment evaluates, too.
 
     Raises:
         ConfigError: something is on that `features` leaves out, or does not go with it.
@@ -352,11 +328,7 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     """Return an environment that shows what the network reads: stacked, links to link networks.
 
     Optical environments whose `observation` is left out show a graph to a gnn, link tokens to a
-    transformer and paths to a path_mlp.
-
-    Args:
-        env: as a study names it.
-        config: complete, see `knobs.complete`.
+    transformer and paths to a path_mlp. `config` is complete.
     """
     env = dataclasses.replace(env, history=config["history"])
     tokens = f"link_{config['transformer_obs_type']}"
@@ -369,14 +341,14 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
 
 
 def with_unrolled_steps(env: EnvPlan) -> EnvPlan:
-    """Return an environment whose step has no loops of its own, if it is one that can do so."""
     return dataclasses.replace(env, unrolled=True) if _is_optical(env.id) else env
 
 
 def with_packed_spectra(env: EnvPlan) -> EnvPlan:
-    """Return an environment that observes spectra a bit a slot where it would observe them flat.
+    """Return an environment that observes spectra as one bit per slot instead of flat.
 
-    Networks see the same numbers. What a study says holds, and shared lightpaths need more bits.
+    Networks see the same numbers. An `observation` in the study stays, and shared lightpaths need
+    more bits.
 
     >>> with_packed_spectra(EnvPlan("rmsa", (("k", 3),))).keys
     (('k', 3), ('observation', 'packed'))
@@ -396,8 +368,7 @@ def _is_optical(id_: str) -> bool:
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
     """Return the features some configuration of a study can switch on.
 
-    Args:
-        possible: knob -> the values it can take; a knob left out keeps its default.
+    `possible` has the values of hyperparameters; one left out keeps its default.
     """
     return tuple(
         name for name, knob in FEATURES.items() if any(possible.get(knob, {KNOBS[knob].default}))
@@ -407,8 +378,8 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 def plan_hash(plan: Plan) -> str:
     """Return eight hex digits that name a plan, the same in every process.
 
-    Fields that are not in its `repr` came later: they take part where they are no defaults, so
-    that the names of other plans stay.
+    Newer fields are not in its `repr`: they count where they differ from their defaults, so that
+    the names of other plans stay.
     """
     text = repr(plan)
     for field in dataclasses.fields(plan):

@@ -14,12 +14,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 
 from ..errors import ConfigError
-from .actions import (
-    action_shape,
-    has_log_std,
-    head_outputs,
-    make_distribution,
-)
+from .actions import action_shape, has_log_std, head_outputs, make_distribution
 from .distributions import Distribution
 from .envs import registry as environments
 from .envs.contract import Environment, as_array
@@ -42,7 +37,7 @@ def _network(plan: Plan, env: Environment) -> nn.Module:
 
 
 def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
-    """Return fresh parameters of one lane, each drawn from the key and its own name.
+    """Return fresh parameters of one lane, each drawn from the key and its name.
 
     Orthogonal initialisation is a QR decomposition, which must not run vmapped inside a program
     (two batched QR calls in flight deadlock on a two-core CPU): call this under `lax.map`.
@@ -57,12 +52,11 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
 
 
 def is_critic(name: str) -> bool:
-    """Return whether a top-level parameter name belongs to the critic's optimiser."""
+    """Return whether a top-level parameter belongs to the critic's optimiser."""
     return name.startswith("critic")
 
 
 def is_recurrent(plan: Plan) -> bool:
-    """Return whether the network of a plan keeps a memory between steps."""
     return plan.network in RECURRENT
 
 
@@ -77,9 +71,9 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes.
 
-    One with a memory sees them as the first of their episodes. With `dtype: bfloat16` the network
-    gets parameters and real observations in it, and gives float32; gradients arrive at float32
-    parameters.
+    A network with a memory takes each as the first of its episode. With `dtype: bfloat16` the
+    network gets parameters and real observations in it, and gives float32; gradients arrive at
+    float32 parameters.
     """
     return _call(plan, params, None, observation)
 
@@ -87,11 +81,7 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
     """Run the network of one lane for one step; return outputs and the memory after it.
 
-    Args:
-        plan: names the network.
-        params: of one lane.
-        observation: (normalised) [...].
-        carry: memory before the step, [...]; None at the start of episodes.
+    A `carry` of None is that at the start of episodes.
     """
     if not is_recurrent(plan):
         return apply(plan, params, observation), carry
@@ -105,15 +95,7 @@ def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tu
 def unroll(
     plan: Plan, params: dict[str, Any], observation: Any, first: Bool[Array, "T S"], carry: Any
 ) -> Outputs:
-    """Return the outputs [T, S] of one lane's sequences.
-
-    Args:
-        plan: names the network.
-        params: of one lane.
-        observation: (normalised) [T, S, ...].
-        first: an episode begins at this step.
-        carry: memory before the first step, [S, ...].
-    """
+    """Return the outputs [T, S] of one lane's sequences; `first` marks where an episode starts."""
     if not is_recurrent(plan):
         return apply(plan, params, observation)
     return _call(plan, params, "unroll", observation, first, carry)
@@ -124,7 +106,7 @@ def _call(
 ) -> Any:
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
-    args = (_given(plan, observation), *rest)
+    args = (_network_input(plan, observation), *rest)
     mixing = nullcontext()
     if plan.dtype != "float32":
         network, args = _cast((network, args), plan.dtype)
@@ -136,10 +118,7 @@ def _call(
 
 
 def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as a whole rollout may use them: in the network's own precision.
-
-    They are as they were where the backend leaves the cast to each step.
-    """
+    """Return parameters for a whole rollout, cast already where the backend casts once."""
     if plan.dtype == "float32" or not plan.backend.cast_once:
         return params
     own = {name: params[name] for name in params if name == "log_std"}  # never cast
@@ -147,8 +126,6 @@ def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cast(tree: Any, dtype: str) -> Any:
-    """Return a tree with its real arrays in another precision."""
-
     def cast(x: Array) -> Array:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
@@ -165,8 +142,7 @@ def _read(observation: Any) -> Any:
     return as_array(observation)
 
 
-def _given(plan: Plan, observation: Any) -> Any:
-    """Return an observation as the network of a plan takes it: flags, or as `_read` gives it."""
+def _network_input(plan: Plan, observation: Any) -> Any:
     if hasattr(observation, "as_flags"):
         rows = math.prod(observation.lead)
         return observation.as_flags() if takes_flags(plan, rows) else _read(observation)
@@ -176,7 +152,7 @@ def _given(plan: Plan, observation: Any) -> Any:
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
     """Return an observation as training sees it: with words for dropout masks where that is on.
 
-    The words go into the trajectory, so that learning drops what acting dropped.
+    The words go into the trajectory, so that learning drops the same units as acting.
     """
     if not plan.transformer_enable_dropout:
         return observation
@@ -186,7 +162,7 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 def shown_like(seen: Any, observation: Any) -> Any:
     """Return one more observation [...] as a rollout [T, ...] would show it, [1, ...].
 
-    Where acting drops, it drops what the last step dropped.
+    Dropout is that of the last step.
     """
     one = jax.tree.map(lambda x: x[None], observation)
     return seen.replace(observation=one, words=seen.words[-1:]) if isinstance(seen, Keyed) else one
@@ -204,7 +180,6 @@ def distribution_of(
     outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
 ) -> Distribution:
-    """Return the action distribution of one lane's outputs."""
     env = environments.make(plan.env)
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)

@@ -1,6 +1,7 @@
-"""What `policy.json` says of a policy, checked once as it is read; nothing here starts jax.
+"""The contents of `policy.json`, checked once as it is read; nothing here starts jax.
 
-Whether its values fit each other is for those who use them (`knobs.complete`, the environments).
+Whether its values fit each other is checked where they are used (`knobs.complete`, the
+environments).
 """
 
 from __future__ import annotations
@@ -27,51 +28,34 @@ _Fits = Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class EnvDocument:
-    """An environment: its id, and its keys with lists as tuples."""
-
     id: str
-    keys: Mapping[str, Any]
+    keys: Mapping[str, Any]  # lists as tuples
 
 
 @dataclass(frozen=True)
 class PolicyDocument:
-    """A policy without its arrays.
-
-    Attributes:
-        env: that it was trained in.
-        eval_env: that evaluates it.
-        features: costly switches that its program has.
-        config: every hyperparameter, lists as tuples.
-        env_params: parameters of `env`, numbers that float32 holds.
-        eval_params: those of `eval_env`.
-        about: where it came from.
-        imports: files of the user's own that its code is in.
-        returns: the statistics of the returns; None without them.
-        centring: the average reward; None without it.
-        has_rewards: False of a version that wrote neither.
-    """
+    """A policy without its arrays."""
 
     env: EnvDocument
     eval_env: EnvDocument
     features: tuple[str, ...]
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # every hyperparameter, lists as tuples
     env_params: Mapping[str, float]
     eval_params: Mapping[str, float]
     about: Mapping[str, Any]
-    imports: tuple[str, ...]
-    returns: Mapping[str, float] | None
-    centring: Mapping[str, float] | None
-    has_rewards: bool
+    imports: tuple[str, ...]  # files of user code
+    returns: Mapping[str, float] | None  # statistics of the returns
+    centring: Mapping[str, float] | None  # the average reward
+    has_rewards: bool  # False of a version that wrote neither
 
 
 def read_document(path: Path) -> PolicyDocument:
     """Read a `policy.json`.
 
     Raises:
-        StoreError: it cannot be read, is of another format, or a value is of another type than
-            policies have.
+        StoreError: it cannot be read, is of another format, or a value has the wrong type.
     """
-    data = _Data(path, _parsed(path))
+    data = _Data(path, _parse(path))
     found = data.fields.get("format")
     if found != FORMAT:
         raise StoreError(f"{path} has format {found!r:.60}; this hpo reads {FORMAT}")
@@ -97,16 +81,12 @@ def read_document(path: Path) -> PolicyDocument:
 
 
 def read_about(path: Path) -> Mapping[str, Any]:
-    """Return where a policy came from, whatever else its file says.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    data = _Data(path, _parsed(path))
+    """Return where a policy came from, whatever else its file says."""
+    data = _Data(path, _parse(path))
     return data.mapping("about") if data.fields.get("about") else {}
 
 
-def _parsed(path: Path) -> Any:
+def _parse(path: Path) -> Any:
     try:
         return parse_json(read_text(path))
     except OSError as error:
@@ -116,20 +96,18 @@ def _parsed(path: Path) -> Any:
 
 
 class _Data:
-    """The fields of one object of a file."""
-
     def __init__(self, path: Path, fields: Any, above: str = ""):
         self.path, self.above = path, above
-        self.fields = self._checked(above.rstrip("."), fields, is_dict, "an object")
+        self.fields = self._check(above.rstrip("."), fields, is_dict, "an object")
 
-    def _checked(self, where: str, value: Any, fits: _Fits, allowed: str) -> Any:
+    def _check(self, where: str, value: Any, fits: _Fits, allowed: str) -> Any:
         if not fits(value):
             name = f"{self.path} is damaged: {where or 'it'}"
             raise StoreError(f"{name} is {value!r:.60}; allowed: {allowed}")
         return value
 
     def _field(self, name: str, fits: _Fits, allowed: str) -> Any:
-        return self._checked(self.above + name, self.fields.get(name), fits, allowed)
+        return self._check(self.above + name, self.fields.get(name), fits, allowed)
 
     def mapping(self, name: str) -> dict[str, Any]:
         return self._field(name, is_dict, "an object")
@@ -148,9 +126,9 @@ class _Data:
         known = ENVIRONMENTS[data.fields["id"]].keys if data.fields["id"] in ENVIRONMENTS else {}
         for key, value in keys.items():
             where, spec = f"{name}.keys.{key}", known.get(key)
-            self._checked(where, value, _is_hashable, "words, numbers and lists")
+            self._check(where, value, _is_hashable, "words, numbers and lists")
             if spec is not None:
-                self._checked(where, value, spec.is_legal, spec.allowed())
+                self._check(where, value, spec.is_legal, spec.allowed())
         return EnvDocument(data.fields["id"], keys)
 
     def all_of(self, name: str, parts: tuple[str, ...]) -> dict[str, float] | None:
@@ -177,7 +155,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether float32 has a value; what lanes have measured may be infinite, or no number."""
+    """Whether float32 has a value; measured numbers may be infinite, or NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= _MOST or (isinstance(value, float) and not math.isfinite(value))

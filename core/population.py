@@ -1,7 +1,7 @@
 """L lanes as one program: refill some, then run K updates of all, in tiles, on all local devices.
 
-`advance` is the whole inner loop of a study: one dispatch a chunk, its arguments donated, and
-nothing but arrays of a fixed shape crosses to the host.
+`advance` is the whole inner loop of a study: one dispatch per chunk, its arguments donated, and
+only arrays of a fixed shape cross to the host.
 """
 
 from __future__ import annotations
@@ -19,54 +19,39 @@ from .hypers import Hypers
 from .lane_state import LaneState
 from .metrics import Metrics
 from .plan import Plan
-from .pytree import Leaf, Pytree, pytree
+from .pytree import Leaf, Pytree, pytree, where
 from .refill import Initial, Lanes, Refills, init_lane, refill_lanes
 from .rollout import rollout
 from .update import update
 
-Device = Any
-"""A `jax.Device`, which type checkers take for a variable."""
+Device = Any  # a `jax.Device`, which type checkers take for a variable
 
-COPIED_AT_A_TIME = 64
-"""Lanes whose states are told to all devices in one go."""
+COPIED_AT_A_TIME = 64  # lanes per batch of copies between devices
 _WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds none of two bytes
 
 
 @pytree
 class Changes(Pytree):
-    """What to change in lanes between two chunks.
+    """Copies of states and new hyperparameters, between two chunks."""
 
-    Attributes:
-        source: the lane whose whole training state each lane takes over, as it was before any of
-            these changes; its own number where it keeps its own.
-        mask: lanes that get other hyperparameters.
-        hypers: theirs (rows of other lanes are ignored).
-    """
-
+    # lane whose training state, as it was before, each lane takes; itself: none
     source: Int[Leaf, " L"]
-    mask: Bool[Leaf, " L"]
-    hypers: Hypers
+    mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
+    hypers: Hypers  # rows of other lanes are ignored
 
 
 def lane_mesh(devices: Sequence[Device]) -> Mesh:
-    """Return the one-dimensional mesh that lanes are spread over."""
     return Mesh(np.asarray(devices), ("lanes",))
 
 
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     """Return the jitted `advance(seed, lanes, refills, initial) -> (lanes, metrics [K, L])`.
 
-    `initial` is what refilled lanes start with instead of fresh parameters, or None.
-
-    Lanes are spread over the mesh without any collective; on each device they run in tiles of a
-    fixed number of lanes, one tile after the other for all K updates, so that temporaries stay in
-    cache, a lane's bits do not depend on the number of lanes, and idle tiles cost nothing.
-
-    Args:
-        plan: the static part.
-        mesh: from `lane_mesh`.
-        tile: lanes a tile; divides the lanes of a device.
-        updates: K, updates a chunk.
+    `initial` replaces the fresh parameters of refilled lanes, or is None. Lanes are spread over
+    the mesh without any collective. On each device they run in tiles of a fixed number of lanes,
+    one tile after the other for all K updates, so that temporaries stay in cache, a lane's bits do
+    not depend on the number of lanes, and idle tiles cost nothing. `tile` divides the lanes of a
+    device.
     """
 
     def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:
@@ -89,7 +74,7 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     ) -> tuple[Lanes, Metrics]:
         lanes = refill_lanes(plan, seed, lanes, refills, initial)
         states, metrics = jax.lax.map(tile_chunk, _in_tiles((lanes, refills.busy), tile))
-        joined = _joined(states)
+        joined = _untiled(states)
         # [tiles, K, lanes of a tile] -> [K, lanes]
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
         return Lanes(lanes.hypers, joined), rows
@@ -106,26 +91,18 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
 
 def _in_tiles(lanes: Any, tile: int) -> Any:
-    """Return [lanes, ...] as [tiles, lanes of a tile, ...]."""
     return jax.tree.map(lambda x: x.reshape((x.shape[0] // tile, tile, *x.shape[1:])), lanes)
 
 
-def _joined(tiles: Any) -> Any:
-    """Return [tiles, lanes of a tile, ...] as [lanes, ...]."""
+def _untiled(tiles: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape((x.shape[0] * x.shape[1], *x.shape[2:])), tiles)
 
 
 def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     """Return the jitted `roll_out(lanes) -> (lanes, sums [L])`: a chunk's rollouts, no learning.
 
-    It is there to be timed beside `advance`. Every array of a trajectory goes into the sums, so
-    that all of it is computed and written as it is for learning.
-
-    Args:
-        plan: the static part.
-        mesh: from `lane_mesh`.
-        tile: lanes a tile; divides the lanes of a device.
-        updates: K, rollouts a chunk.
+    For timing. Every array of a trajectory goes into the sums, so that all of it is computed and
+    written as it is for learning.
     """
 
     def total(x: Array) -> Array:  # [T, lanes of a tile, ...] -> [lanes of a tile]
@@ -143,7 +120,7 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
     def local(lanes: Lanes) -> tuple[Lanes, Array]:
         states, sums = jax.lax.map(tile_chunk, _in_tiles(lanes, tile))
-        return Lanes(lanes.hypers, _joined(states)), _joined(sums)
+        return Lanes(lanes.hypers, _untiled(states)), _untiled(sums)
 
     spread = PartitionSpec("lanes")
     sharded = jax.shard_map(local, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False)
@@ -151,20 +128,15 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
 
 def change_function(mesh: Mesh) -> Any:
-    """Return the jitted `change(lanes, changes) -> lanes`, a program of its own beside `advance`.
+    """Return the jitted `change(lanes, changes) -> lanes`, a separate program.
 
-    A lane may take over the state of a lane on another device, so unlike `advance` this one
-    communicates. It does so for a batch of copied lanes at a time, so that a device holds no more
-    than its own lanes twice (a copy is of what was there before any other) and one batch.
+    A lane may take over the state of a lane on another device, so this program communicates; for a
+    batch of copied lanes at a time, so that a device needs no more memory than its lanes twice (a
+    copy is of the state before all copies) and one batch.
     """
 
     def local(lanes: Lanes, source: Array, mask: Array, hypers: Hypers) -> Lanes:
-        def pick(new: Array, old: Array) -> Array:
-            return jnp.where(mask.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
-
-        return Lanes(
-            hypers=jax.tree.map(pick, hypers, lanes.hypers), state=_copied(lanes.state, source)
-        )
+        return Lanes(where(mask, hypers, lanes.hypers), _copy_states(lanes.state, source))
 
     spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
     sharded = jax.shard_map(
@@ -178,12 +150,10 @@ def change_function(mesh: Mesh) -> Any:
     return jax.jit(change, donate_argnums=0)
 
 
-def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
-    """Return the states of a device's own lanes after all copies, in a `shard_map` over "lanes".
+def _copy_states(state: LaneState, source: Int[Array, " L"]) -> LaneState:
+    """Return the states of a device's lanes after all copies, in a `shard_map` over "lanes".
 
-    Args:
-        state: [lanes of the device, ...].
-        source: whose state each lane of all devices takes over.
+    `state` has the lanes of the device, `source` those of all devices.
     """
     count = source.shape[0]
     own = state.updates.shape[0]
@@ -210,7 +180,7 @@ def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
 
 
 def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
-    """Return rows [rows, ...], of which each device has some, as all devices then know them.
+    """Return all rows on every device, each row from the device where `mine` is true.
 
     They travel as words of bits, each summed with zeros: a sum of floats would lose the sign of
     zero and bits of NaN, and a copy must be exact.
@@ -227,7 +197,6 @@ def _all_gather_rows(rows: Array, mine: Bool[Array, " rows"]) -> Array:
 
 
 def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
-    """Return the shapes and dtypes of one lane's state, without computing anything."""
     scalar = jax.ShapeDtypeStruct((), np.int32)
     return jax.eval_shape(
         lambda *args: init_lane(plan, *args), scalar, hypers, scalar, scalar, scalar, scalar
@@ -235,14 +204,7 @@ def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
 
 
 def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
-    """Return lanes of zeros in which nothing runs yet; every one is refilled before it matters.
-
-    Args:
-        plan: the static part.
-        count: lanes.
-        hypers: any lane's, for the shapes of its leaves.
-        mesh: from `lane_mesh`.
-    """
+    """Return lanes of zeros in which nothing runs yet; each is refilled before it is used."""
     shapes = lane_shapes(plan, hypers)
     sharding = NamedSharding(mesh, PartitionSpec("lanes"))
 

@@ -1,7 +1,7 @@
 """A compiled program: one Plan, a number of lanes, a chunk length; compiled exactly once.
 
-`Program` is what everything above the core holds: it makes lanes, advances and evaluates them, and
-says what it costs before it is compiled.
+`Program` is the only access to the core from above: it makes lanes, advances and evaluates them,
+and estimates its cost before it is compiled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ _GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0}
 
 
 def compiler_options(devices: Sequence[Device]) -> dict[str, bool | int]:
-    """Return XLA's options for training programs on these devices."""
     return dict(_CPU_OPTIONS if devices[0].platform == "cpu" else _GPU_OPTIONS)
 
 
@@ -66,30 +65,18 @@ class EvaluationPlan:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
-    """One Plan compiled for L lanes.
-
-    Attributes:
-        plan: the static part of all its lanes, with nothing left to the devices.
-        lanes: L; a multiple of devices times tile.
-        updates: K, updates a chunk.
-        tile: lanes a tile.
-        evaluation: how its policies are evaluated.
-        devices: that lanes are spread over.
-        example: any configuration's traced part, for the shapes.
-        initial: what lanes start with instead of fresh parameters; host arrays, or None.
-    """
+    """One Plan compiled for L lanes."""
 
     plan: Plan
-    lanes: int
-    updates: int
-    tile: int
+    lanes: int  # L; a multiple of devices times tile
+    updates: int  # K, per chunk
+    tile: int  # lanes per tile
     evaluation: EvaluationPlan
     devices: tuple[Device, ...]
-    example: Hypers
-    initial: Initial | None = None
+    example: Hypers  # any configuration's traced part, for the shapes
+    initial: Initial | None = None  # start of lanes instead of fresh parameters; host arrays
 
     def __post_init__(self) -> None:
-        """Settle what the plan leaves to the devices; check that lanes divide into them."""
         plan = for_platform(self.plan, self.devices[0].platform)
         object.__setattr__(self, "plan", plan)  # what is compiled: nothing asks for it later
         share = len(self.devices) * self.tile
@@ -102,7 +89,6 @@ class Program:
 
     @cached_property
     def mesh(self) -> Mesh:
-        """The devices as a mesh."""
         return lane_mesh(self.devices)
 
     @cached_property
@@ -110,7 +96,6 @@ class Program:
         return NamedSharding(self.mesh, PartitionSpec("lanes"))
 
     def empty(self) -> Lanes:
-        """Return lanes in which nothing runs yet."""
         return empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def lane_order(self) -> np.ndarray:
@@ -165,7 +150,7 @@ class Program:
         return compiled
 
     def trace(self) -> None:
-        """Trace what `compile` and `compile_evaluation` then only compile, in any thread."""
+        """Trace both programs, so that they can be compiled in any thread."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:
@@ -177,7 +162,6 @@ class Program:
 
     @property
     def compiled(self) -> bool:
-        """Whether the training program has been compiled."""
         return "_advance" in self.__dict__
 
     @cached_property
@@ -188,26 +172,17 @@ class Program:
         return jax.device_put(tree, self._spread)
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        """Refill, then run one chunk; `lanes` is donated and must not be used again.
-
-        Args:
-            seed: of the study.
-            lanes: all of them.
-            refills: host arrays from `no_refills`, filled in.
-        """
+        """Refill, then run one chunk; `lanes` is donated and must not be used again."""
         return self._advance(np.int32(seed), lanes, self._put(refills), self._initial)
 
     def failures(self) -> dict[int, str]:
-        """Return lanes whose environments failed in the last chunk, and why.
-
-        Compiled ones cannot; those that the host steps can.
-        """
+        """Return why lanes' environments failed in the last chunk; only hosted ones can."""
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return what parts of the updates of the last chunk took, name -> [K].
+        """Return the seconds of parts of the last chunk's updates, name -> [K].
 
-        A compiled chunk is one program, whose parts nobody can time.
+        A compiled chunk is one program, whose parts cannot be timed.
         """
         return {}
 
@@ -220,12 +195,9 @@ class Program:
     def roll_out(self, lanes: Lanes) -> Lanes:
         """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
 
-        It is for timing: what a chunk takes beyond this is learning. The first call compiles a
-        program of its own. No curve goes on from here: updates are counted, but running
-        statistics and discounted returns stay.
-
-        Args:
-            lanes: all of them; donated and must not be used again.
+        For timing: the rest of a chunk's time is learning. The first call compiles a separate
+        program. `lanes` is donated. Its lanes cannot be trained further: updates are counted, but
+        running statistics and discounted returns stay.
         """
         lanes, sums = self._roll_out(lanes)
         jax.block_until_ready((lanes, sums))
@@ -238,9 +210,7 @@ class Program:
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
         """Copy training states between lanes and change hyperparameters, between two chunks.
 
-        Args:
-            lanes: all of them; donated and must not be used again.
-            changes: host arrays from `no_changes`, filled in.
+        `lanes` is donated and must not be used again.
         """
         if len(self.devices) == 1:
             # XLA calls what a chunk gives replicated there, which is the same and has another
@@ -250,7 +220,7 @@ class Program:
 
     @property
     def evaluation_width(self) -> int:
-        """Lanes that one call of the evaluation program takes."""
+        """Lanes per call of the evaluation program."""
         return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
 
     def _episodes(self, policies: Policies) -> Episodes:
@@ -276,7 +246,6 @@ class Program:
         return jax.jit(mapped).lower(like)
 
     def _policy_shapes(self, width: int) -> Policies:
-        """Return the shapes of the policies of that many lanes."""
         lanes = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape), x.dtype),
             Lanes(self.example, lane_shapes(self.plan, self.example)),
@@ -289,7 +258,6 @@ class Program:
 
     @property
     def evaluation_compiled(self) -> bool:
-        """Whether the evaluation program has been compiled."""
         return "_evaluate" in self.__dict__
 
     @cached_property
@@ -304,7 +272,6 @@ class Program:
         return jax.jit(pick, out_shardings=self._spread)
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
-        """Evaluate the first `count` of the lanes of `padded`, `evaluation_width` long."""
         result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
         return jax.tree.map(lambda x: x[:count], result)
 
@@ -313,17 +280,10 @@ class Program:
         return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
 
     def lane(self, lanes: Lanes, which: int) -> LaneState:
-        """Return one lane's state as host arrays."""
         return jax.device_get(self._pick(lanes, np.int32(which)))
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        """Return what one lane's next update would see, as host arrays; see `look.look`.
-
-        Args:
-            lanes: all of them; they stay as they are.
-            which: lane.
-            hypers: of that lane, scalars.
-        """
+        """Return `update.inspect_lane` of one lane's next update, as host arrays."""
         return jax.device_get(self._look(hypers, self.lane(lanes, which)))
 
     @cached_property
@@ -346,7 +306,6 @@ class Program:
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
     def _no_episodes(self) -> Episodes:
-        """Return the results of no lanes; nothing is compiled."""
         shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))
         return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
 
@@ -355,7 +314,7 @@ class Program:
         save_tree(directory, lanes)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read what `save` wrote, in the shapes of `lanes`; the next chunk gives the same bits."""
+        """Read what `save` wrote, in the shapes of `lanes`; training continues bit for bit."""
         return self.place(restore_tree(directory, lanes))
 
     def memory_bytes(self) -> int:

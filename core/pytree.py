@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees, every field a child unless `static` marks it.
 
-Unlike other such helpers, unflattening does not run `__init__`: jax fills trees with shapes, axes
-and sentinels, while `__init__`, whose annotations the tests check, sees arrays alone.
+Unflattening does not run `__init__`: jax fills trees with shapes, axes and sentinels, while
+`__init__`, whose annotations the tests check, sees arrays alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ def static(**rest: Any) -> Any:
 
 
 class Pytree:
-    """Base of all classes made by `pytree`."""
-
     def replace(self: T, **changes: Any) -> T:
-        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # made by `pytree`
 
 
@@ -66,9 +63,23 @@ def pytree(cls: type[T]) -> type[T]:
     return made
 
 
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """Return the leaves by their path, in order."""
+    leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
 def stack(trees: list[Any]) -> Any:
-    """Stack equal pytrees along a new leading lane axis."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def where(mask: Array, new: Any, old: Any) -> Any:
+    """Return trees of arrays whose leading axes are those of the mask: `new` where it is true."""
+
+    def one(new: Array, old: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
+
+    return jax.tree.map(one, new, old)
 
 
 Axes = int | None | tuple[int | None, ...]
@@ -77,12 +88,7 @@ Axes = int | None | tuple[int | None, ...]
 def over_lanes(
     function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """Return a function of one lane as one of lanes; see `jax.vmap`.
-
-    Args:
-        function: of trees of arrays.
-        in_axes: the lane axis of each argument, None where an argument is that of all lanes.
-        out_axes: the lane axis of what it gives.
+    """Return a function of one lane as one of lanes: `jax.vmap`, but a single lane as it is.
 
     >>> over_lanes(lambda x, y: x + y, (0, None))(jnp.zeros((1, 3)), jnp.ones(3)).shape
     (1, 3)

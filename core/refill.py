@@ -1,7 +1,7 @@
-"""Lanes that start anew: what they draw from their keys, and how it gets to where they run.
+"""Lanes that start: their draws from their keys, and how these get to where lanes run.
 
-On a CPU one lane starts after the other; on a GPU so many side by side that what they draw fills
-it, and all else of a fresh lane is chosen for all lanes at once.
+On a CPU one lane starts after the other; on a GPU so many side by side that their draws fill it,
+and everything else of a fresh lane is chosen for all lanes at once.
 """
 
 from __future__ import annotations
@@ -19,30 +19,22 @@ from .envs.contract import agents_of, reset_all
 from .hypers import Hypers
 from .lane_state import LaneState, RewardState, RunningStatistics, lane_key, use_key
 from .plan import Plan
-from .pytree import Leaf, Pytree, pytree
+from .pytree import Leaf, Pytree, named_leaves, pytree, where
 
 Keep = Literal["all", "critic", "policy"]
 
 
 @pytree
 class Initial(Pytree):
-    """What lanes start with; None where they start fresh.
+    """The start of lanes from a saved policy; None where they start fresh."""
 
-    Attributes:
-        params: top-level parameters that are kept, by name.
-        statistics: of the observation normaliser.
-        moments: of the optimiser.
-        rewards: what the critic's rewards were measured by.
-    """
-
-    params: dict[str, Any]
-    statistics: RunningStatistics | None
-    moments: Any
-    rewards: RewardState = RewardState()
+    params: dict[str, Any]  # top-level parameters that are kept, by name
+    statistics: RunningStatistics | None  # of the observation normaliser
+    moments: Any  # of the optimiser
+    rewards: RewardState = RewardState()  # of the critic's reward units
 
 
 def start_from(state: LaneState, initial: Initial | None) -> LaneState:
-    """Return a fresh lane with what is kept in its place."""
     if initial is None:
         return state
     changes: dict[str, Any] = {"params": {**state.params, **initial.params}}
@@ -63,31 +55,23 @@ def kept(
     normalised: bool = True,
     rewards: RewardState | None = None,
 ) -> Initial:
-    """Choose what is kept of a saved policy, and check that it fits.
+    """Choose the kept part of a saved policy, and check that it fits.
 
-    Args:
-        plan: of the lanes.
-        shapes: of one of them, from `population.lane_shapes`.
-        params: saved.
-        statistics: saved; kept if these lanes can normalise observations.
-        keep: all parameters, the critic's, or the policy's (shared layers are the policy's).
-        normalised: the saved policy saw observations normalised by its statistics, which a study
-            that searches `normalise_observations` gathers in all lanes.
-        rewards: saved, None if unknown; kept with the critic, whose values are in their units.
+    Shared layers are the policy's. `normalised`: the saved policy saw observations normalised by
+    its statistics, which a study that searches `normalise_observations` gathers in all lanes.
+    `rewards` are kept with the critic, whose values are in their units.
 
     Raises:
-        ConfigError: names or shapes are others than this plan's.
+        ConfigError: names or shapes differ from this plan's.
     """
-    wanted = {
-        name: tree
-        for name, tree in params.items()
-        if keep == "all" or policy.is_critic(name) == (keep == "critic")
-    }
-    here = {
-        name: tree
-        for name, tree in shapes.params.items()
-        if keep == "all" or policy.is_critic(name) == (keep == "critic")
-    }
+    wanted, here = (
+        {
+            name: tree
+            for name, tree in each.items()
+            if keep == "all" or policy.is_critic(name) == (keep == "critic")
+        }
+        for each in (params, shapes.params)
+    )
     _check(wanted, here)
     normalises = "normalise_observations" in plan.features
     fits = statistics.mean.shape == shapes.observation_statistics.mean.shape
@@ -111,28 +95,18 @@ def kept(
 
 
 def _check(given: Any, here: Any) -> None:
-    """Refuse parameters of other names or shapes.
-
-    Raises:
-        ConfigError: says the first difference.
-    """
-    ours, theirs = _shapes(here), _shapes(given)
-    for name in [*ours, *theirs]:
-        one, other = ours.get(name), theirs.get(name)
+    shapes: list[dict[str, tuple[int, ...]]] = [
+        {name: tuple(leaf.shape) for name, leaf in named_leaves(tree).items()}
+        for tree in (here, given)
+    ]
+    for name in shapes[0] | shapes[1]:
+        one, other = (found.get(name) for found in shapes)
         if one != other:
             raise ConfigError(
                 f"init: the parameter {name} has shape {other or 'none'} in the saved policy and "
                 f"{one or 'none'} here; give the network and its sizes as they were saved (they "
                 "are in its policy.json), or keep less of it"
             )
-
-
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    leaves: list[tuple[Any, Array]] = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
-        for path, leaf in leaves
-    }
 
 
 INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, evaluate.py
@@ -148,30 +122,18 @@ class Lanes(Pytree):
 
 @pytree
 class Refills(Pytree):
-    """What to start in which lanes.
-
-    Attributes:
-        mask: lanes to refill.
-        busy: lanes that run in this chunk; a tile without any is skipped.
-        hypers: theirs (rows of other lanes are ignored).
-        stream: number of the seed stream.
-        replicate: index within it.
-        updates: updates before the first one that learns, negated (0 without warm-up).
-        total_updates: updates of the full run.
-    """
-
-    mask: Bool[Leaf, " L"]
-    busy: Bool[Leaf, " L"]
-    hypers: Hypers
-    stream: Int[Leaf, " L"]
-    replicate: Int[Leaf, " L"]
-    updates: Int[Leaf, " L"]
-    total_updates: Int[Leaf, " L"]
+    mask: Bool[Leaf, " L"]  # lanes to refill
+    busy: Bool[Leaf, " L"]  # lanes that run in this chunk; a tile without any is skipped
+    hypers: Hypers  # rows of other lanes are ignored
+    stream: Int[Leaf, " L"]  # number of the seed stream
+    replicate: Int[Leaf, " L"]  # index within it
+    updates: Int[Leaf, " L"]  # before the first one that learns, negated (0 without warm-up)
+    total_updates: Int[Leaf, " L"]  # of the full run
 
 
 @pytree
 class Drawn(Pytree):
-    """What a fresh lane draws: parameters, states and observations of its environments."""
+    """Random parts of a fresh lane."""
 
     params: Any
     env_state: Any
@@ -184,24 +146,22 @@ def init_lane(
 ) -> LaneState:  # fmt: skip
     """Return the fresh state of one lane; a function of its arguments alone."""
     raw = lane_key(seed, stream, replicate)
-    return _begun(plan, hypers, raw, updates, total_updates, _drawn(plan, hypers, raw))
+    return _fresh_state(plan, hypers, raw, updates, total_updates, _draw(plan, hypers, raw))
 
 
-def _drawn(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
-    """Draw what a lane starts with from its raw key."""
+def _draw(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
     env = environments.make(plan.env)
     params = policy.init_params(plan, hypers, use_key(raw, INIT))
     keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
     return Drawn(params, *reset_all(env, keys, hypers.env_params))
 
 
-def _begun(
+def _fresh_state(
     plan: Plan, hypers: Hypers, raw: Array, updates: Array, total_updates: Array, drawn: Drawn
 ) -> LaneState:
-    """Return the state of a lane that starts with what was drawn."""
     segments = plan.num_envs * agents_of(environments.make(plan.env))
     initial = hypers.average_reward_initial
-    begins = (hypers.reward_centering > 0.0) & (initial != 0.0)  # see `update._centre`
+    begins = (hypers.reward_centering > 0.0) & (initial != 0.0)  # see `update._centre_rewards`
     return LaneState(
         key=raw,
         updates=updates,
@@ -227,8 +187,8 @@ def refill_lanes(
 ) -> Lanes:
     """Start new replicates where the mask says so, as many side by side as the backend says.
 
-    One after the other only those lanes are looked at, so that a refill costs what it starts,
-    however many lanes run.
+    One after the other only those lanes are looked at, so that the cost of a refill does not
+    depend on how many lanes run.
     """
     if plan.backend.refill_batch > 1:
         return _refill_in_batches(plan, seed, lanes, refills, initial)
@@ -250,7 +210,6 @@ def refill_lanes(
 def _refill_in_batches(
     plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
 ) -> Lanes:
-    """Start new replicates, `refill_batch` at a time."""
     state, count = lanes.state, refills.mask.shape[0]
     batch = min(plan.backend.refill_batch, count)
     order = jnp.argsort(~refills.mask)
@@ -262,10 +221,10 @@ def _refill_in_batches(
         hypers, raw, starts = jax.tree.map(
             lambda leaf: leaf[at], (refills.hypers, keys, refills.mask)
         )
-        fresh = jax.vmap(lambda *lane: _drawn(plan, *lane))(hypers, raw)
+        fresh = jax.vmap(lambda *lane: _draw(plan, *lane))(hypers, raw)
 
         def put(old: Array, new: Array) -> Array:
-            kept = _where(starts, new, old[at])
+            kept = where(starts, new, old[at])
             return old.at[at].set(kept, unique_indices=True, mode="promise_in_bounds")
 
         return jax.tree.map(put, drawn, fresh)
@@ -276,12 +235,8 @@ def _refill_in_batches(
 
     def begun(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
         times = (refill.updates, refill.total_updates)
-        state = _begun(plan, refill.hypers, raw, *times, drawn)
+        state = _fresh_state(plan, refill.hypers, raw, *times, drawn)
         return Lanes(refill.hypers, start_from(state, initial))
 
     made = jax.vmap(begun)(refills, keys, drawn)
-    return jax.tree.map(lambda new, old: _where(refills.mask, new, old), made, lanes)
-
-
-def _where(mask: Bool[Array, " L"], new: Array, old: Array) -> Array:
-    return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+    return where(refills.mask, made, lanes)

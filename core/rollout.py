@@ -2,7 +2,7 @@
 
 All arrays lead with the lane axis except a rollout's, which lead with time. Where the backend has
 branches, real conditionals over the whole tile skip resets and bootstrap values in steps where no
-episode ends; what a lane gets never depends on whether a neighbour took the branch.
+episode ends. A lane's numbers never depend on whether a neighbour took the branch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .envs.contract import Environment, Step, agents_of, mask_all, per_body, res
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .plan import Plan
-from .pytree import over_lanes
+from .pytree import over_lanes, where
 from .shadow import Shadow, begin_shadow, last_value, step_shadow
 from .trajectory import (
     EpisodeSums,
@@ -32,15 +32,14 @@ from .trajectory import (
     count_step,
     forget,
     from_record,
-    where_ended,
 )
 
 
 def values_wait(plan: Plan) -> bool:
     """Return whether a plan's values are computed after the rollout.
 
-    Those of networks with a memory need it as it was, and where actor and critic share their
-    layers acting has the value at hand.
+    Networks with a memory need it as it was then, and where actor and critic share their layers
+    acting has the value at hand.
     """
     return plan.backend.values_after and not (policy.is_recurrent(plan) or plan.shared_encoder)
 
@@ -50,13 +49,8 @@ def with_values(
 ) -> Trajectory:
     """Return a trajectory [T, L, ...] with its values and bootstraps.
 
-    Args:
-        plan: the static part.
-        hypers: of the lanes.
-        state: of the lanes, with the parameters and statistics that acted.
-        seen: the trajectory without them.
-        final: the observations that steps gave, before any reset [T, L, ...]; None where no
-            episode ends.
+    `state` has the parameters and statistics that acted. `final` are the observations of steps
+    before any reset [T, L, ...], None where no episode ends.
     """
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     cut = seen.truncated & ~seen.terminated
@@ -89,7 +83,6 @@ def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
 
 
 def _fits(plan: Plan, rows: int, parts: int) -> bool:
-    """Return whether one of the parts has as few rows; one step at a time always does."""
     steps = plan.rollout_length // parts
     return steps == 1 or steps * plan.num_envs <= rows
 
@@ -99,10 +92,6 @@ _RESET_WORD = np.uint32(0x9E3779B9)
 
 
 def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
-    """Return what T steps of all lanes give.
-
-    With dropout, acting drops what learning will; bootstrap values drop nothing.
-    """
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda s: draw(plan, env, s), out_axes=1)(state)
 
@@ -123,7 +112,7 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         trajectory = from_record(*trajectory)
     if values_wait(plan):
         trajectory = with_values(plan, hypers, state, trajectory, final)
-    sums = _per_episode(env, sums.of_lanes())
+    sums = sums.of_lanes(agents_of(env))
     return Rollout(
         state=state.replace(params=trained),
         trajectory=trajectory.replace(carry=remembered),
@@ -131,18 +120,6 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         last_value=over_lanes(lambda h, s: value_of(plan, h, s, s.observation))(hypers, state),
         info=info,
         shadow_value=last_value(plan, hypers, state, shadow),
-    )
-
-
-def _per_episode(env: Environment, sums: EpisodeSums) -> EpisodeSums:
-    """Count an episode once, however many bodies saw it end; its return is their mean."""
-    agents = agents_of(env)
-    if agents == 1:
-        return sums
-    return sums.replace(
-        episodes=sums.episodes / agents,
-        returns=sums.returns / agents,
-        lengths=sums.lengths / agents,
     )
 
 
@@ -169,10 +146,10 @@ def _step(
     noise: Array,
     words: Array,
 ) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:
-    """Return the lanes after one step, and what it showed.
+    """Return the lanes after one step, and the step's data.
 
-    Where values wait, they and bootstraps are 0 yet, and the last that is returned are the
-    observations they need, as the step gave them; else None.
+    Where values wait, they and bootstraps are 0 yet, and the last item are the observations they
+    need, as the step gave them; else None.
     """
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
@@ -221,7 +198,7 @@ def _step(
 def _bootstrap(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
 ) -> Float[Array, "L E"]:
-    """Return V of the final observation where an episode was cut (and did not end), else 0."""
+    """Return V of the final observation where an episode was truncated, else 0."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
@@ -253,8 +230,8 @@ def _reset(
         made = over_lanes(lambda *lane: reset_all(env, *lane))(keys, hypers.env_params)
         state, observation = made
         return (
-            where_ended(ended, state, after.state),
-            where_ended(per_body(env, ended), observation, after.observation),
+            where(ended, state, after.state),
+            where(per_body(env, ended), observation, after.observation),
         )
 
     if not plan.backend.branches:
@@ -263,7 +240,7 @@ def _reset(
 
 
 def _words_of_segments(env: Environment, words: Array) -> Array:
-    """Return words [L, S, 2] of each body from those of environments [L, E, 2]."""
+    """Return words [L, S, 2] of each agent from those of environments [L, E, 2]."""
     agents = agents_of(env)
     if agents == 1:
         return words

@@ -26,16 +26,15 @@ from jaxtyping import Array, PRNGKeyArray
 from ..environments.registry import files_of, find
 from ..errors import ConfigError, StoreError, UnknownNameError
 from ..files.atomic_files import make_folder, new_folder, telling, write_text
-from . import acting, policy
+from . import acting, evaluation, policy
 from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment, same_observations
-from .evaluation import Episodes, Policies, trace
-from .evaluation import evaluate as evaluate_policies
+from .evaluation import Episodes, Policies
 from .hypers import Hypers, make_hypers
 from .lane_state import RewardState, RunningStatistics, lane_key
 from .plan import EnvPlan, Plan, as_seen, make_plan
-from .policy_document import FORMAT, NAME, EnvDocument, PolicyDocument, read_document
+from .policy_document import FORMAT, NAME, EnvDocument, read_document
 from .population import lane_shapes
 
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
@@ -47,16 +46,14 @@ class SavedPolicy:
 
     Attributes:
         plan: the static part of its configuration.
-        config: every knob, as `knobs.complete` gives it.
+        config: every hyperparameter, as `knobs.complete` gives it.
         env_params: parameters of the training environment, name -> number.
         eval_params: parameters of the evaluation environment.
         params: of the network.
         statistics: frozen observation normaliser.
-        about: where it came from (study, trial, ...), free text by key.
-        rewards: the reward memory that training went on with; None if an earlier version, which
-            kept none, wrote the policy.
-        imports: files of the user's own that registered what it is made with, as the study named
-            them.
+        about: its origin (study, trial, ...), free text by key.
+        rewards: the reward memory to continue training with; None of earlier versions.
+        imports: files of user code that registered its parts, as the study named them.
     """
 
     plan: Plan
@@ -70,19 +67,14 @@ class SavedPolicy:
     imports: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Return what it is, without its arrays."""
         told = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
         where = f" of {', '.join(told)}" if told else ""
         return f"<SavedPolicy{where}: {self.plan.network} on {self.plan.env.id}>"
 
     def hypers(self) -> Hypers:
-        """Return the traced part of its configuration."""
-        env, eval_env = (environments.make(p) for p in (self.plan.env, self.plan.eval_env))
-        return make_hypers(
-            self.config,
-            environments.params_of(env, self.env_params),
-            environments.params_of(eval_env, self.eval_params),
-        )
+        pairs = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
+        numbers = (environments.params_of(environments.make(env), given) for env, given in pairs)
+        return make_hypers(self.config, *numbers)
 
     def predict(
         self,
@@ -95,14 +87,14 @@ class SavedPolicy:
     ) -> tuple[Any, Any]:
         """Return an action for one observation (or a batch), and the carry.
 
-        An action is an array; for Gymnasium's environments it is what `env.step` takes.
+        An action is an array; for Gymnasium's environments it is the argument of `env.step`.
 
         Args:
             observation: as the environment gives it; leading batch axes are allowed. With
                 `history: n` its last n ones, oldest first, zeros before the episode's start.
             mask: bool, valid actions, if the environment has them.
             carry: of recurrent networks, as the call before gave it; None where an episode
-                begins. Passed through by all others.
+                starts. Passed through by all others.
             key: a random key, needed unless `deterministic`.
             deterministic: the mode of the distribution instead of a sample.
 
@@ -135,22 +127,14 @@ class SavedPolicy:
     ) -> tuple[Array, Any]:
         """Return the action for arrays as the environment shows them, and the memory after it.
 
-        For callers inside of compiled programs; all others have `predict`.
-
-        Args:
-            observation: [...], stacked where `history` is above 1.
-            mask: valid actions, or None.
-            memory: as `begin` or the last call gave it.
-            key: draws the action; None takes the likeliest.
+        For callers inside of compiled programs; all others have `predict`. `mask` may be None,
+        `memory` is that of `begin` or the last call, and without a `key` the likeliest action is
+        taken.
         """
         return self._act(self.params, self.statistics, observation, mask, memory, key)
 
     @functools.cached_property
     def _act(self) -> Callable[..., tuple[Array, Any]]:
-        """The compiled half of `predict`: it returns the action and the memory after it.
-
-        Without a key the action is the mode, without a memory an episode begins.
-        """
         plan, env, hypers = self.plan, environments.make(self.plan.env), self.hypers()
 
         def act(
@@ -191,95 +175,54 @@ class SavedPolicy:
     ) -> Episodes:
         """Return [1, episodes] results on seeds that no study uses.
 
-        Args:
-            episodes: how many.
-            seed: of the episodes.
-            greedy: the mode of the distribution instead of a sample.
-            steps: for continuous operation, see `evaluation.evaluate`.
+        `greedy` takes the mode of the distribution instead of a sample; `steps` counts so many env
+        steps after the warm-up instead, in continuous operation.
         """
-        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.host_evaluation import evaluate_here
-
-            return evaluate_here(self.plan, self._alone(seed), episodes, greedy, steps)
-        run = jax.jit(lambda lanes: evaluate_policies(self.plan, lanes, episodes, greedy, steps))
-        return jax.device_get(run(self._alone(seed)))
+        rest = (episodes, greedy, steps)
+        if self._hosted:
+            return _host_evaluation().evaluate_here(self.plan, self._as_lane(seed), *rest)
+        run = jax.jit(lambda lanes: evaluation.evaluate(self.plan, lanes, *rest))
+        return jax.device_get(run(self._as_lane(seed)))
 
     def trace(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return every env step of the episodes that `evaluate` runs, by columns.
-
-        Args:
-            episodes: as of `evaluate`, like all that follow.
-            seed: of the episodes.
-            greedy: the mode of the distribution instead of a sample.
-            steps: for continuous operation.
-        """
-        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.host_evaluation import trace_here
-
-            return trace_here(self.plan, self._alone(seed), episodes, greedy, steps)
-        return trace(self.plan, self._alone(seed), episodes, greedy, steps)
+        """Return every env step of the episodes that `evaluate` runs, by columns."""
+        trace = _host_evaluation().trace_here if self._hosted else evaluation.trace
+        return trace(self.plan, self._as_lane(seed), episodes, greedy, steps)
 
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
     ) -> tuple[float, Iterator[np.ndarray]]:
-        """Return pictures a second, and the pictures of the first episodes of `evaluate`.
+        """Return pictures per second, and the pictures of the first episodes of `evaluate`.
 
-        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
-        of its steps, and made one by one.
-
-        Args:
-            episodes: how many, as of `evaluate`, like all that follow.
-            seed: of the episodes.
-            greedy: the mode of the distribution instead of a sample.
+        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each of
+        its steps, and made one by one.
 
         Raises:
             ConfigError: the environment cannot draw itself.
-            MissingExtraError: what it draws with is not installed.
+            MissingExtraError: a package that it draws with is not installed.
         """
-        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.host_evaluation import film_here
+        film = _host_evaluation().film_here if self._hosted else evaluation.film
+        return film(self.plan, self._as_lane(seed), episodes, greedy)
 
-            return film_here(self.plan, self._alone(seed), episodes, greedy)
-        from .evaluation import film
+    @property
+    def _hosted(self) -> bool:
+        return isinstance(environments.make(self.plan.eval_env), HostedEnvironment)
 
-        return film(self.plan, self._alone(seed), episodes, greedy)
-
-    def _alone(self, seed: int) -> Policies:
-        """Return the policy as one lane, on a seed that no study uses."""
+    def _as_lane(self, seed: int) -> Policies:
         key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 
 
-def predict(
-    policy: SavedPolicy,
-    observation: Any,
-    *,
-    mask: Array | None = None,
-    carry: Any = None,
-    key: PRNGKeyArray | None = None,
-    deterministic: bool = True,
-) -> tuple[Array, Any]:
-    """Return an action for one observation, or one each for a batch, and the carry.
+def _host_evaluation() -> Any:
+    from .host import host_evaluation  # which starts gymnasium
 
-    Args:
-        policy: from `load_policy`.
-        observation: as the environment gives it, a list or an array; leading batch axes are
-            allowed. With `history: n` its last n ones, oldest first, zeros before the start.
-        mask: valid actions, if the environment has them.
-        carry: what the last call gave, None at the start of an episode; recurrent networks
-            remember by it, others pass it through.
-        key: a random key, needed unless `deterministic`.
-        deterministic: the mode of the distribution instead of a sample.
+    return host_evaluation
 
-    Raises:
-        ConfigError: the observation does not have the shape the policy was trained for.
-    """
-    return policy.predict(
-        observation, mask=mask, carry=carry, key=key, deterministic=deterministic
-    )
+
+predict = SavedPolicy.predict
 
 
 def evaluate(
@@ -296,7 +239,7 @@ def evaluate(
     Args:
         policy: from `load_policy`.
         env: another environment than the one it was evaluated in: an id, or a mapping of `id` and
-            keys as under `env:` of a study; left out, `id` is the policy's own.
+            keys as under `env:` of a study; without `id` the policy's environment with other keys.
         episodes: how many.
         seed: of the episodes.
         greedy: the mode of the distribution instead of a sample.
@@ -306,18 +249,17 @@ def evaluate(
         ConfigError: the environment has other observations or actions than the policy.
     """
     if env is not None:
-        policy = _moved(policy, {"id": env} if isinstance(env, str) else env)
+        policy = _with_eval_env(policy, {"id": env} if isinstance(env, str) else env)
     return policy.evaluate(episodes, seed, greedy, steps)
 
 
-def _moved(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
-    """Return the policy with another environment to be evaluated in."""
+def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     before = policy.plan.eval_env
     given = {name: value for name, value in env.items() if name != "id"}
     id_ = env.get("id", before.id)
     _check_keys(id_, given)
     floats = environments.float_params(id_)
-    keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+    keys = {name: _as_tuples(value) for name, value in given.items() if name not in floats}
     params = {name: _number(id_, name, given[name]) for name in given if name in floats}
     if id_ == before.id:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
@@ -339,7 +281,6 @@ def _moved(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
 
 
 def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
-    """Refuse keys that an environment of the table does not have."""
     known = find(id_)
     if known is not None:
         names = [*known.keys, *known.params]
@@ -349,30 +290,24 @@ def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
 
 
 def _number(id_: str, name: str, value: Any) -> float:
-    """Return the value of a parameter."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ConfigError(f"{name} of {id_} is {value!r}; allowed: a number")
     return float(value)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 _SHOWN = 5
 _FILES = "files"
-IMPORTS = "imports"
-"""Folder within a policy's: the code that registers what it is made with."""
+IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
 
 
 def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
     """Write a policy into a new directory.
 
-    Args:
-        directory: where.
-        saved: the policy.
-        code: the files that `saved.imports` are made of, copied beside it: path within the
-            folder that they lie in -> where they are now.
+    `code` are the files of `saved.imports`, copied into it: path within their folder -> file.
 
     Raises:
         FileExistsError: it is there already.
@@ -382,8 +317,8 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
     new_folder(directory)
     document = {
         "format": FORMAT,
-        "env": _take_along(saved.plan.env, "env", directory),
-        "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
+        "env": _copy_files(saved.plan.env, "env", directory),
+        "eval_env": _copy_files(saved.plan.eval_env, "eval_env", directory),
         "features": list(saved.plan.features),
         "config": dict(saved.config),
         "env_params": dict(saved.env_params),
@@ -413,11 +348,11 @@ def _policies_inside(directory: Path) -> list[str]:
 
 
 def load_policy(directory: str | Path) -> SavedPolicy:
-    """Read a policy that `save_policy` wrote; the code beside it is not run.
+    """Read a policy that `save_policy` wrote; code in its folder is not run.
 
     Raises:
         StoreError: it is not a policy folder, or damaged.
-        ConfigError: what it was made with is not known here; names the files that bring it.
+        ConfigError: a part of it is unknown here; names the files that define it.
     """
     directory = Path(directory)
     path = directory / NAME
@@ -427,11 +362,13 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     document = read_document(path)
     env, eval_env = (_env_plan(one, directory) for one in (document.env, document.eval_env))
-    with _naming(document.imports, directory):
+    rewards = RewardState.from_data(document.returns, document.centring)
+    with _explain_unknown(document.imports, directory):
         plan = make_plan(document.config, env, eval_env, document.features)
         empty = SavedPolicy(
             plan, document.config, document.env_params, document.eval_params, {},
-            RunningStatistics.empty(()), document.about, _rewards(document), document.imports,
+            RunningStatistics.empty(()), document.about,
+            rewards if document.has_rewards else None, document.imports,
         )  # fmt: skip
         shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}
@@ -440,8 +377,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 
 @contextmanager
-def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Say of what does not fit which file it stands in, and of an unknown name who brings it."""
+def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
+    """Add the file to errors, or the files that may register unknown names."""
     try:
         yield
     except (ConfigError, KeyError) as error:
@@ -456,14 +393,8 @@ def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, No
         ) from error
 
 
-def _rewards(document: PolicyDocument) -> RewardState | None:
-    if not document.has_rewards:
-        return None
-    return RewardState.from_data(document.returns, document.centring)
-
-
-def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
-    """Return an environment as JSON data; the files that it is made of are copied beside it."""
+def _copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
+    """Return an environment as JSON data; its files are copied into the directory."""
     keys = dict(env.keys)
     for key, file in files_of(env.id, keys).items():
         copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"

@@ -1,14 +1,13 @@
 """A shadow: each environment of a rollout once more, served by a heuristic on the same inputs.
 
-Where inputs (requests) do not depend on actions, the luck of a rollout's inputs strikes policy and
-heuristic alike. The shadow begins where the policy's own environment stands as a rollout begins,
-and its advantages, of its own rewards and of V at its own observations, are subtracted from the
-policy's. Nothing that the policy does in the rollout changes them, so the expected gradient stays
-what it was, whatever the critic and lambda are (Mao et al. 2019, "Variance reduction for
+Where inputs (requests) do not depend on actions, the luck of a rollout's inputs affects policy and
+heuristic alike. The shadow starts in the state of the policy's environment at the start of a
+rollout, and its advantages, of its rewards and of V at its observations, are subtracted from the
+policy's. The policy's actions in the rollout do not change them, so the expected gradient stays
+the same, whatever the critic and lambda are (Mao et al. 2019, "Variance reduction for
 reinforcement learning in input-driven environments", theorem 1). A critic of the difference of
 rewards would not do: it sees the policy's state alone, and where lambda is below 1 it would credit
-actions with what they merely tell of the shadow. So the critic, rewards and scores stay as they
-are.
+actions with mere information about the shadow. So the critic, rewards and scores stay as they are.
 """
 
 from __future__ import annotations
@@ -25,40 +24,33 @@ from .envs.contract import Environment, ShadowedEnvironment
 from .hypers import Hypers
 from .lane_state import LaneState
 from .plan import Plan
-from .pytree import Pytree, over_lanes, pytree
-from .trajectory import ShadowSteps, Trajectory, forget, where_ended
+from .pytree import Pytree, over_lanes, pytree, where
+from .trajectory import ShadowSteps, Trajectory, forget
 
 
 @pytree
 class Shadow(Pytree):
-    """What goes on beside the environments of lanes [L, E] while a rollout runs.
-
-    Attributes:
-        env_state: of the shadows.
-        observation: of them.
-        memory: of recurrent networks that watch them, else ().
-    """
+    """Shadows of the environments of lanes [L, E] while a rollout runs."""
 
     env_state: Any
     observation: Any
-    memory: Any
+    memory: Any  # of recurrent networks that watch them, else ()
 
     def restarted(self, plan: Plan, ended: Bool[Array, "L E"], state: LaneState) -> Shadow:
-        """Return the shadows, anew at the policy's environments where an episode has ended."""
+        """Return the shadows, moved to the policy's environments where an episode has ended."""
         return Shadow(
-            where_ended(ended, state.env_state, self.env_state),
-            where_ended(ended, state.observation, self.observation),
+            where(ended, state.env_state, self.env_state),
+            where(ended, state.observation, self.observation),
             forget(plan, ended, self.memory),
         )
 
 
 def has_shadow(env: Environment) -> bool:
-    """Return whether an environment names a heuristic to serve its inputs beside the policy."""
+    """Return whether an environment names a heuristic that serves its inputs, too."""
     return isinstance(env, ShadowedEnvironment) and env.has_shadow
 
 
 def begin_shadow(env: Environment, state: LaneState) -> Shadow | None:
-    """Return the shadows of lanes as a rollout begins, None where the environment has none."""
     if not has_shadow(env):
         return None
     return Shadow(state.env_state, state.observation, state.carry)
@@ -67,16 +59,7 @@ def begin_shadow(env: Environment, state: LaneState) -> Shadow | None:
 def step_shadow(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, keys: Array
 ) -> tuple[Shadow, ShadowSteps]:
-    """Return the shadows after one step, and what it gave.
-
-    Args:
-        plan: static part.
-        env: a `ShadowedEnvironment`.
-        hypers: of the lanes.
-        state: of the lanes: their networks and normalisers.
-        shadow: before the step.
-        keys: of the policy's step, [L, E].
-    """
+    """Return the shadows after one step, and the step; `keys` [L, E] are the policy's."""
     assert isinstance(env, ShadowedEnvironment)
     look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m))
     value, memory = look(hypers, state, shadow.observation, shadow.memory)
@@ -99,7 +82,6 @@ def step_shadow(
 def last_value(
     plan: Plan, hypers: Hypers, state: LaneState, shadow: Shadow | None
 ) -> Float[Array, "L E"] | None:
-    """Return V of the shadows' observations after a rollout."""
     if shadow is None:
         return None
     look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m)[0])
@@ -116,13 +98,9 @@ def shadow_advantages(
 ) -> Float[Array, "T E"]:
     """Return `shadow_weight` times one lane's advantages along its shadows.
 
-    Args:
-        plan: static part.
-        hypers: of the lane.
-        rewards: of the shadows, in the learner's units.
-        seen: of the lane; episodes end for a shadow when they do for the policy.
-        last: V of the shadows' observations after the rollout.
-        gae_lambda: that of the policy's advantages.
+    `rewards` are in the learner's units, `last` is V of the shadows' observations after the
+    rollout, `gae_lambda` the one of the policy's advantages. Episodes of a shadow end with the
+    policy's.
     """
     shadow = seen.shadow
     assert shadow is not None

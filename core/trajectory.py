@@ -1,4 +1,4 @@
-"""What a rollout gives, wherever its environments are stepped, with its episodes counted."""
+"""The data of a rollout, wherever its environments are stepped, with its episodes counted."""
 
 from __future__ import annotations
 
@@ -12,57 +12,35 @@ from jaxtyping import Array, Bool, Float, Int
 from . import policy
 from .lane_state import LaneState
 from .plan import Plan
-from .pytree import Pytree, pytree
+from .pytree import Pytree, pytree, where
 
 
 @pytree
 class ShadowSteps(Pytree):
-    """What the shadows of environments met (see `core.shadow`), [T, L, E].
-
-    Attributes:
-        value: V of what they showed.
-        reward: as the environment gave it.
-        bootstrap: V of the final observation where the episode was cut, else 0.
-    """
+    """Steps of the shadows of environments (see `core.shadow`), [T, L, E]."""
 
     value: Float[Array, "... L E"]
     reward: Float[Array, "... L E"]
-    bootstrap: Float[Array, "... L E"]
+    bootstrap: Float[Array, "... L E"]  # as in `Trajectory`
 
 
 @pytree
 class Trajectory(Pytree):
-    """One rollout, [T, L, E, ...]; with several bodies an environment E counts segments.
+    """One rollout, [T, L, E, ...]; with several agents an environment E counts segments."""
 
-    Attributes:
-        observation: raw, as the environment gave it (with words for dropout, where that is on).
-        action: taken.
-        mask: valid actions, or None.
-        log_prob: of the action.
-        value: V(s).
-        reward: as the environment gave it.
-        terminated: the episode ended by its rules.
-        truncated: it was cut.
-        bootstrap: V of the final observation where it was cut, else 0.
-        carry: memory of recurrent networks before the first step, [1, L, E, ...]; else ().
-        valid_mass: probability that the raw policy gives to valid actions (0 where there are
-            none), or None without masks.
-        info: what the environment said besides, by name [T, L, E]; only where somebody looks.
-        shadow: what the shadows met; None where there are none.
-    """
-
-    observation: Any
+    observation: Any  # raw (with words for dropout, where that is on)
     action: Array
-    mask: Bool[Array, "... L E A"] | None
+    mask: Bool[Array, "... L E A"] | None  # valid actions
     log_prob: Float[Array, "... L E"]
     value: Float[Array, "... L E"]
-    reward: Float[Array, "... L E"]
-    terminated: Bool[Array, "... L E"]
-    truncated: Bool[Array, "... L E"]
-    bootstrap: Float[Array, "... L E"]
-    carry: Any = ()
+    reward: Float[Array, "... L E"]  # raw
+    terminated: Bool[Array, "... L E"]  # the episode ended by its rules
+    truncated: Bool[Array, "... L E"]  # it was cut
+    bootstrap: Float[Array, "... L E"]  # V of the final observation where it was cut, else 0
+    carry: Any = ()  # memory of recurrent networks before the first step, [1, L, E, ...]
+    # probability that the raw policy gives to valid actions, 0 without any
     valid_mass: Float[Array, "... L E"] | None = None
-    info: Any = ()
+    info: Any = ()  # the environment's other numbers, by name [T, L, E]; only for inspection
     shadow: ShadowSteps | None = None
 
 
@@ -80,35 +58,31 @@ class EpisodeSums(Pytree):
 
     @classmethod
     def of_none(cls, *shape: int) -> EpisodeSums:
-        """Return the sums of lanes [L], or environments [L, E], where no episode has ended yet."""
         zero = jnp.zeros(shape, jnp.float32)
         return cls(zero, zero, zero, {})
 
-    def of_lanes(self) -> EpisodeSums:
-        """Return the sums of each lane, [L]."""
-        if self.episodes.ndim == 1:
-            return self
-        names = ("episodes", "returns", "lengths")
-        return self.replace(**{name: jnp.sum(getattr(self, name), axis=-1) for name in names})
+    def of_lanes(self, agents: int) -> EpisodeSums:
+        """Return the sums of each lane, [L], with an episode of several agents counted once.
+
+        Its return is the mean of theirs.
+        """
+        sums = [self.episodes, self.returns, self.lengths]
+        if self.episodes.ndim == 2:
+            sums = [jnp.sum(x, axis=-1) for x in sums]
+        if agents > 1:
+            sums = [x / agents for x in sums]
+        return EpisodeSums(*sums, self.info)
 
 
 @pytree
 class Rollout(Pytree):
-    """T steps of all lanes.
+    """T steps of all lanes."""
 
-    Attributes:
-        state: the lanes after it; its `updates` are those before it.
-        trajectory: time first.
-        sums: over the episodes that ended in it.
-        last_value: V of the observation after it.
-        shadow_value: V of the shadows' observation after it; None where there are none.
-        info: what the environments said in each step, by name [T, L, E].
-    """
-
-    state: LaneState
+    state: LaneState  # after it, but `updates` is that before it
     trajectory: Trajectory
     sums: EpisodeSums
-    last_value: Float[Array, "L E"]
+    last_value: Float[Array, "L E"]  # V of the observation after it
+    # the environments' numbers of each step, by name [T, L, E]
     info: dict[str, Array] = dataclasses.field(default_factory=dict)
     shadow_value: Float[Array, "L E"] | None = None
 
@@ -116,7 +90,7 @@ class Rollout(Pytree):
 def count_step(
     state: LaneState, sums: EpisodeSums, reward: Float[Array, "L E"], ended: Bool[Array, "L E"]
 ) -> tuple[LaneState, EpisodeSums]:
-    """Add one step to the episodes that run, and those that it ended to the sums."""
+    """Add one step to the episodes that run, and episodes that it ended to the sums."""
     episode_return = state.episode_return + reward
     episode_length = state.episode_length + 1
     gone = ended.astype(jnp.float32)
@@ -136,18 +110,8 @@ def count_step(
     return state, sums
 
 
-def where_ended(ended: Bool[Array, "L E"], new: Any, old: Any) -> Any:
-    """Return trees [L, E, ...]: `new` where an episode ended, `old` elsewhere."""
-
-    def one(a: Array, b: Array) -> Array:
-        return jnp.where(ended.reshape(ended.shape + (1,) * (a.ndim - 2)), a, b)
-
-    return jax.tree.map(one, new, old)
-
-
 def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
-    """Empty the memory where an episode ended."""
-    return where_ended(ended, policy.initial_carry(plan, ended.shape), memory)
+    return where(ended, policy.initial_carry(plan, ended.shape), memory)
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
@@ -165,7 +129,7 @@ def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
 
 
 def from_record(rest: Trajectory, words: Int[Array, "T W L E"]) -> Trajectory:
-    """Return the steps [T, L, E, ...] of what `as_record` made of each, stacked, time first."""
+    """Undo `as_record` of stacked steps, time first."""
     leaves, structure = jax.tree.flatten(rest)
     row, place = 0, 0
     for i, leaf in enumerate(leaves):

@@ -1,6 +1,6 @@
 """One PPO update of a tile of lanes: a rollout, advantages, then epochs of minibatches.
 
-The two halves are functions of their own, so that rollouts may come from elsewhere.
+The two halves are separate functions, so that rollouts may come from hosted environments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and what it showed.
+    """Return the lanes [L] after one update, and its metrics.
 
     Lanes in warm-up (negative `updates`) step their environments and learn nothing.
     """
@@ -45,7 +45,6 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
 
 def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after learning from a rollout, and what it showed."""
     values, state, samples = prepare(plan, hypers, played)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), played.trajectory)
     learning = run_epochs(plan, hypers, values, state, samples)
@@ -62,7 +61,7 @@ def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metri
 
 
 def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, LaneState, Samples]:
-    """Return what the lanes [L] learn from: scheduled values, new statistics, samples."""
+    """Return scheduled values, new statistics and samples of the lanes [L]."""
     state, trajectory = played.state, played.trajectory
     rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
     count, _ = minibatch_shape(plan, rows)
@@ -93,10 +92,10 @@ def _prepare(
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
     average = _average_reward(plan, hypers, state)
     if "reward_centering" in plan.features:
-        rewards, state = _centre(hypers, state, rewards, seen, next_values, learns)
-    steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
+        steps, state = _centre_rewards(hypers, state, steps, learns)
     advantages = toward = _advantages(plan, hypers, steps, values.coefficients.gae_lambda)
     shadow = None
     if seen.shadow is not None and shadow_value is not None:
@@ -129,9 +128,12 @@ def _prepare(
         shadow=shadow,
     )
     samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
+    env = environments.make(plan.env)
     samples = samples.replace(
         target=samples.target + samples.value,
-        noise=_entropy_noise(plan, state, samples.advantage.shape),
+        noise=draw_entropy_noise(
+            plan, env, use_key(state.key, ENTROPY_NOISE, state.updates), samples.advantage.shape
+        ),
     )
     if policy.is_recurrent(plan):
         ended = seen.terminated | seen.truncated
@@ -139,7 +141,7 @@ def _prepare(
         first = first if "v_trace" in plan.features else first[:-1]
         first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
         samples = samples.replace(first=first, carry=carry)
-    return state, _with_features(plan, hypers, values, seen, rewards, samples)
+    return state, _with_features(plan, hypers, values, seen, steps.reward, samples)
 
 
 def _advantages(
@@ -147,21 +149,14 @@ def _advantages(
 ) -> Float[Array, "T E"]:
     """Return one lane's advantages under the policy that acted: every ratio is 1.
 
-    V-trace's clips hold there too where they are below 1: priorities and metrics are of what the
-    losses learn from. In lanes without V-trace both clips are infinite, which is GAE to the bit.
+    V-trace's clips apply there too where they are below 1: priorities and metrics are those of the
+    losses. In lanes without V-trace both clips are infinite, which is GAE to the bit.
     """
     if "v_trace" not in plan.features:
         return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)
     ratio = jnp.ones_like(steps.reward)
     clips = (hypers.rho_clip, hypers.c_clip)
     return v_trace(steps, hypers.gamma, decay, ratio, *clips, plan.backend.advantage_unroll)
-
-
-def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:
-    """Draw one lane's noise for sampled entropies, the same in all epochs of this update."""
-    env = environments.make(plan.env)
-    key = use_key(state.key, ENTROPY_NOISE, state.updates)
-    return draw_entropy_noise(plan, env, key, rows)
 
 
 def _with_features(
@@ -172,7 +167,6 @@ def _with_features(
     rewards: Float[Array, "T E"],
     samples: Samples,
 ) -> Samples:
-    """Add what masks, priorities and V-trace need."""
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
@@ -202,7 +196,7 @@ def _shape_rewards(
 ) -> tuple[Float[Array, "T E"], LaneState]:
     """Return the learner's rewards: scaled, divided by the deviation of the return, clipped.
 
-    The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps seen, this
+    The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps so far, this
     rollout included (Engstrom et al. 2020, section 3), or with `raw_reward_deviation` that of r_t.
     """
     if "normalise_rewards" in plan.features:
@@ -226,7 +220,6 @@ def _shape_rewards(
 def _in_units(
     plan: Plan, hypers: Hypers, state: LaneState, reward: Float[Array, "T E"]
 ) -> Float[Array, "T E"]:
-    """Return rewards in the learner's units, by the deviation that a lane has."""
     rewards = reward * hypers.reward_scale
     if "normalise_rewards" in plan.features:
         on = hypers.normalise_rewards > 0.0
@@ -235,39 +228,39 @@ def _in_units(
 
 
 def _average_reward(plan: Plan, hypers: Hypers, state: LaneState) -> Float[Array, ""]:
-    """Return what `_centre` is about to subtract."""
+    """Return the reward that `_centre_rewards` will subtract."""
     if "reward_centering" not in plan.features:
         return jnp.zeros((), jnp.float32)
     return jnp.where(hypers.reward_centering > 0.0, state.average_reward, 0.0)
 
 
-def _centre(
-    hypers: Hypers,
-    state: LaneState,
-    rewards: Float[Array, "T E"],
-    seen: Trajectory,
-    next_values: Float[Array, "T E"],
-    learns: Bool[Array, ""],
-) -> tuple[Float[Array, "T E"], LaneState]:
+def _centre_rewards(
+    hypers: Hypers, state: LaneState, steps: Steps, learns: Bool[Array, ""]
+) -> tuple[Steps, LaneState]:
     """Return rewards less their running average, which is then moved (Naik et al. 2024).
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
-    difference of the centred rewards. Where the initial average is 0 nothing is known of it: o
-    begins at 0, so that the first step is 1 and later ones fall to a. One that is given counts: o
-    begins at 1, and every step is a.
+    difference of the centred rewards. An initial average of 0 means unknown: o starts at 0, so
+    that the first step is 1 and later ones fall to a. A given one counts: o starts at 1, and every
+    step is a.
     """
     on = hypers.reward_centering > 0.0
-    centred = jnp.where(on, rewards - state.average_reward, rewards)
-    steps = Steps(centred, seen.value, next_values, seen.terminated, seen.truncated)
+    centred = jnp.where(on, steps.reward - state.average_reward, steps.reward)
+    steps = steps.replace(reward=centred)
     deltas = temporal_differences(steps, hypers.gamma)
     trace = state.average_trace
     trace = trace + hypers.average_reward_step * (1.0 - trace)
     average = state.average_reward + hypers.average_reward_step / trace * jnp.mean(deltas)
     moves = learns & on
-    return centred, state.replace(
+    return steps, state.replace(
         average_reward=jnp.where(moves, average, state.average_reward),
         average_trace=jnp.where(moves, trace, state.average_trace),
     )
+
+
+_MEANS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
+          "ratio_mean", "ratio_std", "log_prob", "normalised_advantage_mean")  # fmt: skip
+_SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
 def _measure(
@@ -280,7 +273,6 @@ def _measure(
     seen: Trajectory,
     sums: EpisodeSums,
 ) -> Metrics:
-    """Return the metrics of one lane's update; `state` has its running statistics, after it."""
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
@@ -301,20 +293,12 @@ def _measure(
         std = jnp.mean(jnp.exp(bounded))
     env = environments.make(plan.env)
     steps = jnp.float32(plan.steps_per_update)
-    coefficients = values.coefficients
     return Metrics(
         episodes=sums.episodes,
         episode_return=sums.returns,
         episode_length=sums.lengths,
         reward_mean=jnp.mean(seen.reward),
-        loss=means.loss,
-        policy_loss=means.policy_loss,
-        value_loss=means.value_loss,
-        entropy=means.entropy,
-        approx_kl=means.approx_kl,
-        clip_fraction=means.clip_fraction,
-        ratio_mean=means.ratio_mean,
-        ratio_std=means.ratio_std,
+        **{name: getattr(means, name) for name in _MEANS},
         ratio_min=jnp.where(some, learning.sums.ratio_min, 1.0),
         ratio_max=jnp.where(some, learning.sums.ratio_max, 1.0),
         ratio_start_error=learning.start_error,
@@ -329,14 +313,10 @@ def _measure(
         policy_std=std,
         learning_rate=values.sizes.policy,
         vf_learning_rate=values.sizes.critic,
-        clip_eps=coefficients.clip_eps,
-        ent_coef=coefficients.ent_coef,
-        gae_lambda=coefficients.gae_lambda,
-        log_prob=means.log_prob,
+        **{name: getattr(values.coefficients, name) for name in _SCHEDULED},
         log_prob_min=jnp.where(
             learning.sums.log_prob_min < jnp.inf, learning.sums.log_prob_min, 0.0
         ),
-        normalised_advantage_mean=means.normalised_advantage_mean,
         value_mean=jnp.mean(seen.value),
         diverged=~sane,
         features=_feature_metrics(plan, hypers, values, state, means, seen, samples),
@@ -353,7 +333,6 @@ def _feature_metrics(
     seen: Trajectory,
     samples: Samples,
 ) -> dict[str, Array]:
-    """Return the metrics that only plans with some feature, masks or shadows have."""
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
@@ -384,14 +363,9 @@ def _feature_metrics(
 def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
     """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
 
-    Trajectories and advantages are time first, [T, E, ...] (rows of several bodies [T, S, ...]);
-    losses and gradients are those of the whole rollout as one minibatch, before the first step:
-    every row once, so that none has the importance weight that rows drawn by priority carry.
-
-    Args:
-        plan: static part.
-        hypers: traced part, scalars.
-        state: of one lane.
+    Trajectories and advantages are time first, [T, E, ...] (rows of several agents [T, S, ...]).
+    Losses and gradients are those of the whole rollout as one minibatch, before the first step:
+    every row once, without the importance weight of rows drawn by priority.
     """
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
@@ -402,13 +376,7 @@ def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]
 
 
 def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, Any]:
-    """Return the parts that `look` does, of a rollout that one lane has played.
-
-    Args:
-        plan: static part.
-        hypers: traced part, scalars.
-        played: by the one lane, whose parameters are those that acted.
-    """
+    """Return the parts of `inspect_lane`, of a rollout by the one lane's parameters."""
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
     values, _, samples = prepare(plan, all_hypers, played)
     trajectory = played.trajectory
@@ -425,10 +393,7 @@ def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, An
     gradients, losses = gradient(params, plan, alone, coefficients, unweighted, None)
     return {
         "trajectories": jax.tree.map(lambda x: x[:, 0], trajectory),
-        "advantages": {
-            "advantage": by_time(samples.advantage),
-            "target": by_time(samples.target),
-        },
+        "advantages": {"advantage": by_time(samples.advantage), "target": by_time(samples.target)},
         "losses": losses,
         "gradients": gradients,
     }

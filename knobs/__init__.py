@@ -1,8 +1,7 @@
 """The one table of hyperparameters: plain data that everything else derives from.
 
-`KNOBS` declares every knob once (name, type, default, legal range, traced or static, meaning);
-its names in other systems stand in `elsewhere`. `check_value` makes a value canonical, `complete`
-fills a configuration in.
+`KNOBS` declares every hyperparameter once (name, type, default, legal range, traced or static,
+meaning). `check_value` makes a value canonical, `complete` fills a configuration in.
 """
 
 from .configuration import allowed, canonical_name, check_name, check_value, complete, hint_of

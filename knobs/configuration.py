@@ -1,4 +1,4 @@
-"""A whole configuration out of the knobs that somebody gave."""
+"""Complete configurations from the hyperparameters that are given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table import KNOBS, REGISTRABLE, Knob, known_choices
 
 
 def canonical_name(name: str) -> str | None:
-    """Return our name of a knob known here or elsewhere, or None.
+    """Return our name of a hyperparameter known here or elsewhere, or None.
 
     >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
     ('rollout_length', 'normalise_advantages', None)
@@ -31,8 +31,10 @@ def canonical_name(name: str) -> str | None:
 
 
 def _row_of(name: str) -> Row | None:
-    """Return the row of a name that is a knob's elsewhere."""
-    rows = (*hints(name), *hints(_american(name)), *hints(_british(name)))
+    american = name
+    for theirs, ours in _AMERICAN.items():
+        american = american.replace(ours, theirs)
+    rows = (*hints(name), *hints(american), *hints(_british(name)))
     return next((row for row in rows if row.target in KNOBS), None)
 
 
@@ -42,21 +44,12 @@ def _british(name: str) -> str:
     return name
 
 
-def _american(name: str) -> str:
-    for american, ours in _AMERICAN.items():
-        name = name.replace(ours, american)
-    return name
-
-
-_AMERICAN = {
-    "normalize": "normalise",
-    "optimizer": "optimiser",
-    "initialization": "initialisation",
-}
+_AMERICAN = {"normalize": "normalise", "optimizer": "optimiser",
+             "initialization": "initialisation"}  # fmt: skip
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is a knob; American spellings are accepted.
+    """Return `name` if it is a hyperparameter; American spellings are accepted.
 
     Raises:
         ConfigError: with our name for it, or the nearest.
@@ -67,20 +60,20 @@ def check_name(name: str) -> str:
     if ours is not None:
         row = _row_of(name)
         means = f" ({row.values.meaning})" if row is not None and row.values.meaning else ""
-        raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}{means}")
+        raise ConfigError(f"unknown hyperparameter {name!r}; here it is called {ours!r}{means}")
     hint = hint_of(name) or f"{suggestion(name, KNOBS)} {listed(name, list(KNOBS))}"
-    raise ConfigError(f"unknown knob {name!r};{hint}", knobs=True)
+    raise ConfigError(f"unknown hyperparameter {name!r};{hint}", knobs=True)
 
 
 def hint_of(name: str) -> str:
-    """Return what a name of another system is in a study, if it is no knob; nothing if unknown.
+    """Return in words what another system's name is in a study; "" if unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')
     """
     for row in hints(name):
         if row.fate == "taken":
-            where = f"`{row.target}`" if row.target not in KNOBS else f"the knob `{row.target}`"
+            where = f"{'the hyperparameter ' * (row.target in KNOBS)}`{row.target}`"
             if row.target.startswith("loggers."):
                 _, kind, *option = row.target.split(".")
                 where = (
@@ -92,7 +85,7 @@ def hint_of(name: str) -> str:
 
 
 def allowed(name: str) -> str:
-    """Return in words what a knob's values may be.
+    """Return in words which values are legal.
 
     >>> allowed("rho_clip")
     'a number above 0 or off'
@@ -119,15 +112,15 @@ def allowed(name: str) -> str:
 
 
 def check_value(name: str, value: Any) -> Any:
-    """Make a knob's value canonical: float, int, bool, str, tuple of int, or None for off.
+    """Return a canonical value: float, int, bool, str, tuple of int, or None for off.
 
     Raises:
-        ConfigError: says what was given and what is allowed.
+        ConfigError: with the value and the legal ones.
     """
     knob = KNOBS[name]
     if knob.off and (value is None or value is False or value == "off"):
         return None
-    checked = _CHECKS[knob.type](knob, value)
+    checked = _canonical(knob, value)
     if checked is _ILLEGAL:
         hint = suggestion(value, known_choices(name)) if isinstance(value, str) else ""
         raise ConfigError(f"{name} is {value!r};{hint} allowed: {allowed(name)}")
@@ -138,22 +131,16 @@ _ILLEGAL = object()
 _LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones are flushed to 0
 
 
-def _check_bool(knob: Knob, value: Any) -> Any:
-    return value if isinstance(value, bool) else _ILLEGAL
-
-
-def _check_choice(knob: Knob, value: Any) -> Any:
-    return value if isinstance(value, str) and value in known_choices(knob.name) else _ILLEGAL
-
-
-def _check_widths(knob: Knob, value: Any) -> Any:
-    if not isinstance(value, (list, tuple)) or len(value) > 64:
-        return _ILLEGAL
-    whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
-    return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
-
-
-def _check_number(knob: Knob, value: Any) -> Any:
+def _canonical(knob: Knob, value: Any) -> Any:
+    if knob.type == "bool":
+        return value if isinstance(value, bool) else _ILLEGAL
+    if knob.type == "choice":
+        return value if isinstance(value, str) and value in known_choices(knob.name) else _ILLEGAL
+    if knob.type == "widths":
+        if not isinstance(value, (list, tuple)) or len(value) > 64:
+            return _ILLEGAL
+        whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
+        return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
     if isinstance(value, str) and value in knob.choices:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -162,7 +149,7 @@ def _check_number(knob: Knob, value: Any) -> Any:
         return _ILLEGAL
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
         raise ConfigError(
-            f"{knob.name} is {value!r}, which is no number in float32; allowed: 0, if that is "
+            f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
             f"legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}"
         )
     if knob.type == "int":
@@ -170,35 +157,23 @@ def _check_number(knob: Knob, value: Any) -> Any:
     return float(value)
 
 
-_CHECKS = {
-    "bool": _check_bool,
-    "choice": _check_choice,
-    "widths": _check_widths,
-    "int": _check_number,
-    "float": _check_number,
-}
-
-
 _RECURRENT = ("lstm", "gru")
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-    """Return a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
+    """Return a complete configuration: defaults and rules applied, `env.*` kept as given.
 
     Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
     `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);
-    `num_layers` with `hidden_size` give `hidden_sizes`;
-    `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
-    last minibatch, unless both are given with prioritised sampling. Completing a complete
-    configuration changes nothing.
-
-    Args:
-        given: knob -> value.
-        own_words: take any word where user code may register some, before it has run.
+    `num_layers` with `hidden_size` give `hidden_sizes`; `minibatch_size` and `num_minibatches`
+    follow from each other, a remainder being a smaller last minibatch, unless both are given with
+    prioritised sampling. Completing a complete configuration changes nothing. `own_words` accepts
+    any word where user code may register some, before it has run.
 
     Raises:
-        ConfigError: an unknown knob, an illegal value, or values that contradict each other.
+        ConfigError: an unknown hyperparameter, an illegal value, or values that contradict each
+            other.
     """
     config = {name: knob.default for name, knob in KNOBS.items()}
     for name, value in given.items():
@@ -280,16 +255,16 @@ def _check_together(config: dict[str, Any]) -> None:
         raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
     low, high = config["action_low"], config["action_high"]
     if low is not None and high is not None and low >= high:
-        raise ConfigError(f"action_low ({low:g}) must lie below action_high ({high:g})")
+        raise ConfigError(f"action_low ({low:g}) must be below action_high ({high:g})")
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
     _check_networks(config)
 
 
 def _check_segments(config: dict[str, Any]) -> None:
-    """Refuse more minibatches than segments where a minibatch holds whole ones.
+    """Refuse more minibatches than segments where a minibatch has whole ones.
 
-    The core looks again, at what is on in a whole bucket.
+    `plan.plan_of` checks again, with the features of a whole program.
     """
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
     whole = drawn or config["rho_clip"] is not None or config["network"] in _RECURRENT

@@ -1,4 +1,4 @@
-"""The one table of hyperparameters, and what can be asked of it."""
+"""The one table of hyperparameters, and queries of it."""
 
 from __future__ import annotations
 
@@ -13,64 +13,43 @@ SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
 
 @dataclass(frozen=True)
 class Knob:
-    """One hyperparameter.
-
-    Attributes:
-        name: ours, used in study files, tables and code.
-        type: of its values; `widths` is a list of positive integers.
-        default: its value when nobody sets it; None means off, or a rule that `meaning` tells.
-        traced: a leaf of `Hypers` (free to vary per lane); else a part of `Plan`.
-        low: smallest legal value.
-        high: largest legal value.
-        low_open: `low` itself is not legal.
-        choices: the legal words of a `choice`; for a number, words legal beside it.
-        off: whether `null` or `off` is legal.
-        meaning: one line, with unit where there is one.
-        search: a suggested distribution, as a study file writes it.
-        networks: the built-in networks that it matters for; () for all.
-    """
+    """One hyperparameter."""
 
     name: str
-    type: KnobType
-    default: Any
-    traced: bool
+    type: KnobType  # `widths` is a list of positive integers
+    default: Any  # None means off, or a rule that `meaning` states
+    traced: bool  # a leaf of `Hypers` (may vary per lane); else a part of `Plan`
     low: float = -math.inf
     high: float = math.inf
-    low_open: bool = False
-    choices: tuple[str, ...] = ()
-    off: bool = False
-    meaning: str = ""
-    search: Mapping[str, Any] | None = None
-    networks: tuple[str, ...] = ()
+    low_open: bool = False  # `low` itself is illegal
+    choices: tuple[str, ...] = ()  # the legal words of a `choice`; of a number, other legal words
+    off: bool = False  # `null` and `off` are legal
+    meaning: str = ""  # one line, with unit where there is one
+    search: Mapping[str, Any] | None = None  # a suggested distribution, as a study file writes it
+    networks: tuple[str, ...] = ()  # the built-in networks that it matters for; () for all
 
 
 def number(name: str, default: Any, meaning: str, **rest: Any) -> Knob:
-    """Return a traced knob that is a float."""
     return Knob(name, "float", default, True, meaning=meaning, **rest)
 
 
 def switch(name: str, default: bool, meaning: str, **rest: Any) -> Knob:
-    """Return a traced knob that is on or off."""
     return Knob(name, "bool", default, True, meaning=meaning, **rest)
 
 
 def schedule(name: str, default: str | None, meaning: str, **rest: Any) -> Knob:
-    """Return a traced knob that says how another one changes over the run."""
     return Knob(name, "choice", default, True, choices=SCHEDULES, meaning=meaning, **rest)
 
 
 def static(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    """Return a knob that is a part of `Plan`."""
     return Knob(name, type_, default, False, meaning=meaning, **rest)
 
 
 def log(low: float, high: float, **rest: Any) -> dict[str, Any]:
-    """Return a log-uniform distribution, as a study file writes it."""
     return {"min": low, "max": high, "distribution": "log_uniform", **rest}
 
 
 def uniform(low: float, high: float) -> dict[str, Any]:
-    """Return a uniform distribution, as a study file writes it."""
     return {"min": low, "max": high, "distribution": "uniform"}
 
 
@@ -78,12 +57,10 @@ POSITIVE = {"low": 0.0, "low_open": True}
 FRACTION = {"low": 0.0, "high": 1.0}
 
 
-RECURRENT_NETWORKS = ("lstm", "gru")
-"""Networks with a memory, which learn from whole segments."""
+RECURRENT_NETWORKS = ("lstm", "gru")  # with a memory; they learn from whole segments
 
 
 def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    """Return a knob of one network."""
     networks = rest.pop("networks", (network,))
     bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
     return static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
@@ -110,10 +87,9 @@ NETWORK_KNOBS = (
     _of("cnn", "cnn_strides", "widths", None,
         "pixels of each stride; unset: 4, 2, 1, or 1 for small images", off=True),
     _of("cnn", "cnn_dense", "widths", None,
-        "widths of the dense layers behind; unset: 512, or 128 for small images", off=True),
-    _of("recurrent", "recurrent_size", "int", 64, "units of the cell behind the hidden layers",
-        networks=RECURRENT_NETWORKS,
-        search={"values": [32, 64, 128]}),
+        "widths of the dense layers after them; unset: 512, or 128 for small images", off=True),
+    _of("recurrent", "recurrent_size", "int", 64, "units of the cell after the hidden layers",
+        networks=RECURRENT_NETWORKS, search={"values": [32, 64, 128]}),
     _of("path_mlp", "path_mlp_begins", "choice", "path",
         "what it goes by untrained: the first path with room (ksp_ff), the lowest slot (ff_ksp)",
         choices=("path", "slot"), search={"values": ["path", "slot"]}),
@@ -141,8 +117,7 @@ NETWORK_KNOBS = (
     _gnn("normalise_by_link_length", "bool", False,
          "weigh links by their share of the path's length"),
     _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero"),
-    _transformer("layers", "int", 1, "blocks", high=64,
-                 search={"values": [1, 2]}),
+    _transformer("layers", "int", 1, "blocks", high=64, search={"values": [1, 2]}),
     _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
     _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
     _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward half"),
@@ -150,8 +125,8 @@ NETWORK_KNOBS = (
                  "what link tokens show of a slot, where `observation` is left out",
                  choices=("departure", "occupancy", "capacity"),
                  search={"values": ["departure", "occupancy"]}),
-    _transformer("wire_features", "int", 8, "coordinates that the rotary encoding turns by",
-                 low=0, high=8),
+    _transformer("wire_features", "int", 8, "coordinates that the rotary encoding turns by", low=0,
+                 high=8),
     _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
     _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
     _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
@@ -159,9 +134,9 @@ NETWORK_KNOBS = (
     _transformer("actor_pooling", "choice", "mean", "of the tokens along a candidate path",
                  choices=_POOLINGS, search={"values": ["mean", "sum"]}),
     _transformer("critic_pooling", "choice", "mean", "of all tokens", choices=_POOLINGS),
-    _transformer("share_layers", "bool", False, "actor and critic share the blocks, as with "
-                 "shared_encoder"),
-    _transformer("dropout", "float", 0.1, "rate behind each half of a block, if dropout is on",
+    _transformer("share_layers", "bool", False,
+                 "actor and critic share the blocks, as with shared_encoder"),
+    _transformer("dropout", "float", 0.1, "rate after each half of a block, if dropout is on",
                  **_RATE),
     _transformer("attention_dropout", "float", 0.1, "rate on attention weights, if dropout is on",
                  **_RATE),
@@ -172,13 +147,13 @@ NETWORK_KNOBS = (
 _FLAT = ("mlp", "path_mlp", "lstm", "gru")
 
 STATIC = (
-    static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
+    static("num_envs", "int", 8, "environments that a lane steps side by side", low=1, high=4096,
            search={"values": [4, 8, 16, 32]}),
     static("rollout_length", "int", 128, "env steps per environment between updates", low=2,
            high=65536, search={"values": [32, 64, 128, 256]}),
-    static("num_minibatches", "int", 4, "gradient steps an epoch", low=1, high=65536,
+    static("num_minibatches", "int", 4, "gradient steps per epoch", low=1, high=65536,
            search={"values": [1, 2, 4, 8]}),
-    static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
+    static("minibatch_size", "int", None, "samples per gradient step, instead of num_minibatches",
            low=1, high=2**24, off=True),
     static("network", "choice", "mlp", "kind of network, or one that user code registers",
            choices=("mlp", "cnn", "gnn", "transformer", "path_mlp", "lstm", "gru"),
@@ -187,8 +162,8 @@ STATIC = (
            high=1024, search={"values": [1, 4]}),
     static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers", networks=_FLAT,
            search={"values": [[64, 64], [128, 128], [256, 256]]}),
-    static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1,
-           high=64, off=True),
+    static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1, high=64,
+           off=True),
     static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
            high=16384, off=True),
     static("activation", "choice", "tanh",
@@ -205,21 +180,21 @@ STATIC = (
     static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **POSITIVE),
     static("policy_gain", "float", 0.01, "gain of the policy head", **POSITIVE),
     static("value_gain", "float", 1.0, "gain of the value head", **POSITIVE),
-    static("optimiser", "choice", "adam", "optimiser, or one that user code registers; muon "
-           "takes matrices, adam the rest; adam_l2 adds weight_decay to the gradient",
+    static("optimiser", "choice", "adam", "optimiser, or one that user code registers; muon takes "
+           "matrices, adam the rest; adam_l2 adds weight_decay to the gradient",
            choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
            search={"values": ["adam", "muon"]}),
-    static("gradient_accumulation", "int", "auto",
-           "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
-           "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",)),
+    static("gradient_accumulation", "int", "auto", "parts that a minibatch's gradient is summed "
+           "from; auto: 1, but on CPUs as many as keep a part of a gnn or transformer in cache",
+           low=1, high=65536, choices=("auto",)),
     static("accumulate_minibatches", "int", 1,
            "minibatches of an epoch whose mean gradient makes one step of the optimiser", low=1,
            high=65536, search={"values": [1, 2, 4]}),
     static("priority_over", "choice", None,
            "what priority_alpha draws; unset: segments where minibatches are whole segments",
            choices=("steps", "segments"), off=True),
-    static("distribution", "choice", None, "action distribution, or one that user code "
-           "registers; unset: from the action space",
+    static("distribution", "choice", None,
+           "action distribution, or one that user code registers; unset: from the action space",
            choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
            off=True, search={"values": ["gaussian", "tanh_gaussian", "beta"]}),
     static("action_low", "float", None, "smallest action, of every component; unset: the space's",
@@ -241,14 +216,12 @@ TRACED = (
            search=log(1e-5, 1e-2)),
     schedule("lr_schedule", "constant", "how the learning rate changes over the run",
              search={"values": list(SCHEDULES)}),
-    number("lr_end_fraction", 0.1, "final learning rate as a fraction of the initial",
-           **FRACTION),
+    number("lr_end_fraction", 0.1, "final learning rate as a fraction of the initial", **FRACTION),
     number("lr_warmup_fraction", 0.2, "share of the horizon that warms up (warmup_cosine)",
            low=0.0, high=0.99),
     number("lr_warmup_multiplier", 1.0, "peak learning rate over learning_rate (warmup_cosine)",
            **POSITIVE),
-    number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate",
-           **FRACTION),
+    number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate", **FRACTION),
     number("lr_schedule_multiplier", 1.0, "horizon of the schedule over the length of the run",
            **POSITIVE),
     number("lr_decay_exponent", 1.0, "exponent of the cosine", **POSITIVE),
@@ -257,15 +230,13 @@ TRACED = (
     number("gae_lambda", 0.95, "lambda of generalised advantage estimation", **FRACTION,
            search=uniform(0.8, 1.0)),
     number("vf_gae_lambda", None, "lambda of the critic's targets; off: the advantages' own",
-           low=0.0, low_open=True, high=1.0, off=True,
-           search=uniform(0.9, 1.0)),
+           low=0.0, low_open=True, high=1.0, off=True, search=uniform(0.9, 1.0)),
     number("gae_lambda_initial", None, "lambda at the start; with gae_lambda_final set, anneals",
            **FRACTION, off=True),
     number("gae_lambda_final", None, "lambda that annealing approaches", **FRACTION, off=True),
     number("gae_lambda_schedule_multiplier", 1.0, "horizon of the annealing over the run",
            **POSITIVE),
-    number("clip_eps", 0.2, "clip of the probability ratio", **POSITIVE,
-           search=log(0.02, 0.4)),
+    number("clip_eps", 0.2, "clip of the probability ratio", **POSITIVE, search=log(0.02, 0.4)),
     schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
     number("clip_eps_end_fraction", 0.0, "final clip_eps as a fraction of the initial",
            **FRACTION),
@@ -285,8 +256,9 @@ TRACED = (
            search=uniform(0.8, 0.99)),
     number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
            search=uniform(0.9, 0.999)),
-    number("weight_decay", 0.0, "decoupled weight decay (adam_l2: coupled); above 0 needs an "
-           "optimiser but adam", low=0.0),
+    number("weight_decay", 0.0,
+           "decoupled weight decay (adam_l2: coupled); above 0 needs an optimiser but adam",
+           low=0.0),
     number("sgd_momentum", 0.9, "momentum of optimiser sgd", low=0.0, high=0.99999,
            search=uniform(0.0, 0.99)),
     number("muon_momentum", 0.95, "momentum of the matrices of optimiser muon", low=0.0,
@@ -304,8 +276,8 @@ TRACED = (
            off=True),
     number("vf_warmup_start_fraction", None, "the critic's first fraction" + _INHERITED,
            **FRACTION, off=True),
-    number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED,
-           **POSITIVE, off=True),
+    number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED, **POSITIVE,
+           off=True),
     number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **POSITIVE, off=True),
     number("vf_adam_beta1", None, "the critic's first decay" + _INHERITED, low=0.0, high=0.99999,
            off=True),
@@ -313,16 +285,16 @@ TRACED = (
            high=0.9999999, off=True),
     number("vf_max_grad_norm", "same", "the critic's gradient clip; `same` is the policy's",
            **POSITIVE, off=True, choices=("same",)),
-    number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's",
-           low=0.0, choices=("same",)),
+    number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's", low=0.0,
+           choices=("same",)),
     number("shadow_weight", 1.0,
            "part of the shadow's advantage that is subtracted, where `env.shadow` names one",
            **FRACTION, search={"values": [0.0, 1.0]}),
     number("reward_scale", 1.0, "factor on the reward that the learner sees", **POSITIVE,
            search=log(0.1, 10.0)),
     number("reward_clip", None,
-           "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
-           **POSITIVE, off=True),
+           "clip of the learner's reward; unset: 10 with normalise_rewards, else off", **POSITIVE,
+           off=True),
     switch("reward_centering", False, "subtract a running average from the learner's reward",
            search={"values": [True, False]}),
     number("average_reward_initial", 0.0,
@@ -342,18 +314,15 @@ TRACED = (
     number("adv_clip", 10.0, "clip of normalised advantages", **POSITIVE, off=True),
     number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
            **POSITIVE, off=True, search=log(0.005, 0.05)),
-    number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once",
-           low=0.0,
+    number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once", low=0.0,
            search=uniform(0.0, 1.0)),
     number("priority_beta0", 1.0, "first exponent of its importance weights", **FRACTION,
            search=uniform(0.0, 1.0)),
     switch("anneal_priority_beta", True, "that exponent rises to 1 over the run"),
     number("rho_clip", None, "V-trace: largest weight of an error; on with c_clip", **POSITIVE,
-           off=True,
-           search=uniform(0.5, 2.0)),
-    number("c_clip", None, "V-trace: largest weight of what follows; on with rho_clip",
-           **POSITIVE, off=True,
-           search=uniform(0.5, 2.0)),
+           off=True, search=uniform(0.5, 2.0)),
+    number("c_clip", None, "V-trace: largest weight of what follows; on with rho_clip", **POSITIVE,
+           off=True, search=uniform(0.5, 2.0)),
     number("log_std_init", -0.5, "first log standard deviation of Gaussian policies", low=-20.0,
            high=2.0),
     number("log_std_min", -20.0, "smallest log standard deviation", low=-20.0, high=2.0),
@@ -372,8 +341,7 @@ TRACED = (
     switch("masking_damping", True, "rows weigh min(1, valid mass / valid_mass_target)",
            search={"values": [True, False]}),
     number("valid_mass_target", 0.05, "valid mass from which rows weigh 1 (masking_damping)",
-           **{**POSITIVE, "high": 1.0},
-           search=log(0.02, 0.1)),
+           **{**POSITIVE, "high": 1.0}, search=log(0.02, 0.1)),
     number("valid_mass_coef", 0.0, "weight of the loss -log(valid mass)", low=0.0,
            search=log(2e-4, 0.1, zero=0.2)),
     schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run"),
@@ -389,29 +357,28 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in TRACED + STATIC}
 
 
 SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == SCHEDULES)
-"""Knobs that say how another one changes over the run."""
+# user code can add choices
 REGISTRABLE = ("network", "optimiser", "distribution", *SCHEDULE_KNOBS)
-"""Choices that user code can add to."""
 _REGISTERED: dict[str, list[str]] = {name: [] for name in REGISTRABLE}
 
 
+# Former defaults, of studies whose record does not say them.
 DEFAULTS_OF_OLD: Mapping[str, Any] = {"learning_rate": 3e-4, "normalise_rewards": False}
-"""Knobs whose defaults have changed, with what they were in studies whose record says nothing."""
 
 
 def allow_choice(name: str, choice: str) -> None:
-    """Make a word that user code registers legal for a knob."""
+    """Make a word that user code registers legal for a hyperparameter."""
     if choice not in known_choices(name):
         _REGISTERED[name].append(choice)
 
 
 def known_choices(name: str) -> tuple[str, ...]:
-    """Return the legal words of a knob, registered ones last."""
+    """Return the legal words of a hyperparameter, registered ones last."""
     return (*KNOBS[name].choices, *_REGISTERED.get(name, ()))
 
 
 def matters(name: str, network: str) -> bool:
-    """Return whether a knob can matter to a network; to a registered one every knob may.
+    """Return whether a hyperparameter can matter to a network; to a registered one all may.
 
     >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
     (False, True)

@@ -1,4 +1,4 @@
-"""What may vary: plain data about parameters, and its conversions to other libraries."""
+"""Search spaces: plain data about parameters, and its conversions to other libraries."""
 
 from .base import Distribution
 from .distributions import KINDS

@@ -1,7 +1,7 @@
-"""What every distribution is: frozen data that maps an axis to values and back.
+"""The base of distributions: frozen data that maps an axis to values and back.
 
 `outward` turns a position of `axis` into a value, `inward` is its exact inverse on the values that
-`outward` gives; `why_not` says in words why a value does not belong.
+`outward` gives; `why_not` says in words why a value is not allowed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,15 @@ from ..files.plain_data import is_sequence
 
 @dataclass(frozen=True)
 class Axis:
-    """An interval or a row of choices; both ends belong to it.
+    """An interval or a row of choices, both ends included."""
 
-    Attributes:
-        kind: `real`; `integer`; or `choice`, the positions 0 .. high without an order.
-        low: first position.
-        high: last position.
-        log: equal ratios, not equal differences, are equally likely.
-    """
-
-    kind: Literal["real", "integer", "choice"]
+    kind: Literal["real", "integer", "choice"]  # choice: the positions 0 .. high without an order
     low: float
     high: float
-    log: bool = False
+    log: bool = False  # equal ratios, not equal differences, are equally likely
 
     def at(self, share: float) -> float | int:
-        """Return the position that `share` (0 to 1) of the axis lies below.
+        """Return the position with `share` (0 to 1) of the axis below it.
 
         >>> Axis("real", 1.0, 3.0).at(0.5), Axis("integer", 3, 5).at(0.99)
         (2.0, 5)
@@ -48,7 +41,7 @@ class Axis:
         return self.clip(math.floor(position + 0.5))
 
     def share(self, position: float) -> float:
-        """Return the share of a real axis that lies below a position; `at` undoes it."""
+        """Return the share of a real axis below a position; `at` undoes it."""
         if self.low == self.high:
             return 0.5
         if not self.log:
@@ -57,7 +50,6 @@ class Axis:
         return min(max((math.log(position) - low) / (high - low), 0.0), 1.0)
 
     def clip(self, position: float) -> float | int:
-        """Return the nearest position of the axis."""
         inside = min(max(position, self.low), self.high)
         return float(inside) if self.kind == "real" else int(inside)
 
@@ -101,7 +93,7 @@ class Axis:
 
 
 def _between_logs(low: float, high: float, share: float) -> float:
-    """Return the value whose logarithm lies `share` of the way; the ends exactly."""
+    """Return the value at `share` of the way between the logarithms; the ends exactly."""
     if share <= 0.0 or share >= 1.0:
         return low if share <= 0.0 else high
     return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
@@ -119,7 +111,7 @@ def freeze(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, telling True from 1.
+    """Return whether two values are equal; True differs from 1.
 
     >>> same(1, 1.0), same(1, True), same([64], (64,))
     (True, False, True)
@@ -128,7 +120,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number; True and False are none."""
+    """Return whether a value is a finite number; True and False are not."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return numeric and math.isfinite(value)
 
@@ -136,19 +128,12 @@ def is_number(value: Any) -> bool:
 class Random(Protocol):
     """A source of random numbers, such as `numpy.random.Generator`."""
 
-    def random(self) -> float:
-        """Return a number from 0 to below 1."""
-        ...
+    def random(self) -> float: ...
 
 
 @dataclass(frozen=True)
 class Distribution(ABC):
-    """One parameter's distribution.
-
-    Attributes:
-        zero: the chance of exactly 0, which may lie outside of the range; 0 to below 1. The axis
-            is made longer below by that share, so one position still says everything.
-    """
+    """One parameter's distribution."""
 
     kind: ClassVar[str]
     required: ClassVar[tuple[str, ...]] = ("min", "max")
@@ -160,7 +145,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def _axis(self) -> Axis:
-        """Return the axis without the part that stands for zero."""
+        """Return the axis without the part for zero."""
 
     @abstractmethod
     def _outward(self, position: float) -> Any:
@@ -172,7 +157,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def _why_not(self, value: Any) -> str | None:
-        """Return why a value other than an allowed zero does not belong, or None."""
+        """Return why a value other than an allowed zero is not allowed, or None."""
 
     @property
     def axis(self) -> Axis:
@@ -180,7 +165,6 @@ class Distribution(ABC):
         return self._axis().extended(self.zero) if self.zero else self._axis()
 
     def outward(self, position: float) -> Any:
-        """Return the value of a position of `axis`."""
         if self.zero and position < self._axis().low:
             return self.nothing
         return self._outward(position)
@@ -204,11 +188,11 @@ class Distribution(ABC):
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
-        """Return the value as `sample` would have given it, rounded alike."""
+        """Return the value as `sample` would give it, rounded alike."""
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
-        """Return in words why a value does not belong, or None if it does."""
+        """Return in words why a value is not allowed, or None if it is."""
         if self.zero and is_number(value) and value == 0:
             return None
         return self._why_not(value)
@@ -218,11 +202,7 @@ class Distribution(ABC):
 
         Where equal ratios are alike its position is multiplied by the factor; elsewhere it moves
         by ln(factor) of the axis. Whole positions move by at least one. Choices without an order
-        stay, and so does a zero that lies outside of the range.
-
-        Args:
-            value: one that belongs.
-            factor: above 0; below 1 moves down.
+        stay, and so does a zero outside of the range. A factor below 1 moves down.
         """
         axis = self._axis()
         if axis.kind == "choice" or (self.zero and value == 0):
@@ -237,10 +217,7 @@ class Distribution(ABC):
         return self._outward(axis.clip(moved))
 
     def share(self, value: Any) -> float:
-        """Return where on the axis a value lies, from 0 to 1.
-
-        Choices by their place in the list.
-        """
+        """Return where on the axis a value is, from 0 to 1; choices by their place in the list."""
         axis, position = self.axis, self.inward(value)
         if axis.kind == "real":
             return axis.share(position)

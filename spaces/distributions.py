@@ -13,8 +13,6 @@ from .base import Axis, Distribution, is_number, same
 
 @dataclass(frozen=True)
 class _Listed(Distribution):
-    """A list of values of any kind."""
-
     required = ("values",)
     values: tuple[Any, ...]
 
@@ -30,14 +28,11 @@ class _Listed(Distribution):
         return f"{value!r} is not one of {', '.join(repr(known) for known in self.values)}"
 
     def ends(self) -> tuple[Any, ...]:
-        """Return all values."""
         return self.values
 
 
 @dataclass(frozen=True)
 class Categorical(_Listed):
-    """Values without an order, equally likely."""
-
     kind = "categorical"
     meaning = "one of values, equally likely, without an order"
 
@@ -45,14 +40,11 @@ class Categorical(_Listed):
         return Axis("choice", 0, len(self.values) - 1)
 
     def middle(self) -> Any:
-        """Return the first value."""
         return self.values[0]
 
 
 @dataclass(frozen=True)
 class Ordinal(_Listed):
-    """Values in their order, equally likely: neighbours in the list are alike."""
-
     kind = "ordinal"
     meaning = "one of values, equally likely; neighbours in the list are alike"
 
@@ -67,17 +59,17 @@ def _decimals(smallest: float, at_most: int) -> int:
 
 @dataclass(frozen=True)
 class _Range(Distribution):
-    """What has a smallest and a largest value."""
-
     min: float
     max: float
 
     def _why_not(self, value: Any) -> str | None:
-        if not is_number(value):
-            return f"{value!r} is not a number"
-        if not self.min <= value <= self.max:
-            return f"{value!r} is not between {self.min!r} and {self.max!r}"
-        return None
+        return _why_outside(value, self.min, self.max)
+
+
+def _why_outside(value: Any, low: float, high: float) -> str | None:
+    if not is_number(value):
+        return f"{value!r} is not a number"
+    return None if low <= value <= high else f"{value!r} is not between {low!r} and {high!r}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +80,7 @@ class _Stepped(_Range):
 
     @property
     def steps(self) -> int:
-        """How many steps fit between min and max."""
+        """Number of steps between min and max."""
         return math.floor((self.max - self.min) / self.q + 1e-9) if self.q else 0
 
     def _step(self, value: float) -> int:
@@ -148,8 +140,6 @@ class LogUniform(_Stepped):
 
 @dataclass(frozen=True)
 class _Whole(_Stepped):
-    """Integers."""
-
     optional = ("q", "zero")
     nothing = 0
 
@@ -161,8 +151,6 @@ class _Whole(_Stepped):
 
 @dataclass(frozen=True)
 class IntUniform(_Whole):
-    """Integers, equally likely."""
-
     kind = "int_uniform"
     meaning = "integer, equally likely from min to max"
 
@@ -199,8 +187,6 @@ class LogIntUniform(_Whole):
 
 @dataclass(frozen=True)
 class Pow2(_Range):
-    """Powers of two, equally likely."""
-
     kind = "pow2"
     optional = ("zero",)
     nothing = 0
@@ -264,8 +250,8 @@ class Logit(_Range):
 class Normal(Distribution):
     """Gaussian with mean mu and deviation sigma, cut at min and max and at 4 deviations.
 
-    The axis is the share of the Gaussian below the value. Beyond 4 deviations that share no longer
-    tells values apart to eight digits, hence the cut.
+    The axis is the share of the Gaussian below the value. Beyond 4 deviations that share has too
+    few digits to distinguish values to eight digits, hence the cut.
     """
 
     kind = "normal"
@@ -280,7 +266,6 @@ class Normal(Distribution):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest value."""
         low, high = self.mu - 4.0 * self.sigma, self.mu + 4.0 * self.sigma
         low = low if self.min is None else max(low, self.min)
         return low, high if self.max is None else min(high, self.max)
@@ -299,26 +284,11 @@ class Normal(Distribution):
         return NormalDist(self.mu, self.sigma).cdf(value)
 
     def _why_not(self, value: Any) -> str | None:
-        if not is_number(value):
-            return f"{value!r} is not a number"
-        low, high = self.bounds
-        if not low <= value <= high:
-            return f"{value!r} is not between {low!r} and {high!r}"
-        return None
+        return _why_outside(value, *self.bounds)
 
 
 KINDS: Mapping[str, type[Distribution]] = {
     cls.kind: cls
-    for cls in (
-        Uniform,
-        LogUniform,
-        IntUniform,
-        LogIntUniform,
-        Pow2,
-        OneMinusLog,
-        Logit,
-        Normal,
-        Categorical,
-        Ordinal,
-    )
-}
+    for cls in (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, OneMinusLog, Logit, Normal,
+                Categorical, Ordinal)
+}  # fmt: skip

@@ -1,8 +1,7 @@
-"""Rules that forbid combinations: mappings of knob to value, and comparisons written as text.
+"""Rules that forbid combinations: mappings of names to values, and comparisons written as text.
 
-Text is parsed by `ast` and walked by our own few lines; Python never evaluates any of it. A rule
-that names an inactive knob does not hold, nor does one that compares what has no order (off) or
-divides by zero.
+Text is parsed by `ast` and evaluated here, never by Python's `eval`. A rule that names an inactive
+hyperparameter is false, and so is one that compares off, which has no order, or divides by zero.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: lambda one, other: one / other,
 }
 _GRAMMAR = (
-    "allowed: comparisons (< <= > >= == !=) of + - * / over knobs and constants, joined by "
-    "and, or, not; such as 'gamma < gae_lambda - 0.15'"
+    "allowed: comparisons (< <= > >= == !=) of + - * / over hyperparameters and constants, "
+    "joined by and, or, not; such as 'gamma < gae_lambda - 0.15'"
 )
 
 
 class Rule(Protocol):
-    """Something that must not be."""
+    """A forbidden combination."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The knobs it names, in order."""
+        """The hyperparameters it names, in order."""
         ...
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a configuration is forbidden; `values` has the active knobs only."""
+        """Return whether a configuration is forbidden; `values` are of active ones only."""
         ...
 
     def as_data(self) -> Any:
@@ -58,24 +57,21 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Holds when every named knob has one of the values listed for it."""
+    """Forbids that every named hyperparameter has one of the values listed for it."""
 
     wanted: tuple[tuple[str, tuple[Any, ...]], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The knobs it names, in order."""
         return tuple(name for name, _ in self.wanted)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a configuration is forbidden."""
         return all(
             name in values and any(same(values[name], value) for value in allowed)
             for name, allowed in self.wanted
         )
 
     def as_data(self) -> dict[str, Any]:
-        """Return the rule as a study file writes it."""
         return {
             name: allowed[0] if len(allowed) == 1 and not isinstance(allowed[0], tuple)
             else list(allowed)
@@ -88,14 +84,13 @@ class ValueRule:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Holds when its comparison does; make it with `parse_rule`."""
+    """Forbids that its comparison is true; made by `parse_rule`."""
 
     text: str
     names: tuple[str, ...] = field(compare=False)
     tree: ast.expr = field(compare=False, repr=False)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a configuration is forbidden."""
         if any(name not in values for name in self.names):
             return False
         try:
@@ -104,7 +99,6 @@ class TextRule:
             return False
 
     def as_data(self) -> str:
-        """Return the rule as a study file writes it."""
         return self.text
 
     def __str__(self) -> str:
@@ -112,14 +106,14 @@ class TextRule:
 
 
 class _Undefined(Exception):
-    """A comparison of what has no order, or a division by zero."""
+    """A comparison without an order, or a division by zero."""
 
 
 def parse_rule(text: str) -> TextRule:
     """Parse a comparison.
 
     Raises:
-        ConfigError: it is too long, no expression, or says more than comparisons.
+        ConfigError: it is too long, not an expression, or more than comparisons.
 
     >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
     True
@@ -137,7 +131,7 @@ def parse_rule(text: str) -> TextRule:
     for name in _check_truth(tree, shown):
         names[name] = None
     if not names:
-        raise ConfigError(f"rule {shown!r} names no knob; {_GRAMMAR}")
+        raise ConfigError(f"rule {shown!r} names no hyperparameter; {_GRAMMAR}")
     return TextRule(text.strip(), tuple(names), tree)
 
 
@@ -146,7 +140,7 @@ def _refuse(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Yield the names in a truth value, refusing whatever is no comparison."""
+    """Yield the names in a truth value, refusing everything but comparisons."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)
@@ -190,7 +184,7 @@ def _check_constant(node: ast.Constant, shown: str, numeric: bool) -> None:
 
 
 def _name_of(node: ast.expr) -> str | None:
-    """Return a knob's name: a word, or `env.<word>`."""
+    """Return a hyperparameter's name: a word, or `env.<word>`."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

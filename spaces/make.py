@@ -1,8 +1,8 @@
-"""From the mapping that a study file holds to a distribution, with every fault named by its key.
+"""From the mapping in a study file to a distribution, with every fault named by its key.
 
 The kind is inferred when left out, as Weights & Biases does: `values` make a categorical, whole
-bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal. Unlike there, whole
-bounds of a real number make a uniform: `ent_coef: {min: 0, max: 1}` means the numbers between.
+bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal. But whole bounds of a
+real number make a uniform: `ent_coef: {min: 0, max: 1}` means the numbers between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .space import Parameter, Space
 _MOST_VALUES = 200
 _MOST_STEPS = 10**9
 _ELSEWHERE = {
-    "constant": "`values` with one value, or the knob under `fixed`",
+    "constant": "`values` with one value, or the name under `fixed`",
     "log_uniform_values": "'log_uniform' (its min and max are real values)",
     "inv_log_uniform_values": "'one_minus_log' or 'log_uniform'",
     "q_uniform": "'uniform' with `q`",
@@ -34,13 +34,12 @@ _ELSEWHERE = {
     "int": "'int_uniform'",
     "float": "'uniform'",
 }
-WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
-"""Kinds whose values are all integers."""
+WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all values are integers
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one key of a distribution; key None means the whole."""
+    """A fault in one key of a distribution, or of the whole."""
 
     key: str | None
     text: str
@@ -64,9 +63,7 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
 def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     """Return the kind that the keys imply, or None when they imply nothing.
 
-    Args:
-        fields: the keys of the distribution.
-        real: it is of a real number, whose whole bounds say nothing; a whole step `q` does.
+    Whole bounds of a `real` number say nothing; a whole step `q` does.
 
     >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
     ('int_uniform', 'uniform')
@@ -90,11 +87,9 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
 def read_distribution(
     fields: Mapping[str, Any], real: bool = False
 ) -> tuple[Distribution | None, list[Fault]]:
-    """Make a distribution, or say everything that is wrong with its mapping.
+    """Make a distribution, or return every fault of its mapping.
 
-    Args:
-        fields: the keys of the distribution itself, without `default` and `when`.
-        real: it is of a real number (see `infer_kind`).
+    `fields` are without `default` and `when`; for `real` see `infer_kind`.
     """
     kind = fields.get("distribution") or infer_kind(fields, real)
     if kind is None:
@@ -169,7 +164,9 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
 def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
     """Check finite numbers of the right type against each other and the kind."""
     low, high, q = given.get("min"), given.get("max"), given.get("q")
-    faults: list[Fault | None] = [_check_zero(given.get("zero", 0.0))]
+    zero, faults = given.get("zero", 0.0), list[Fault | None]()
+    if not 0.0 <= zero <= 0.9:
+        faults.append(Fault("zero", f"zero is {zero!r}; allowed: a probability from 0 to 0.9"))
     if low is not None and high is not None and low > high:
         faults.append(Fault("min", f"min {low!r} is above max {high!r}; swap them"))
         return faults
@@ -178,23 +175,17 @@ def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
             faults.append(Fault("q", f"q is {q!r}; allowed: a step above 0"))
         elif q > high - low or (high - low) / q > _MOST_STEPS:
             faults.append(Fault("q", f"no step of {q!r} fits between {low!r} and {high!r}"))
-    if given.get("zero") and low is not None and high is not None:
+    if zero and low is not None and high is not None:
         if low == high:
             faults.append(
                 Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]")
             )
         elif kind in WHOLE_KINDS and low <= 0 <= high:
             faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
-    faults.append(_check_bounds(kind, low, high, bool(given.get("zero"))))
+    faults.append(_check_bounds(kind, low, high, bool(zero)))
     if kind == "normal":
         faults.append(_check_normal(given["mu"], given["sigma"], low, high))
     return faults
-
-
-def _check_zero(zero: float) -> Fault | None:
-    if 0.0 <= zero <= 0.9:
-        return None
-    return Fault("zero", f"zero is {zero!r}; allowed: a chance from 0 to 0.9")
 
 
 def _check_bounds(kind: str, low: Any, high: Any, has_zero: bool) -> Fault | None:
@@ -250,20 +241,20 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
+# Hyperparameters of `ppo`: all traced, so that the whole space is one compiled program.
 PPO = (
     "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
     "max_grad_norm", "update_epochs", "normalise_observations", "normalise_rewards",
 )  # fmt: skip
-"""Knobs of `ppo`: all traced, so that the whole space is one compiled program."""
 
+# Hyperparameters of `ppo_architecture`: one program per combination of values.
 ARCHITECTURE = (
     "hidden_sizes", "activation", "layer_norm", "shared_encoder", "num_minibatches",
 )  # fmt: skip
-"""Knobs of `ppo_architecture`: every combination of values is a program of its own."""
 
 
 def knob_space(names: Sequence[str]) -> Space:
-    """Return the space of some knobs, each with the distribution that the knob table suggests."""
+    """Return a space of hyperparameters with the distributions that their table suggests."""
     return Space(tuple(_parameter(name) for name in names))
 
 
@@ -275,7 +266,7 @@ def _parameter(name: str) -> Parameter:
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:
-    """Return PPO's own hyperparameters as a ConfigurationSpace; its default is the core's.
+    """Return PPO's training hyperparameters as a ConfigurationSpace; its default is the core's.
 
     >>> dict(ppo().get_default_configuration())["learning_rate"]
     0.001

@@ -1,7 +1,7 @@
 """A search space: parameters in order, conditions between them, and rules that forbid.
 
-`Space` is plain frozen data that can draw, fill in, enumerate and explain configurations; it knows
-nothing of knobs, files or search libraries.
+`Space` is plain frozen data that can draw, fill in, enumerate and explain configurations. It has
+no notion of hyperparameters of PPO, files or search libraries.
 """
 
 from __future__ import annotations
@@ -15,56 +15,51 @@ from ..errors import ConfigError, suggestion
 from .base import Distribution, Random, freeze, same
 from .forbid import Rule
 
-DRAWS = 100
-"""How often a configuration that a rule forbids is drawn again."""
+DRAWS = 100  # of a configuration, while a rule forbids it
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Holds when the knob `name` is active and has one of `values`."""
+    """True when the hyperparameter `name` is active and has one of `values`."""
 
     name: str
     values: tuple[Any, ...]
 
     def holds(self, known: Mapping[str, Any]) -> bool:
-        """Return whether it holds among the values known so far."""
+        """Return whether it is true among the values known so far."""
         return self.name in known and any(same(known[self.name], v) for v in self.values)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One searched knob.
+    """One searched hyperparameter.
 
-    Attributes:
-        name: of the knob; two parameters may share it when their conditions exclude each other
-            (the same knob with another distribution).
-        distribution: what it may be.
-        default: its value in the default configuration.
-        when: all of these must hold, else the parameter is inactive and has no value.
+    Two parameters may share a name when their conditions exclude each other (the same
+    hyperparameter with another distribution).
     """
 
     name: str
     distribution: Distribution
     default: Any
+    # all must be true, else the parameter is inactive and has no value
     when: tuple[Condition, ...] = ()
 
     def active(self, known: Mapping[str, Any]) -> bool:
-        """Return whether all conditions hold."""
         return all(condition.holds(known) for condition in self.when)
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched.
+    """A search space.
 
     Attributes:
         parameters: in the order of the file, which is the order of every configuration.
-        forbid: configurations for which one of these holds are never run.
-        constants: values of knobs that are not searched but named by a condition or a rule.
+        forbid: configurations for which one of these is true are never run.
+        constants: values that are not searched but named by a condition or a rule.
 
     Raises:
-        ConfigError: conditions go round in a circle, name what is not known, or two parameters
-            of one name can be active together.
+        ConfigError: conditions form a circle, name an unknown hyperparameter, or two parameters of
+            one name can be active together.
     """
 
     parameters: tuple[Parameter, ...] = ()
@@ -78,7 +73,7 @@ class Space:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The searched knobs, each once, in order."""
+        """The searched hyperparameters, each once, in order."""
         return tuple(dict.fromkeys(parameter.name for parameter in self.parameters))
 
     @cached_property
@@ -106,7 +101,7 @@ class Space:
         return {name: chosen[name] for name in self.names if name in chosen}
 
     def sample(self, rng: Random) -> dict[str, Any]:
-        """Draw a configuration (active parameters only); one that is forbidden is drawn again.
+        """Draw a configuration (active parameters only); a forbidden one is drawn again.
 
         Raises:
             ConfigError: the rules forbade 100 draws in a row.
@@ -158,7 +153,7 @@ class Space:
         return [*reasons, f"forbidden by {rule}"] if rule else reasons
 
     def contains(self, params: Mapping[str, Any]) -> bool:
-        """Return whether a whole configuration belongs to this space and no rule forbids it."""
+        """Return whether a whole configuration is in this space and allowed by its rules."""
         return not self.why_not(params)
 
     def complete(self, partial: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +177,7 @@ class Space:
         return params
 
     def canonical(self, params: Mapping[str, Any]) -> Hashable:
-        """Return a key that two configurations share when they are the same; for deduplication."""
+        """Return a key that is equal for equal configurations, for deduplication."""
         return tuple(
             (name, isinstance(params[name], bool), freeze(params[name]))
             for name in self.names
@@ -192,9 +187,8 @@ class Space:
     def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Enumerate the space; the last parameter varies fastest, forbidden ones are left out.
 
-        Args:
-            points: values taken of each parameter that has more (choices are all taken); a
-                mapping says it by name, `*` for the rest.
+        `points` are the values of each parameter that has more (choices are all taken), or a
+        mapping of them by name, `*` for the rest.
         """
         known = dict(self.constants)
         for chosen in self._grid(points, 0, known):
@@ -219,7 +213,7 @@ class Space:
             yield from self._grid(points, index + 1, {**known, parameter.name: value})
 
     def rejected_share(self, rng: Random, count: int) -> float:
-        """Draw `count` configurations; give the share that a rule forbids."""
+        """Draw `count` configurations; return the share that a rule forbids."""
         if not self.forbid:
             return 0.0
         return sum(self.forbidden(self.draw(rng)) is not None for _ in range(count)) / count
@@ -228,7 +222,7 @@ class Space:
 def structure_faults(
     parameters: Sequence[Parameter], constants: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Find what is wrong between parameters: (index of the parameter, words)."""
+    """Return faults between parameters: (index of the parameter, words)."""
     names = {parameter.name for parameter in parameters}
     faults: list[tuple[int, str]] = []
     for index, parameter in enumerate(parameters):
@@ -242,7 +236,7 @@ def structure_faults(
             if earlier.name == parameter.name and not _exclusive(earlier, parameter):
                 text = (
                     f"{parameter.name} is given twice and both can be active; their `when` must "
-                    "name the same knob with different values"
+                    "name the same parent with different values"
                 )
                 faults.append((index, text))
                 break
@@ -280,7 +274,7 @@ def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
-    """Find conditions that go round in a circle; each circle is told once."""
+    """Return conditions that form a circle, each circle once."""
     parents = _parents(parameters)
     told: set[str] = set()
     faults: list[tuple[int, str]] = []

@@ -1,7 +1,7 @@
-"""Spaces in Ray Tune's words: one domain a key of `Space.keyed`, on the axis of its kind.
+"""Spaces in Ray Tune's words: one domain per key of `Space.keyed`, on the axis of its kind.
 
-As with Optuna, what a searcher of Ray's sees are positions on axes; `to_optuna.from_internal`
-gives the configuration they stand for.
+As with Optuna, Ray's searchers see positions on axes, and `to_optuna.from_internal` gives the
+configuration for them.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false

@@ -1,7 +1,8 @@
 """Spaces as a user of ConfigSpace writes them: values, not positions on an axis.
 
-What ConfigSpace cannot say (a chance of zero, 1 - x on a log scale, rules that are expressions)
-goes along as `meta`, which `from_configspace` reads back, so nothing is lost between two of ours.
+Parts that ConfigSpace cannot express (a probability of zero, 1 - x on a log scale, rules that are
+expressions) are kept as `meta`, which `from_configspace` reads back, so nothing is lost between
+two of ours.
 """
 
 from __future__ import annotations
@@ -47,49 +48,63 @@ from .space import Condition, Parameter, Space
 # ConfigSpace leaves the parameters of its generic classes open.
 
 
-META = "hpo"
-"""The key of `meta` under which we keep what ConfigSpace cannot say."""
+META = "hpo"  # key of `meta` for the parts that ConfigSpace cannot express
 
 
 def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
     """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
-    Values that are lists or null become texts (JSON), as ConfigSpace's files hold neither.
+    Values that are lists or null become texts (JSON), as ConfigSpace's files have neither.
 
     Raises:
-        ConfigError: one knob has several distributions, which one hyperparameter cannot have, or
-            bounds that ConfigSpace takes for equal.
+        ConfigError: one hyperparameter has several distributions, or bounds that ConfigSpace takes
+            for equal.
     """
     if len(set(space.names)) < len(space.parameters):
-        raise ConfigError("a knob with several distributions has no counterpart in ConfigSpace")
+        raise ConfigError("a name with several distributions has no counterpart in ConfigSpace")
     try:
-        return _built(space, seed)
+        return _values_space(space, seed)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
 
 
-def _built(space: Space, seed: int | None) -> ConfigurationSpace:
-    theirs = ConfigurationSpace(seed=seed)
+def _values_space(space: Space, seed: int | None) -> ConfigurationSpace:
     nodes = {parameter.name: _hyperparameter_of_values(parameter) for _, parameter in space.keyed}
     _keep_texts(space, list(nodes.values()))
+    conditions = [
+        _condition_as(nodes, parameter.name, condition)
+        for _, parameter in space.keyed
+        for condition in parameter.when
+        if condition.name not in space.constants
+    ]
+    forbidden = [
+        _joined(ForbiddenAndConjunction, [_clause(nodes[name], values) for name, values in wanted])
+        for wanted in (rule.wanted for rule in space.forbid if isinstance(rule, ValueRule))
+        if all(name in nodes for name, _ in wanted)
+    ]
+    return _assembled(seed, nodes, conditions, forbidden)
+
+
+def _assembled(
+    seed: int | None, nodes: Mapping[str, Any], conditions: list[Any], forbidden: list[Any]
+) -> ConfigurationSpace:
+    theirs = ConfigurationSpace(seed=seed)
     theirs.add(*nodes.values())
-    for _, parameter in space.keyed:
-        parts = [
-            _condition_as(nodes, parameter.name, condition)
-            for condition in parameter.when
-            if condition.name not in space.constants
-        ]
+    for node in nodes.values():
+        parts = [part for part in conditions if part.child.name == node.name]
         if parts:
-            theirs.add(parts[0] if len(parts) == 1 else AndConjunction(*parts))
-    for rule in space.forbid:
-        if isinstance(rule, ValueRule) and all(name in nodes for name in rule.names):
-            clauses = [_clause(nodes[name], values) for name, values in rule.wanted]
-            theirs.add(clauses[0] if len(clauses) == 1 else ForbiddenAndConjunction(*clauses))
+            theirs.add(_joined(AndConjunction, parts))
+    for clause in forbidden:
+        theirs.add(clause)
     return theirs
 
 
+def _joined(kind: Any, parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else kind(*parts)
+
+
 def _keep_texts(space: Space, nodes: list[Any]) -> None:
-    """Keep rules that are expressions beside the first hyperparameter, as files keep only that."""
+    """Keep rules that are expressions in the `meta` of the first hyperparameter, as files do."""
     texts = [rule.as_data() for rule in space.forbid if not isinstance(rule, ValueRule)]
     if texts and nodes:
         kept = (nodes[0].meta or {}).get(META, {})
@@ -97,7 +112,7 @@ def _keep_texts(space: Space, nodes: list[Any]) -> None:
 
 
 def shown_value(value: Any) -> Any:
-    """Return a value as ConfigSpace can hold it: lists and null as JSON text."""
+    """Return a value as ConfigSpace can store it: lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value
@@ -145,8 +160,8 @@ def _hyperparameter_of_values(parameter: Parameter) -> Any:
     return UniformFloatHyperparameter(name, low, high, default, log=log, meta=meta)
 
 
+# exact in ConfigSpace, which keeps 13 decimals of real numbers
 _PLAIN = ("int_uniform", "log_int_uniform")
-"""Kinds that ConfigSpace holds exactly; of real numbers it keeps 13 decimals."""
 
 
 def _choice(name: str, distribution: Categorical | Ordinal, default: Any) -> Any:
@@ -188,7 +203,7 @@ def read_configspace(path: Path) -> ConfigurationSpace:
     """Read a space that ConfigSpace or `write_configspace` wrote.
 
     Raises:
-        ConfigError: no such file, no such format, or nothing that ConfigSpace takes.
+        ConfigError: no such file, no such format, or ConfigSpace refuses it.
     """
     _check_ending(path)
     try:
@@ -206,20 +221,20 @@ def read_configspace(path: Path) -> ConfigurationSpace:
             # What they warn of they read as something else, and no warning is for our terminal.
             for kind in (UserWarning, RuntimeWarning):
                 warnings.simplefilter("error", kind)
-            return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
+            return ConfigurationSpace.from_serialized_dict(_current_format(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
 
 
-def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
+def _current_format(data: dict[str, Any]) -> dict[str, Any]:
     """Return a space as today's ConfigSpace writes it.
 
     HyperSweeper's has a mapping of hyperparameters, which may leave `default` and `log` out.
     """
     given = data["hyperparameters"]
     if is_list(given):
-        today = [_of_today(fields) if is_dict(fields) else fields for fields in given]
+        today = [_modernised(fields) if is_dict(fields) else fields for fields in given]
         return {**data, "hyperparameters": today}
     if not is_dict(given):
         return data
@@ -238,7 +253,7 @@ def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
 def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
     if not is_dict(fields):
         raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
-    whole = _of_today({"name": str(name), "meta": None, **fields})
+    whole = _modernised({"name": str(name), "meta": None, **fields})
     default = whole.pop("default_value", None)
     if whole.get("type") == "categorical":
         whole.setdefault("weights", None)
@@ -252,7 +267,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
     return {**whole, "default_value": default}
 
 
-def _of_today(fields: dict[str, Any]) -> dict[str, Any]:
+def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a hyperparameter without the fields that ConfigSpace had before its version 1.
 
     It still takes them, but drops the step `q` and the probabilities of values.
@@ -292,21 +307,16 @@ def _check_ending(path: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's numbers as Python's."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{value!r} cannot be written")
-
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# ConfigSpace leaves the parameters of its generic classes open.
 
 
 def from_configspace(theirs: ConfigurationSpace) -> Space:
     """Return a ConfigurationSpace as a space.
 
     Raises:
-        ConfigError: it has something that ours cannot say; names it.
+        ConfigError: it has a part that a space cannot express; names it.
     """
     conditions: dict[str, list[Condition]] = {}
     for entry in theirs.conditions:
@@ -318,30 +328,30 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
     ]
     rules = [_rule(clause) for clause in theirs.forbidden_clauses]
     for hyperparameter in theirs.values():
-        rules += [parse_rule(text) for text in _ours(hyperparameter.meta).get("forbid", ())]
+        rules += [parse_rule(text) for text in _our_meta(hyperparameter.meta).get("forbid", ())]
     return Space(tuple(parameters), tuple(rules))
 
 
-def _ours(meta: Any) -> Mapping[str, Any]:
-    """Return what `as_configspace` kept in a `meta`."""
+def _our_meta(meta: Any) -> Mapping[str, Any]:
+    """Return the `meta` of `as_configspace`."""
     kept = meta.get(META) if is_mapping(meta) else None
     return kept if is_mapping(kept) else {}
 
 
 def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:
-    default = _ours(theirs.meta).get("default", theirs.default_value)
+    default = _our_meta(theirs.meta).get("default", theirs.default_value)
     distribution = _distribution(theirs)
-    default = distribution.canonical(_told(distribution, default))
+    default = distribution.canonical(_own_value(distribution, default))
     return Parameter(theirs.name, distribution, default, when)
 
 
 def _distribution(theirs: Any) -> Distribution:
-    kept = {k: v for k, v in _ours(theirs.meta).items() if k not in ("default", "forbid")}
+    kept = {k: v for k, v in _our_meta(theirs.meta).items() if k not in ("default", "forbid")}
     return make_distribution(kept or _fields(theirs))
 
 
-def _told(distribution: Distribution, value: Any) -> Any:
-    """Return a value of the distribution, which ConfigSpace may hold as a JSON text."""
+def _own_value(distribution: Distribution, value: Any) -> Any:
+    """Return a value of the distribution, which ConfigSpace may store as a JSON text."""
     value = _value(value)
     if distribution.why_not(value) is not None and isinstance(value, str):
         for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
@@ -375,11 +385,9 @@ def _fields(theirs: Any) -> Mapping[str, Any]:
 
 
 def _condition_from(theirs: Any) -> Condition:
-    if isinstance(theirs, EqualsCondition):
-        return Condition(theirs.parent.name, _values(theirs.parent, (theirs.value,)))
-    if isinstance(theirs, InCondition):
-        return Condition(theirs.parent.name, _values(theirs.parent, theirs.values))
-    raise ConfigError(f"the condition {theirs} has no counterpart; allowed: equals, in, and")
+    if not isinstance(theirs, EqualsCondition | InCondition):
+        raise ConfigError(f"the condition {theirs} has no counterpart; allowed: equals, in, and")
+    return Condition(theirs.parent.name, _values(theirs.parent, theirs))
 
 
 def _rule(theirs: Any) -> Rule:
@@ -392,16 +400,18 @@ def _rule(theirs: Any) -> Rule:
 
 
 def _wanted(theirs: Any) -> tuple[str, tuple[Any, ...]]:
-    if isinstance(theirs, ForbiddenEqualsClause):
-        return theirs.hyperparameter.name, _values(theirs.hyperparameter, (theirs.value,))
-    if isinstance(theirs, ForbiddenInClause):
-        return theirs.hyperparameter.name, _values(theirs.hyperparameter, theirs.values)
-    raise ConfigError(f"the forbidden clause {theirs} has no counterpart")
+    if not isinstance(theirs, ForbiddenEqualsClause | ForbiddenInClause):
+        raise ConfigError(f"the forbidden clause {theirs} has no counterpart")
+    return theirs.hyperparameter.name, _values(theirs.hyperparameter, theirs)
 
 
-def _values(parent: Any, values: Any) -> tuple[Any, ...]:
-    distribution = _distribution(parent)
-    return tuple(_told(distribution, value) for value in values)
+def _values(parent: Any, theirs: Any) -> tuple[Any, ...]:
+    distribution, listed = (
+        _distribution(parent),
+        isinstance(theirs, InCondition | ForbiddenInClause),
+    )
+    values = theirs.values if listed else (theirs.value,)
+    return tuple(_own_value(distribution, value) for value in values)
 
 
 def _value(theirs: Any) -> Any:
@@ -409,35 +419,26 @@ def _value(theirs: Any) -> Any:
     return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
 
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# ConfigSpace leaves the parameters of its generic classes open.
-
-
 def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
-    """Return the space as a ConfigurationSpace; its default configuration is ours.
+    """Return the space's axes as a ConfigurationSpace; its default configuration is ours.
 
     Raises:
-        ConfigError: a condition wants one value of a real knob, which never comes in a draw.
+        ConfigError: a condition on one value of a real hyperparameter, which is never drawn.
     """
-    theirs = ConfigurationSpace(seed=seed)
-    nodes: dict[str, Any] = {}
-    for key, parameter in space.keyed:
-        nodes[key] = _hyperparameter_on_axis(key, parameter)
-        theirs.add(nodes[key])
-    for key, parameter in space.keyed:
-        parts = [_condition_to(space, nodes, nodes[key], c) for c in parameter.when]
-        parts = [part for part in parts if part is not None]
-        if parts:
-            theirs.add(parts[0] if len(parts) == 1 else AndConjunction(*parts))
-    for rule in space.forbid:
-        if isinstance(rule, ValueRule):
-            for clause in _clauses(space, nodes, rule):
-                theirs.add(clause)
-    return theirs
+    nodes = {key: _hyperparameter_on_axis(key, parameter) for key, parameter in space.keyed}
+    conditions = [
+        _condition_to(space, nodes, nodes[key], condition)
+        for key, parameter in space.keyed
+        for condition in parameter.when
+        if not (condition.name in space.constants and condition.holds(space.constants))
+    ]
+    rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
+    forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
+    return _assembled(seed, nodes, conditions, forbidden)
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration that positions under keys stand for."""
+    """Return the configuration for positions under keys."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
@@ -449,7 +450,7 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
 
 def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a configuration is called over there; `from_configuration` undoes it."""
+    """Return the positions under keys of a configuration; `from_configuration` undoes it."""
     values: dict[str, Any] = {}
 
     def choose(key: str, parameter: Parameter) -> Any:
@@ -479,14 +480,11 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
 
 
 def _condition_to(space: Space, nodes: Mapping[str, Any], child: Any, condition: Condition) -> Any:
-    """Return the condition, or None where a constant decides that it holds."""
-    if condition.name in space.constants and condition.holds(space.constants):
-        return None
     parts = [
         InCondition(child, nodes[key], positions)
         for key, positions in _where(space, condition.name, condition.values)
     ]
-    return parts[0] if len(parts) == 1 else OrConjunction(*parts)
+    return _joined(OrConjunction, parts)
 
 
 def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
@@ -497,7 +495,7 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
             distribution = parameter.distribution
             if distribution.axis.kind == "real":
                 raise ConfigError(
-                    f"a condition or rule on the real knob {name!r} has no counterpart"
+                    f"a condition or rule on the real number {name!r} has no counterpart"
                 )
             fit = [v for v in values if distribution.why_not(v) is None]
             if fit:
@@ -506,7 +504,7 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
 
 
 def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
-    """Return the clauses of a rule; none where constants keep it from ever holding."""
+    """Return the clauses of a rule; none where constants make it false."""
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:
         if name not in space.constants:
@@ -517,5 +515,5 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
     for chosen in itertools.product(*options):
         parts = [ForbiddenInClause(nodes[key], positions) for key, positions in chosen]
         if parts:
-            clauses.append(parts[0] if len(parts) == 1 else ForbiddenAndConjunction(*parts))
+            clauses.append(_joined(ForbiddenAndConjunction, parts))
     return clauses

@@ -1,7 +1,7 @@
 """Studies of Optuna, read from their storage: the space searched and the trials finished.
 
-Optuna keeps the distributions of each trial and no space; what trials had in common becomes one,
-and a parameter that only some trials had is searched in all.
+Optuna keeps the distributions of each trial and no space. The distributions become one space, and
+a parameter that only some trials had is searched in all.
 """
 
 from __future__ import annotations
@@ -42,26 +42,18 @@ from .space import Parameter, Space
 
 @dataclass(frozen=True)
 class OptunaStudy:
-    """What a storage holds of one study.
-
-    Attributes:
-        name: of the study.
-        directions: `minimize` or `maximize`, one an objective.
-        space: parameter -> distribution, as a study file writes it.
-        sometimes: parameters that only some trials had.
-        trials: (parameters, values) of finished trials, in order.
-        metrics: names of the objectives, where it has some.
-        exported: what `hpo export optuna` said of a study of ours: `env`, `env_steps`, `fixed`.
-        changed: parameter -> the distribution that it had before the last one.
-    """
+    """One study of a storage."""
 
     name: str
-    directions: tuple[str, ...]
-    space: Mapping[str, Mapping[str, Any]]
-    sometimes: tuple[str, ...]
+    directions: tuple[str, ...]  # `minimize` or `maximize`, one per objective
+    space: Mapping[str, Mapping[str, Any]]  # parameter -> distribution, as a study file writes it
+    sometimes: tuple[str, ...]  # parameters that only some trials had
+    # (parameters, values) of finished trials, in order
     trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()  # names of the objectives, where it has some
+    # of `hpo export optuna`: `env`, `env_steps`, `fixed`
     exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # parameter -> the distribution before the last one
     changed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -126,11 +118,9 @@ def _metrics(study: optuna.Study) -> tuple[str, ...]:
 
 
 def open_storage(storage: str, make: bool = False) -> Any:
-    """Open a storage.
+    """Open a storage: a URL, an SQLite file, or a journal (`.log`).
 
-    Args:
-        storage: a URL, an SQLite file, or a journal (`.log`).
-        make: it may be new; else Optuna would make one where a path is misspelt.
+    With `make` it may be new; else Optuna would make one where a path is misspelt.
 
     Raises:
         ConfigError: it is not there, or not one of Optuna's.
@@ -149,11 +139,7 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 
 def _check_file(path: Path, make: bool) -> None:
-    """Refuse what Optuna would wait for, or would write its tables into.
-
-    Raises:
-        ConfigError: there is no such file, or it is not one of Optuna's.
-    """
+    """Refuse files that Optuna would wait for, or would write its tables into."""
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is not a file; allowed: an SQLite file, a journal, or a URL")
     if not path.exists():
@@ -178,7 +164,7 @@ def _check_file(path: Path, make: bool) -> None:
 
 @contextmanager
 def refusals(storage: str) -> Generator[None]:
-    """Turn whatever a database says of a file that is none of its own into one sentence."""
+    """Turn any error of a database about another kind of file into one sentence."""
     try:
         yield
     except HpoError:
@@ -208,7 +194,7 @@ _SCALAR = (str, int, float, bool, type(None))
 def written_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return what `optuna.trial.create_trial` takes: values by key, and their distributions.
+    """Return the arguments of `optuna.trial.create_trial`: values by key, and distributions.
 
     A zero outside of its range is left out, as if the parameter were inactive.
     """
@@ -219,7 +205,7 @@ def written_params(
         value = params[parameter.name]
         if not (value == 0 and _zero_is_outside(parameter.distribution)):
             values[key] = _plain(value)
-            spread[key] = _written(parameter.distribution)
+            spread[key] = _value_distribution(parameter.distribution)
         return value
 
     space.resolve(choose)
@@ -227,7 +213,7 @@ def written_params(
 
 
 def told_changes(space: Space) -> list[str]:
-    """Return for every parameter what Optuna does not know about it."""
+    """Return for every parameter which part of it Optuna cannot express."""
     return [
         f"{key}: {change}" for key, parameter in space.keyed if (change := _change(key, parameter))
     ]
@@ -247,7 +233,7 @@ def _change(key: str, parameter: Parameter) -> str:
     if _zero_is_outside(ours):
         found.append("trials in which it is 0 are without it there")
     if "#" in key:
-        found.append("one of several distributions of this knob")
+        found.append("one of several distributions of this name")
     return ", ".join(found)
 
 
@@ -262,7 +248,7 @@ def _zero_is_outside(ours: Distribution) -> bool:
 
 
 def _bounds(ours: Distribution) -> tuple[Any, Any]:
-    """Return the smallest and the largest value of a range, a zero beside it not counted."""
+    """Return the smallest and the largest value of a range, without an extra zero."""
     if isinstance(ours, Normal):
         return ours.bounds
     own = dataclasses.replace(ours, zero=0.0).ends()
@@ -273,7 +259,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, _SCALAR) else json.dumps(value)
 
 
-def _written(ours: Distribution) -> BaseDistribution:
+def _value_distribution(ours: Distribution) -> BaseDistribution:
     if isinstance(ours, Categorical | Ordinal):
         return CategoricalDistribution([_plain(value) for value in ours.values])
     if isinstance(ours, Pow2):
@@ -306,7 +292,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 def internal_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Return what `optuna.trial.create_trial` takes for a configuration of the space."""
+    """Return the arguments of `optuna.trial.create_trial` for a configuration of the space."""
     positions: dict[str, Any] = {}
     spread: dict[str, BaseDistribution] = {}
 
@@ -321,7 +307,7 @@ def internal_params(
 
 
 def from_internal(space: Space, positions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of what Optuna stored (`trial.params`)."""
+    """Return the configuration for Optuna's stored positions (`trial.params`)."""
     return space.resolve(lambda key, parameter: parameter.distribution.outward(positions[key]))
 
 

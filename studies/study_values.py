@@ -131,7 +131,7 @@ class Vocabulary:
 
     def _knob_name(self, given: str) -> str:
         if self.env is not None and given in self.env.params and canonical_name(given) is None:
-            raise ConfigError(f"unknown knob {given!r}; did you mean 'env.{given}'?")
+            raise ConfigError(f"unknown hyperparameter {given!r}; did you mean 'env.{given}'?")
         return check_name(given)
 
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:

@@ -1,4 +1,4 @@
-"""Tests that registered optimisers and action distributions must pass; subclass the contracts.
+"""Tests that networks, optimisers and action distributions must pass; subclass the contracts.
 
 They need pytest to run them, nothing to import them:
 
@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from ..core import policy
 from ..core.actions import draw_entropy_noise, draw_noise, environment_action, head_outputs
-from ..core.distributions import Family, own_family
+from ..core.distributions import Family, family_of
 from ..core.envs import registry as environments
 from ..core.envs.contract import Box, Discrete, Environment
 from ..core.hypers import Hypers, make_hypers
@@ -39,12 +39,12 @@ _STEPS, _WIDTH, _LANES = 4, 3, 2
 
 
 class NetworkContract:
-    """What rollouts, losses and optimisers rely on.
+    """Properties that rollouts, losses and optimisers rely on.
 
     Attributes:
         network: its registered name.
         env: an environment whose observations it reads.
-        knobs: others than the defaults; small ones make the tests quick.
+        knobs: changed hyperparameters; small ones make the tests quick.
         tolerance: absolute and relative, between batches of different shapes.
     """
 
@@ -58,7 +58,7 @@ class NetworkContract:
         return make_plan({**cls.knobs, "network": cls.network}, cls.env, features=())
 
     def test_outputs_and_values_have_their_shapes(self) -> None:
-        seen, plan = _examined(type(self)), self.plan()
+        seen, plan = _network_results(type(self)), self.plan()
         outputs = seen["together"]
         assert isinstance(outputs, Outputs)
         space = environments.make(plan.env).action_space
@@ -70,22 +70,19 @@ class NetworkContract:
             assert array.dtype == np.float32 and np.all(np.isfinite(array))
 
     def test_a_row_depends_on_itself_alone(self) -> None:
-        seen = _examined(type(self))
-        whole, one = seen["together"], seen["one"]
-        self._close(whole.policy[2, 1], one.policy)
-        self._close(whole.value[2, 1], one.value)
+        seen = _network_results(type(self))
+        self._close(jax.tree.map(lambda x: x[2, 1], seen["together"]), seen["one"])
 
     def test_rows_differ(self) -> None:
-        outputs = _examined(type(self))["together"]
+        outputs = _network_results(type(self))["together"]
         assert np.ptp(outputs.policy[..., 0]) > 0.0 and np.ptp(outputs.value) > 0.0
 
     def test_lanes_run_side_by_side(self) -> None:
-        seen = _examined(type(self))
-        self._close(seen["lanes"].policy[1], seen["together"].policy)
-        self._close(seen["lanes"].value[1], seen["together"].value)
+        seen = _network_results(type(self))
+        self._close(jax.tree.map(lambda x: x[1], seen["lanes"]), seen["together"])
 
     def test_parameters_follow_the_key(self) -> None:
-        seen = _examined(type(self))
+        seen = _network_results(type(self))
         drawn, again, other = (jax.tree.leaves(seen[name]) for name in ("drawn", "again", "other"))
         for left, right in zip(drawn, again, strict=True):
             np.testing.assert_array_equal(left, right)
@@ -93,20 +90,20 @@ class NetworkContract:
         assert any(differ), "initialisation ignores its key"
 
     def test_parameters_of_the_critic_serve_the_value_alone(self) -> None:
-        slopes = _examined(type(self))["policy_slopes"]
+        slopes = _network_results(type(self))["policy_slopes"]
         for name, leaves in slopes.items():
             used = any(np.any(leaf) for leaf in jax.tree.leaves(leaves))
             assert used or policy.is_critic(name), f"the policy does not need {name!r}"
             assert not (used and policy.is_critic(name)), f"the policy needs {name!r}"
 
     def test_every_parameter_is_needed(self) -> None:
-        slopes = _examined(type(self))["slopes"]
+        slopes = _network_results(type(self))["slopes"]
         for path, leaf in jax.tree.leaves_with_path(slopes):
             assert np.all(np.isfinite(leaf)), jax.tree_util.keystr(path)
             assert np.any(leaf), f"nothing needs {jax.tree_util.keystr(path)}"
 
     def test_stepping_and_unrolling_agree(self) -> None:
-        seen, plan = _examined(type(self)), self.plan()
+        seen, plan = _network_results(type(self)), self.plan()
         env = environments.make(plan.env)
         module = make(plan, 2, env.observation_struct)
         assert isinstance(module, RecurrentNetwork) == policy.is_recurrent(plan), (
@@ -115,22 +112,18 @@ class NetworkContract:
         if not policy.is_recurrent(plan):
             assert policy.initial_carry(plan, (_WIDTH,)) == ()
             return
-        for one, whole in zip(seen["stepped"], _rows(seen["unrolled"]), strict=True):
-            self._close(one.policy, whole.policy)
-            self._close(one.value, whole.value)
+        for t, one in enumerate(seen["stepped"]):
+            self._close(one, jax.tree.map(lambda x, t=t: x[t], seen["unrolled"]))
         # The second episode begins at step 2 with an empty memory, as if it were the first.
         self._close(seen["unrolled"].value[2, 0], seen["fresh"].value[2, 0])
         assert np.any(seen["unrolled"].value[2, 1] != seen["fresh"].value[2, 1])
 
     def _close(self, left: Any, right: Any) -> None:
-        np.testing.assert_allclose(left, right, rtol=self.tolerance, atol=self.tolerance)
+        for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+            np.testing.assert_allclose(one, other, rtol=self.tolerance, atol=self.tolerance)
 
 
-def _rows(outputs: Outputs) -> list[Outputs]:
-    return [jax.tree.map(lambda x, t=t: x[t], outputs) for t in range(_STEPS)]
-
-
-def _shaken(params: Any) -> Any:
+def _random_params(params: Any) -> Any:
     """Return random parameters around the drawn ones, so that none is zero."""
     rng = np.random.default_rng(5)
     return jax.tree.map(
@@ -163,8 +156,8 @@ def _walk(plan: Plan) -> Any:
 
 
 @functools.cache
-def _examined(contract: type[NetworkContract]) -> dict[str, Any]:
-    """Return all that the tests look at, from one compiled program."""
+def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
+    """Return the data of all tests, from one compiled program."""
     plan = contract.plan()
     env = environments.make(plan.env)
     params_of_env = jax.tree.map(np.asarray, env.default_params)
@@ -176,7 +169,7 @@ def _examined(contract: type[NetworkContract]) -> dict[str, Any]:
 
     drawn = {name: draw(np.int32(seed)) for name, seed in
              (("drawn", 0), ("again", 0), ("other", 1))}  # fmt: skip
-    params = _shaken(drawn["drawn"])
+    params = _random_params(drawn["drawn"])
     params.pop("log_std", None)
 
     @jax.jit
@@ -195,14 +188,14 @@ def _examined(contract: type[NetworkContract]) -> dict[str, Any]:
             "slopes": jax.grad(_number)(params, plan, observation, 1.0),
         }
         if policy.is_recurrent(plan):
-            found |= _remembered(plan, params, observation)
+            found |= _memory_results(plan, params, observation)
         return found
 
     return {**jax.device_get(look(params)), **jax.device_get(drawn)}
 
 
 def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return a number that all parameters of the policy, and of the value if asked, take part in.
+    """Return a number that depends on all parameters of the policy, and of the value if it counts.
 
     Uneven weights: a softmax or a norm passes nothing on from even ones.
     """
@@ -214,8 +207,8 @@ def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
     return total + value * jnp.sum(jnp.square(outputs.value))
 
 
-def _remembered(plan: Plan, params: Any, observation: Any) -> dict[str, Any]:
-    """Step through and unroll; the first column begins a second episode at step 2."""
+def _memory_results(plan: Plan, params: Any, observation: Any) -> dict[str, Any]:
+    """Step through and unroll; the first column starts a second episode at step 2."""
     first = np.zeros((_STEPS, _WIDTH), bool)
     first[2, 0] = True
     start = carry = policy.initial_carry(plan, (_WIDTH,))
@@ -245,11 +238,11 @@ _TARGET = 0.3
 
 
 class OptimiserContract:
-    """What updates, lanes and checkpoints rely on.
+    """Properties that updates, lanes and checkpoints rely on.
 
     Attributes:
         optimiser: its registered name.
-        knobs: others than the defaults.
+        knobs: changed hyperparameters.
         steps: taken down a bowl, |p - 0.3|^2, from p between -1 and 1 at the rate below.
         learning_rate: with which that halves the distance at least.
     """
@@ -272,7 +265,7 @@ class OptimiserContract:
             assert distance < 0.5, f"of the way down, {distance:.2f} are left"
 
     def test_the_learning_rate_of_each_step_reaches_it(self) -> None:
-        """One that the state remembers from the start, or Python has rounded, would not."""
+        """A rate that the state remembers from the start, or Python has rounded, would not."""
         rate = self.learning_rate
         same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
         moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
@@ -302,7 +295,6 @@ class OptimiserContract:
         assert jax.tree.structure(after) == jax.tree.structure(state)
 
     def test_no_gradient_gives_finite_parameters(self) -> None:
-        """At the bottom of the bowl."""
         params = jax.tree.map(lambda x: jnp.full_like(x, _TARGET), _start())
         step, rate = _stepper(type(self))[0], jnp.float32(self.learning_rate)
         made, _ = step(
@@ -380,14 +372,16 @@ _ROWS, _DRAWS = 3, 20_000
 
 
 class DistributionContract:
-    """What rollouts, losses and evaluation rely on; densities may be per any unit of the action.
+    """Properties that rollouts, losses and evaluation rely on.
+
+    Densities may be per any unit of the action.
 
     Attributes:
         distribution: its registered name.
         env: an environment with such actions.
-        knobs: others than the defaults.
+        knobs: changed hyperparameters.
         spread: of the outputs of heads that are tried; smaller where 20,000 draws of one head do
-            not tell another's mean.
+            not give another's mean.
     """
 
     distribution: ClassVar[str] = "gaussian"
@@ -400,7 +394,7 @@ class DistributionContract:
         return make_plan({**cls.knobs, "distribution": cls.distribution}, cls.env, features=())
 
     def test_actions_have_their_shape_and_lie_in_the_space(self) -> None:
-        seen, env = _drawn_of(type(self)), environments.make(self.env)
+        seen, env = _samples(type(self)), environments.make(self.env)
         shape, real = policy.action_shape(env), isinstance(env.action_space, Box)
         for name in ("actions", "mode"):
             lead = (_DRAWS, _ROWS) if name == "actions" else (_ROWS,)
@@ -411,15 +405,15 @@ class DistributionContract:
         if isinstance(env.action_space, Box):
             assert taken.shape == (_DRAWS, _ROWS, *env.action_space.shape)
             assert taken.dtype == np.float32
-            family = own_family(self.distribution)
-            if family and type(family).environment_action is Family.environment_action:
+            family = type(family_of(self.distribution))
+            if family.environment_action is Family.environment_action:
                 assert np.array_equal(taken.reshape(seen["actions"].shape), seen["actions"])
         else:
             assert np.all(taken >= 0) and np.all(taken < _choices(env))
 
     def test_samples_follow_the_density(self) -> None:
         """The mean of q(a) / p(a) over draws of p is 1, whatever the unit of the densities."""
-        seen = _drawn_of(type(self))
+        seen = _samples(type(self))
         assert np.all(np.isfinite(seen["log_prob"]))
         ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])
         error = ratio.std(axis=0) / np.sqrt(_DRAWS)
@@ -428,7 +422,7 @@ class DistributionContract:
         assert np.all(np.abs(ratio.mean(axis=0) - 1.0) < 5.0 * error + 1e-3)
 
     def test_the_entropy_is_minus_the_mean_of_log_probabilities(self) -> None:
-        seen = _drawn_of(type(self))
+        seen = _samples(type(self))
         error = seen["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
         entropy = seen["entropy"]
         error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled ones
@@ -436,16 +430,16 @@ class DistributionContract:
         assert np.all(away < 5.0 * error + 1e-3), "entropy() is not that of log_prob()"
 
     def test_the_head_can_learn(self) -> None:
-        slopes = _drawn_of(type(self))["slopes"]
+        slopes = _samples(type(self))["slopes"]
         assert np.all(np.isfinite(slopes))
         assert np.all(np.any(slopes != 0.0, axis=(0, 1))), "log_prob ignores an output"
 
     def test_a_row_depends_on_itself_alone(self) -> None:
-        seen = _drawn_of(type(self))
+        seen = _samples(type(self))
         np.testing.assert_allclose(seen["alone"], seen["log_prob"][:4, 1], rtol=1e-4, atol=1e-4)
 
     def test_invalid_choices_are_never_taken(self) -> None:
-        seen = _drawn_of(type(self)).get("masked")
+        seen = _samples(type(self)).get("masked")
         if seen is None:  # real actions
             return
         mask, sizes = seen["mask"], seen["sizes"]
@@ -465,8 +459,8 @@ def _choices(env: Environment) -> np.ndarray:
 
 
 @functools.cache
-def _drawn_of(contract: type[DistributionContract]) -> dict[str, Any]:
-    """Return all that the tests look at, from one compiled program."""
+def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
+    """Return the data of all tests, from one compiled program."""
     plan = contract.plan()
     env = environments.make(plan.env)
     hypers = jax.tree.map(jnp.asarray, make_hypers(dict(contract.knobs), {}, {}))
@@ -514,13 +508,13 @@ def _drawn_of(contract: type[DistributionContract]) -> dict[str, Any]:
         }
         if isinstance(env.action_space, Box):
             return found
-        return {**found, "masked": _masked(env, of, drawn, head, key)}
+        return {**found, "masked": _try_masks(env, of, drawn, head, key)}
 
     return jax.device_get(look(head, other, jax.random.key(5, impl="threefry2x32")))
 
 
-def _masked(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -> dict[str, Any]:
-    """Look at a mask that leaves every second choice of each component, and at one of nothing."""
+def _try_masks(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -> dict[str, Any]:
+    """Try a mask that leaves every second choice of each component, and one of nothing."""
     sizes = _choices(env)
     mask = jnp.concatenate([jnp.arange(size) % 2 == 0 for size in sizes])
     wide = jnp.broadcast_to(mask, (_ROWS, mask.shape[0]))

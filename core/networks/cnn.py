@@ -1,6 +1,6 @@
 """The convolutional network: images to policy outputs and a value, actor and critic separate.
 
-A convolution is a matrix product over patches cut by slices: lanes have weights of their own, and
+A convolution is a matrix product over patches cut by slices: every lane has different weights, and
 vmapped convolutions become grouped ones, which are many times slower on a CPU.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,14 +18,14 @@ from jaxtyping import Array, Float
 from ...errors import ConfigError
 from ..plan import Plan
 from .layers import Outputs
-from .mlp import ACTIVATIONS, Head, initialiser
+from .mlp import activated, both_heads, both_towers, initialiser
 
 _SMALL = 36  # pixels; the large default leaves nothing of smaller images
 
 
 @dataclass(frozen=True)
 class Convolutions:
-    """Sizes of a convolutional encoder: one number a convolution, then the dense layers."""
+    """Sizes of a convolutional encoder: one number per convolution, then the dense layers."""
 
     channels: tuple[int, ...]
     kernels: tuple[int, ...]
@@ -66,7 +67,6 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
-        """Return the convolved images."""
         height, width = (
             (size - self.kernel) // self.stride + 1 for size in (x.shape[-3], x.shape[-2])
         )
@@ -82,30 +82,24 @@ class Convolution(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Convolutions, then dense layers: layer norm if asked, and activation, behind each."""
+    """Convolutions, then dense layers, each followed by layer norm, if on, and activation."""
 
     plan: Plan
     sizes: Convolutions
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... D"]:
-        """Return the last hidden layer."""
         plan, sizes = self.plan, self.sizes
         kernel_init = initialiser(plan, plan.hidden_gain)
         triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
         for i, (channels, kernel, stride) in enumerate(triples):
             x = Convolution(channels, kernel, stride, kernel_init, name=f"convolution_{i}")(x)
-            x = self._behind(x, f"convolution_norm_{i}")
+            x = activated(plan, x, f"convolution_norm_{i}")
         x = x.reshape((*x.shape[:-3], -1))
         for i, width in enumerate(sizes.dense):
             x = nn.Dense(width, kernel_init=kernel_init, name=f"dense_{i}")(x)
-            x = self._behind(x, f"norm_{i}")
+            x = activated(plan, x, f"norm_{i}")
         return x
-
-    def _behind(self, x: Array, name: str) -> Array:
-        if self.plan.layer_norm:
-            x = nn.LayerNorm(name=name)(x)
-        return ACTIVATIONS[self.plan.activation](x)
 
 
 class CNN(nn.Module):
@@ -120,29 +114,19 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Array) -> Outputs:
-        """Return policy outputs [..., A] and values [...]."""
         plan = self.plan
         image = as_image(observation, self.shape, plan.env.history > 1).astype(plan.dtype)
         sizes = convolutions_of(plan, image.shape[-3], image.shape[-2])
-        if plan.shared_encoder:
-            actor = critic = Encoder(plan, sizes, name="encoder")(image)
-        else:
-            actor = Encoder(plan, sizes, name="actor")(image)
-            critic = Encoder(plan, sizes, name="critic")(image)
-        policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(actor)
-        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic)
-        return Outputs(policy, value[..., 0])
+        towers = both_towers(plan, partial(Encoder, plan, sizes), image)
+        return both_heads(plan, self.outputs, *towers)
 
 
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return images as numbers with channels last.
+    """Return images of `shape` as numbers with channels last, any leading axes.
 
-    Args:
-        observation: with any leading axes before `shape`.
-        shape: of one observation.
-        stacked: the first of three axes counts frames [H, W]; of four it always counts frames.
+    The first of four axes counts frames, of three only if `stacked`.
     """
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
@@ -154,10 +138,6 @@ def as_image(
 
 
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
-    """Return whether the first axis of an observation counts frames.
-
-    Arguments as for `as_image`.
-    """
     return len(shape) == 4 or (stacked and len(shape) == 3)
 
 

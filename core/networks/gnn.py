@@ -17,28 +17,31 @@ from ..envs.contract import Routes
 from ..plan import Plan
 from ..pytree import Pytree, pytree
 from .layers import Dense, Outputs
-from .mlp import ACTIVATIONS, Head, initialiser
-from .path_pooling import SHARES, Nearby, marked_pairs, membership, nearby, shares
+from .mlp import Head, activated, initialiser, value_head
+from .path_pooling import (
+    SHARES,
+    Nearby,
+    further_actions,
+    marked_pairs,
+    membership,
+    nearby,
+    path_logits,
+    shares,
+)
 
 Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
 
 @dataclass(frozen=True)
 class Incidence:
-    """Which node each edge leaves and enters, as matrices of 0 and 1.
+    """Which node each edge leaves and enters, as matrices of 0 and 1."""
 
-    Attributes:
-        sent: [edges, nodes], or [B, edges, nodes] where every sample has a topology of its own.
-        received: likewise.
-    """
-
-    sent: Array
+    sent: Array  # [edges, nodes], or [B, edges, nodes] where every sample has another topology
     received: Array
 
     @classmethod
     def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
              dtype: jnp.dtype) -> Incidence:  # fmt: skip
-        """Make the matrices from node numbers."""
         return cls(
             jax.nn.one_hot(senders, nodes, dtype=dtype),
             jax.nn.one_hot(receivers, nodes, dtype=dtype),
@@ -46,17 +49,16 @@ class Incidence:
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
         """Return for each edge the values of the nodes that it leaves and enters."""
-        both = _spread(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
+        both = _multiply(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
-        """Return each edge what the node it enters has."""
-        return _spread(self.received, nodes)
+        return _multiply(self.received, nodes)
 
     def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
-        """Sum over the edges that leave each node, and beside it over those that enter it."""
+        """Sum over the edges that leave each node, then over those that enter it."""
         matrix = jnp.concatenate([self.sent, self.received], axis=-1)
-        both = _spread(jnp.swapaxes(matrix, -1, -2), edges)
+        both = _multiply(jnp.swapaxes(matrix, -1, -2), edges)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
@@ -67,18 +69,18 @@ class Incidence:
         largest = jnp.max(jnp.where(inside, held, far), axis=1).T[..., None]  # [N, B, 1]
         raised = jnp.exp(logits - self.at_receivers(largest)[..., 0])
         into = jnp.swapaxes(self.received, -1, -2)
-        total = self.at_receivers(_spread(into, raised[..., None]))[..., 0]
+        total = self.at_receivers(_multiply(into, raised[..., None]))[..., 0]
         return raised / total
 
 
-def _spread(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
+def _multiply(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
     pattern = "km,mbd->kbd" if matrix.ndim == 2 else "bkm,mbd->kbd"
     return jnp.einsum(pattern, matrix, items)
 
 
 @pytree
 class GraphState(Pytree):
-    """What edges [E, B, De], nodes [N, B, Dn] and the graph [B, Dg] carry."""
+    """Features of edges [E, B, De], nodes [N, B, Dn] and the graph [B, Dg]."""
 
     edges: Float[Array, "E B De"]
     nodes: Float[Array, "N B Dn"]
@@ -98,7 +100,6 @@ class Joint(nn.Module):
     def __call__(
         self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
     ) -> Float[Array, "*M B W"]:
-        """Return the layer's output."""
         size = inputs.shape[-1]
         shape = (size + graph.shape[-1], self.width)
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
@@ -109,77 +110,59 @@ class Joint(nn.Module):
 
 
 class Processor(nn.Module):
-    """Hidden layers of equal width over several inputs, then a linear layer.
-
-    Attributes:
-        plan: activation, norm, initialisation.
-        layers: hidden ones.
-        latent: their width.
-        outputs: width of the last layer.
-        logit: the last layer gives one number without a bias, which a softmax would not see.
-    """
+    """Hidden layers of equal width over several inputs, then a linear layer."""
 
     plan: Plan
     layers: int
-    latent: int
+    latent: int  # their width
     outputs: int
+    # the last layer gives one number without a bias, which a softmax would not see
     logit: bool = False
 
     @nn.compact
     def __call__(
         self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
     ) -> Float[Array, "*M B O"]:
-        """Return the last layer's output."""
         plan = self.plan
         hidden = initialiser(plan, plan.hidden_gain)
         final = initialiser(plan, 1.0)
         if self.layers == 0:
             return Joint(self.outputs, final, name="out")(inputs, graph)
-        x = self._behind(Joint(self.latent, hidden, name="dense_0")(inputs, graph), 0)
+        norm = plan.gnn_mlp_layer_norm
+        x = Joint(self.latent, hidden, name="dense_0")(inputs, graph)
+        x = activated(plan, x, "norm_0", norm)
         for i in range(1, self.layers):
-            x = self._behind(Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
+            x = Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x)
+            x = activated(plan, x, f"norm_{i}", norm)
         if self.logit:
             return Head(1, final, biased=False, name="out")(x)
         return Dense(self.outputs, kernel_init=final, name="out")(x)
-
-    def _behind(self, x: Array, number: int) -> Array:
-        if self.plan.gnn_mlp_layer_norm or self.plan.layer_norm:
-            x = nn.LayerNorm(name=f"norm_{number}")(x)
-        return ACTIVATIONS[self.plan.activation](x)
 
 
 class Messages(nn.Module):
     """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
 
-    A round updates edges from (edge, sender, receiver, graph), nodes from (node, what they sent,
-    what they received, graph), the graph from (mean node, mean edge, graph); each gets the update
-    added and, if asked, is layer-normalised. With attention, the messages of a node are weighted
-    by a softmax, over the edges that enter it, of a_T act(W [edge, sender, receiver, graph])
-    (Brody et al. 2022, eq. 7); what the edge keeps is not. Means, not sums, reach the graph, so
-    that its numbers do not grow with the size of the network.
-
-    Attributes:
-        plan: sizes.
-        reads: of `edges` and `graph`, what is read behind the last round; the rest of that round
-            is left out.
-        sees_graph: the graph's features are embedded; else its row starts as zeros.
+    A round updates edges from (edge, sender, receiver, graph), nodes from (node, sums of sent and
+    of received messages, graph), the graph from (mean node, mean edge, graph); each gets the
+    update added and, if on, is layer-normalised. With attention, the messages of a node are
+    weighted by a softmax, over the edges that enter it, of a_T act(W [edge, sender, receiver,
+    graph]) (Brody et al. 2022, eq. 7); the edge's update is not. Means, not sums, reach the graph,
+    so that its numbers do not grow with the size of the network.
     """
 
     plan: Plan
+    # of `edges` and `graph`: read after the last round; its other parts are left out
     reads: tuple[str, ...]
-    sees_graph: bool = True
+    sees_graph: bool = True  # the graph's features are embedded; else its row starts as zeros
 
     @nn.compact
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return what edges and graph carry after the rounds, from raw features.
+        """Return edges and graph after the rounds, from raw features.
 
-        Args:
-            raw: features.
-            incidence: of the topology.
-            chosen: gives, of rows for all edges, those of the edges to read behind the last
-                round, which are then all that it updates; only where no graph is read.
+        `chosen` gives, of rows for all edges, those of the edges to read after the last round,
+        which are then all that it updates; only where no graph is read.
         """
         plan = self.plan
         linear = initialiser(plan, 1.0)
@@ -260,15 +243,10 @@ class GNN(nn.Module):
     """`jraph.GraphsTuple`s of one graph each to policy outputs and a value.
 
     With routes, actor logits are a linear layer over the sum of a candidate path's links, actions
-    of no path come from the graph's own row, and one topology serves all samples. Without routes
-    everything is read from the graph's row, and every sample brings its own senders and receivers.
-    A separate critic does not see the graph's features (as published); with `link_critic_sees:
+    of no path come from the graph's row, and one topology serves all samples. Without routes
+    everything is read from the graph's row, and every sample brings its senders and receivers. A
+    separate critic does not see the graph's features (as published); with `link_critic_sees:
     shares` neither the request's ends nor single slots.
-
-    Attributes:
-        plan: sizes.
-        outputs: logits or means, A.
-        routes: links and candidate paths, or None.
     """
 
     plan: Plan
@@ -277,7 +255,6 @@ class GNN(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Return policy outputs [..., A] and values [...] of graphs with any leading axes."""
         plan = self.plan
         lead = observation.nodes.shape[:-2]
         graph = observation._replace(
@@ -305,14 +282,12 @@ class GNN(nn.Module):
             seen = self._shares(start) if plan.link_critic_sees == SHARES else start
             critic = Messages(plan, ("graph",), False, name="critic")(seen, incidence)
         policy = self._logits(actor, pair, near)
-        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic.graph)
+        value = value_head(plan, critic.graph)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
     @property
     def _further(self) -> int:
-        """Actions that belong to no path."""
-        routes = self.routes
-        return 0 if routes is None else self.outputs - routes.hops.shape[1] * routes.outputs
+        return 0 if self.routes is None else further_actions(self.routes, self.outputs)
 
     def _features(self, graph: Any) -> GraphState:
         plan, nodes = self.plan, graph.nodes
@@ -344,8 +319,8 @@ class GNN(nn.Module):
         self, state: GraphState, pair: Array | None, near: Nearby | None
     ) -> Float[Array, "B A"]:
         plan, routes = self.plan, self.routes
-        kernel_init = initialiser(plan, plan.policy_gain)
         if routes is None or pair is None:
+            kernel_init = initialiser(plan, plan.policy_gain)
             return Head(self.outputs, kernel_init, name="actor_head")(state.graph)
         links = None if near is None else jnp.asarray(near.links)[pair]
         weights = self._weights(routes, pair, links).astype(state.edges.dtype)
@@ -355,12 +330,7 @@ class GNN(nn.Module):
             edges = edges[:half] + edges[half:]
         # Summed before the linear layer: K rows to multiply where there would be one per link.
         paths = jnp.einsum("bku,ubd->bkd", weights, edges)
-        logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
-        logits = logits.reshape((logits.shape[0], -1))
-        if not self._further:
-            return logits
-        rest = Head(self._further, kernel_init, name="actor_further")(state.graph)
-        return jnp.concatenate([logits, rest], axis=-1)
+        return path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
 
     def _weights(
         self, routes: Routes, pair: Int[Array, " B"], links: Int[Array, "B U"] | None

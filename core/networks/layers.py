@@ -1,8 +1,8 @@
 """A dense layer of rows that are mostly flags, by products of bytes and parts in bfloat16.
 
 A float32 is the sum of three numbers in bfloat16 (8 significant bits each), and a flag is one
-number in it. So flags times a kernel are three products of tensor cores, exact but for the sums
-in float32, where a product of two arrays of floats takes six. In tf32 one product is enough.
+number in it. So flags times a kernel are three products of tensor cores, exact but for the sums in
+float32, where a product of two arrays of floats takes six. In tf32 one product is enough.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from ..pytree import Pytree, pytree
 
 
 class Weights(nn.Module):
-    """Kernel and bias of a dense layer."""
-
     width: int
     kernel_init: nn.initializers.Initializer
     biased: bool = True
 
     @nn.compact
     def __call__(self, size: int) -> tuple[Float[Array, "D W"], Float[Array, " W"]]:
-        """Return both for inputs of a size; zeros where there is no bias."""
+        """Return kernel and bias of a dense layer; zeros without a bias."""
         kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
         if not self.biased:
             return kernel, jnp.zeros(self.width, kernel.dtype)
@@ -36,15 +34,12 @@ class Weights(nn.Module):
 
 
 class Dense(nn.Module):
-    """x W + b over the last axis of x."""
-
     width: int
     kernel_init: nn.initializers.Initializer
     biased: bool = True
 
     @nn.compact
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
-        """Return the layer's output."""
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         made = row_product(x, kernel)
         if not self.biased:
@@ -57,7 +52,7 @@ class JoinedDense(nn.Module):
     """x W + b like `flax.linen.Dense`, with both gradients from one product.
 
     The rows get a column of ones for it, which costs little where they are short. On a GPU a sum
-    over rows is a kernel of its own, or holds up the one that makes what is summed.
+    over rows is a separate kernel, or delays the one that makes its terms.
     """
 
     width: int
@@ -65,35 +60,34 @@ class JoinedDense(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
-        """Return the layer's output."""
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        made: Any = _joined(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
+        made: Any = _joint(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
         return made.reshape((*x.shape[:-1], self.width))
 
 
 def _precision() -> Any:
-    """Return the precision that products have here; their gradients are traced elsewhere."""
+    """Return the precision of products here; their gradients are traced elsewhere."""
     return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _joined(x: Any, kernel: Any, bias: Any, precision: Any) -> Float[Array, "N W"]:
+def _joint(x: Any, kernel: Any, bias: Any, precision: Any) -> Float[Array, "N W"]:
     return jnp.matmul(x, kernel, precision=precision) + bias[None]
 
 
-def _joined_forward(x: Any, kernel: Any, bias: Any, precision: Any) -> Any:
-    return _joined(x, kernel, bias, precision), (x, kernel)
+def _joint_forward(x: Any, kernel: Any, bias: Any, precision: Any) -> Any:
+    return _joint(x, kernel, bias, precision), (x, kernel)
 
 
-def _joined_backward(precision: Any, kept: tuple[Any, Any], given: Any) -> tuple[Any, Any, Any]:
+def _joint_backward(precision: Any, kept: tuple[Any, Any], given: Any) -> tuple[Any, Any, Any]:
     x, kernel = kept
     longer = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
     both = jnp.matmul(longer.T, given, precision=precision)
     return jnp.matmul(given, kernel.T, precision=precision), both[:-1], both[-1]
 
 
-_joined.defvjp(_joined_forward, _joined_backward)
+_joint.defvjp(_joint_forward, _joint_backward)
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
@@ -109,7 +103,7 @@ def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[A
 def side_by_side(
     x: Float[Array, "*B D"], *weights: tuple[Float[Array, "D W"], Float[Array, " W"]]
 ) -> tuple[Float[Array, "*B W"], ...]:
-    """Return what several layers of equal width make of the same rows, by one product."""
+    """Return the outputs of several layers of equal width for the same rows, by one product."""
     kernels, biases = (jnp.concatenate(parts, axis=-1) for parts in zip(*weights, strict=True))
     made = row_product(x, kernels) + biases.reshape((1,) * (x.ndim - 1) + (-1,))
     return tuple(jnp.split(made, len(weights), axis=-1))
@@ -121,21 +115,14 @@ _TF32: Any = "tensorfloat32"
 
 
 class FlagDense(nn.Module):
-    """x W + b of `Flagged` rows, with the parameters of `flax.linen.Dense`.
-
-    Attributes:
-        width: of the output.
-        kernel_init: makes the kernel.
-        rounds: products round their inputs to tf32, and are one each.
-    """
+    """x W + b of `Flagged` rows, with the parameters of `flax.linen.Dense`."""
 
     width: int
     kernel_init: nn.initializers.Initializer
-    rounds: bool = False
+    rounds: bool = False  # products round their inputs to tf32, and are one each
 
     @nn.compact
     def __call__(self, x: Flagged) -> Float[Array, "*B W"]:
-        """Return the layer's output."""
         numbers, flags = (rows.reshape((-1, rows.shape[-1])) for rows in (x.numbers, x.flags))
         size = numbers.shape[-1] + flags.shape[-1]
         kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
@@ -168,12 +155,12 @@ def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Fl
     if rounds:
         made = jnp.matmul(_read(flags, jnp.float32), kernel[few:], precision=_TF32)
     else:
-        made = _exactly(flags, kernel[few:])
+        made = _exact_product(flags, kernel[few:])
     made = made + jnp.sum(numbers[:, :, None] * kernel[None, :few], axis=1)
     return made + bias[None]
 
 
-def _exactly(flags: Any, kernel: Any) -> Array:
+def _exact_product(flags: Any, kernel: Any) -> Array:
     """Return flags times a kernel by its three parts, added from the smallest."""
     width = kernel.shape[1]
     parts = jnp.concatenate(in_parts(kernel), axis=1)
@@ -190,7 +177,7 @@ def _product(one: Any, other: Any) -> Array:
 def _read(flags: Any, dtype: Any) -> Array:
     """Return flags in the dtype of one product, which reads them as bytes.
 
-    Behind a barrier, or products that need the same conversion would share an array of it.
+    The barrier keeps products that need the same conversion from sharing an array of it.
     """
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
@@ -215,12 +202,7 @@ _layer.defvjp(_forward, _backward)
 
 @pytree
 class Outputs(Pytree):
-    """Outputs of one forward pass.
+    """Outputs of one forward pass."""
 
-    Attributes:
-        policy: logits, or means, [..., A].
-        value: V(s), [...].
-    """
-
-    policy: Float[Array, "... A"]
-    value: Float[Array, "..."]
+    policy: Float[Array, "... A"]  # logits, or means
+    value: Float[Array, "..."]  # V(s)

@@ -34,7 +34,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 def takes_flags(plan: Plan, rows: int) -> bool:
     """Return whether the network of a plan reads so many rows as `Flagged`, if it can have them.
 
-    Of few rows a product is bound by reading the kernel, which parts make longer.
+    The product of few rows is bound by reading the kernel, which parts make longer.
     """
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
@@ -46,14 +46,12 @@ def _in_float32(plan: Plan) -> bool:
 
 
 def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
-    """Return the weight initialiser of a plan, scaled by `gain`."""
     if plan.initialisation == "orthogonal":
         return nn.initializers.orthogonal(gain)
     return nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal")
 
 
 def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callable[..., nn.Module]:
-    """Return the layer that a tower is made of, for inputs x."""
     if isinstance(x, Flagged):
         return partial(FlagDense, rounds=plan.matmul_precision == "tf32")
     inputs = x.shape[-1]
@@ -68,29 +66,51 @@ def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callab
     )
 
 
-class Tower(nn.Module):
-    """Hidden layers: dense, layer norm if asked, activation."""
+def activated(plan: Plan, x: Any, norm: str, normalise: bool = False) -> Any:
+    """Return x after layer norm, if on, and the activation; called inside a compact module."""
+    if plan.layer_norm or normalise:
+        x = nn.LayerNorm(name=norm)(x)
+    return ACTIVATIONS[plan.activation](x)
 
+
+def both_towers(plan: Plan, tower: Callable[..., nn.Module], *inputs: Any) -> tuple[Any, Any]:
+    """Return the last layers of actor and critic; called inside a compact module."""
+    if plan.shared_encoder:
+        shared: Any = tower(name="encoder")(*inputs)
+        return shared, shared
+    return tower(name="actor")(*inputs), tower(name="critic")(*inputs)
+
+
+def both_heads(
+    plan: Plan, outputs: int, actor: Array, critic: Array, splits: bool = False
+) -> Outputs:
+    policy = Head(
+        outputs, initialiser(plan, plan.policy_gain), splits=splits, name="actor_head"
+    )(actor)  # fmt: skip
+    return Outputs(policy, value_head(plan, critic)[..., 0])
+
+
+def value_head(plan: Plan, critic: Array) -> Float[Array, "... 1"]:
+    return Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic)
+
+
+class Tower(nn.Module):
     plan: Plan
 
     @nn.compact
     def __call__(self, x: Float[Array, "... D"] | Flagged) -> Any:
-        """Return the last hidden layer [..., H]."""
-        activation: Any = ACTIVATIONS[self.plan.activation]  # of arrays, which layers give
         for i, width in enumerate(self.plan.hidden_sizes):
             kernel = initialiser(self.plan, self.plan.hidden_gain)
             x = _dense(self.plan, x, width)(width, kernel, name=f"dense_{i}")(x)
-            if self.plan.layer_norm:
-                x = nn.LayerNorm(name=f"norm_{i}")(x)
-            x = activation(x)
+            x = activated(self.plan, x, f"norm_{i}")
         return x
 
 
 class Head(nn.Module):
     """A linear layer of few outputs, its kernel stored output-first.
 
-    On a CPU the gradient of [H, A] kernels with small A takes five times as long as that of
-    [A, H] ones.
+    On a CPU the gradient of [H, A] kernels with small A takes five times as long as that of [A, H]
+    ones. Where it `splits`, many outputs are products of parts.
     """
 
     outputs: int
@@ -100,8 +120,6 @@ class Head(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H"]) -> Float[Array, "... A"]:
-        """Return x W^T + b; where it `splits`, of many outputs by products of parts."""
-
         def transposed(key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "A H"]:
             return self.kernel_init(key, shape[::-1], jnp.float32).T
 
@@ -118,8 +136,8 @@ class Head(nn.Module):
 class MLP(nn.Module):
     """Flat observations to policy outputs and a value.
 
-    Top-level parameter names that start with `critic` belong to the critic's optimiser, all
-    others (a shared encoder too) to the policy's.
+    Top-level parameter names that start with `critic` belong to the critic's optimiser, all others
+    (a shared encoder too) to the policy's.
     """
 
     plan: Plan
@@ -128,27 +146,16 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Array | Flagged) -> Outputs:
-        """Return policy outputs [..., A] and values [...] of observations of any shape."""
         plan = self.plan
         if not isinstance(observation, Flagged):
             lead = observation.shape[: observation.ndim - self.observation_ndim]
             observation = observation.reshape((*lead, -1)).astype(plan.dtype)
-        if plan.shared_encoder:
-            actor = critic = Tower(plan, name="encoder")(observation)
-        else:
-            actor = Tower(plan, name="actor")(observation)
-            critic = Tower(plan, name="critic")(observation)
         splits = plan.backend.splits_wide_products and _in_float32(plan)
-        head = Head(
-            self.outputs, initialiser(plan, plan.policy_gain), splits=splits, name="actor_head"
-        )
-        policy = head(actor)
-        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic)
-        return Outputs(policy, value[..., 0])
+        towers = both_towers(plan, partial(Tower, plan), observation)
+        return both_heads(plan, self.outputs, *towers, splits=splits)
 
 
-SLOT = "slot"
-"""`path_mlp_begins` where the untrained network goes by the start slot, not by the path."""
+SLOT = "slot"  # `path_mlp_begins` where the untrained network prefers low slots, not early paths
 
 _REQUEST, _LOAD = 3, 1  # numbers about the request and the network; the last is the share in use
 _PATH, _START = 8, 1  # numbers about a path, and which of them is its lowest start over S
@@ -163,27 +170,20 @@ class PathMLP(nn.Module):
     """Observations `paths` of optical environments to logits and values.
 
     Path i's option o, of O, has the logit f(path, request, links)_o - a i - b o / O, where a and b
-    begin at 1 and f, whose head is small, near 0. Where `path_mlp_begins` is `slot` it is
-    f(path, request, links)_o - a i / K - b o / O - c s, s the path's lowest start, c too from 1.
-    Numbers of a path are squashed by arcsinh, for free blocks are up to S times as long as a
-    request needs. The critic sees how full the links are and nothing of the request, so that its
-    value does not contain the luck of the next one.
-
-    Attributes:
-        plan: sizes.
-        outputs: logits, A.
-        routes: links and candidate paths.
-        slots: S.
+    start at 1 and f, whose head is small, near 0. Where `path_mlp_begins` is `slot` it is f(path,
+    request, links)_o - a i / K - b o / O - c s, s the path's lowest start, c too from 1. Numbers
+    of a path are squashed by arcsinh, for free blocks are up to S times as long as a request
+    needs. The critic sees how full the links are and nothing of the request, so that its value
+    does not contain the luck of the next one.
     """
 
     plan: Plan
     outputs: int
     routes: Routes
-    slots: int
+    slots: int  # S
 
     @nn.compact
     def __call__(self, observation: Float[Array, "... D"]) -> Outputs:
-        """Return policy outputs [..., A] and values [...] of observations, any leading axes."""
         plan, routes = self.plan, self.routes
         lead, paths = observation.shape[:-1], routes.hops.shape[1]
         rows = observation.reshape((-1, observation.shape[-1])).astype(plan.dtype)
@@ -210,24 +210,19 @@ class PathMLP(nn.Module):
             most = jnp.array([1.0, 1.0, self.slots] if by_slot else [paths, 1.0])
             logits = jnp.append(logits, rest - jnp.sum(slopes * most), axis=-1)
         for i, width in enumerate(plan.hidden_sizes):
-            loads = self._activated(Dense(width, self._kernel, name=f"critic_{i}")(loads),
-                                    f"critic_norm_{i}")  # fmt: skip
-        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(loads)
+            loads = Dense(width, self._kernel, name=f"critic_{i}")(loads)
+            loads = activated(plan, loads, f"critic_norm_{i}")
+        value = value_head(plan, loads)
         return Outputs(logits.reshape((*lead, -1)), value.reshape(lead))
 
     @property
     def _kernel(self) -> Any:
         return initialiser(self.plan, self.plan.hidden_gain)
 
-    def _activated(self, x: Array, norm: str) -> Array:
-        if self.plan.layer_norm:
-            x = nn.LayerNorm(name=norm)(x)
-        return ACTIVATIONS[self.plan.activation](x)
-
     def _of_paths(
         self, seen: Float[Array, "B K 8"], shared: Float[Array, "B C"]
     ) -> Float[Array, "B K H"]:
-        """Return the last hidden layer of each path; what all paths share is multiplied once."""
+        """Return the last hidden layer of each path; inputs of all paths are multiplied once."""
         rank = np.arange(seen.shape[1], dtype=np.float32)
         ranks = jnp.asarray(np.stack([rank / len(rank), 1.0 / (1.0 + rank)], -1), seen.dtype)
         ranks = jnp.broadcast_to(ranks[None], (*seen.shape[:2], 2))
@@ -236,5 +231,5 @@ class PathMLP(nn.Module):
             x = Dense(width, self._kernel, name=f"path_{i}")(x)
             if i == 0:
                 x = x + Dense(width, self._kernel, biased=False, name="shared")(shared)[:, None]
-            x = self._activated(x, f"norm_{i}")
+            x = activated(self.plan, x, f"norm_{i}")
         return x

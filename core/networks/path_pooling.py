@@ -1,8 +1,9 @@
-"""From what is known of each link to one row per candidate path: membership and pooling."""
+"""From features of links to one row per candidate path: membership and pooling."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import ConfigError
 from ..envs.contract import RoutedEnvironment, Routes, unwrapped
+from ..plan import Plan
+from .mlp import Head, initialiser
 
 _FAR = np.float32(1e30)
 _WORTH = 0.75  # share of the links up to which it pays to pick them out
@@ -23,7 +26,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
     """Return the routes of an environment that has some.
 
     Raises:
-        ConfigError: the environment that evaluates has other paths; a network of links is built
+        ConfigError: the environment that evaluates has other paths. A network of links is built
             for one set of them.
     """
     env, eval_env = unwrapped(env), unwrapped(eval_env)
@@ -45,10 +48,7 @@ def membership(
 ) -> Bool[Array, "... K U"]:
     """Return which links each candidate path of a pair takes; none where a path is missing.
 
-    Args:
-        routes: the paths.
-        pair: numbers of pairs.
-        links: those asked for, each of them once; None asks for all in their order.
+    `links` are distinct; None means all in their order.
     """
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
@@ -61,15 +61,10 @@ def membership(
 
 @dataclass(frozen=True, eq=False)
 class Nearby:
-    """The links that any candidate path of a pair takes: all that its logits are read from.
+    """The links that any candidate path of a pair takes: its logits need no others."""
 
-    Attributes:
-        links: int32 [R, U], ascending, filled up with others.
-        places: int32 [R, links], where each link stands among them, U where it does not.
-    """
-
-    links: np.ndarray
-    places: np.ndarray
+    links: np.ndarray  # int32 [R, U], ascending, filled up with others
+    places: np.ndarray  # int32 [R, links], the place of each link among them, U without one
 
     def both_ways(self) -> Nearby:
         """Return them where observed links come once each way: [R, 2 U] of 2 * links."""
@@ -120,11 +115,8 @@ def picked(
 ) -> Float[Array, "*C D"]:
     """Return the rows at some places, differentiated by picking again rather than by adding up.
 
-    Args:
-        rows: to pick from.
-        at: places; those that `back` does not lead to only fill up, and no gradient comes back
-            from them.
-        back: where in the flattened `at` each row was picked, or its size where it was not.
+    `back` is where in the flattened `at` each row was picked, or its size where it was not. No
+    gradient comes back from places that `back` does not lead to; they only fill up.
     """
     return rows.at[at].get(mode="promise_in_bounds")
 
@@ -160,20 +152,14 @@ def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "
 
 
 class Pooling(nn.Module):
-    """One row of each group of items: their mean, sum, extremes, or what attention picks.
+    """One row of each group of items; zeros for a group without items."""
 
-    Attributes:
-        kind: `mean`, `sum`, `min_mean_max` (three times as wide) or `attention` (one learned
-            query; Vaswani et al. 2017, eq. 1).
-    """
-
-    kind: str
+    kind: str  # mean, sum, min_mean_max (three times as wide) or attention (one learned query)
 
     @nn.compact
     def __call__(
         self, items: Float[Array, "... n D"], groups: Bool[Array, "... G n"]
     ) -> Float[Array, "... G P"]:
-        """Return a row for each group; zeros for one without items."""
         if self.kind == "attention":
             return self._attend(items, groups)
         weights = groups.astype(items.dtype)
@@ -202,8 +188,26 @@ class Pooling(nn.Module):
         return jnp.einsum("...gn,...nd->...gd", weights, items)
 
 
-SHARES = "shares"
-"""`link_critic_sees` where the critic gets `shares`."""
+def further_actions(routes: Routes, outputs: int) -> int:
+    """Return the number of actions that belong to no path."""
+    return outputs - routes.hops.shape[1] * routes.outputs
+
+
+def path_logits(
+    plan: Plan, routes: Routes, outputs: int, paths: Array, rest: Callable[[], Array]
+) -> Float[Array, "B A"]:
+    """Return logits of paths' options from rows of paths, of other actions from `rest`."""
+    kernel_init = initialiser(plan, plan.policy_gain)
+    logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
+    logits = logits.reshape((logits.shape[0], -1))
+    further = further_actions(routes, outputs)
+    if not further:
+        return logits
+    others = Head(further, kernel_init, name="actor_further")(rest())
+    return jnp.concatenate([logits, others], axis=-1)
+
+
+SHARES = "shares"  # `link_critic_sees` where the critic gets `shares`
 
 
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:

@@ -1,7 +1,7 @@
 """Networks with a memory: hidden layers, then an LSTM or GRU cell, then a head.
 
-Acting takes one step at a time; learning unrolls whole sequences, so that everything but the
-cell's own product runs over all steps at once.
+Acting takes one step at a time. Learning unrolls whole sequences, so that everything but the
+cell's recurrent product runs over all steps at once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ _GATES = {"lstm": 4, "gru": 3}
 class Cell(nn.Module):
     """The recurrent half of an LSTM (Gers et al. 2000) or GRU (Cho et al. 2014).
 
-    LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (f with 1 added), c' = f c + i g,
-    h' = o tanh(c'). GRU: r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + b_n)),
-    h' = (1 - z) n + z h, the reset gate behind the product, so that there is one product a step.
+    LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (f with 1 added), c' = f c + i g, h' = o
+    tanh(c'). GRU: r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + b_n)), h' = (1 - z)
+    n + z h, the reset gate after the product, so that there is one product per step.
     """
 
     plan: Plan
     inputs: int
 
     def setup(self) -> None:
-        """Make the parameters."""
         plan, size = self.plan, self.plan.recurrent_size
         gates = _GATES[plan.network]
         self.into = self.param(
@@ -75,13 +74,8 @@ class Cell(nn.Module):
 class Recurrent(nn.Module):
     """Flat observations and a memory to policy outputs, a value and the next memory.
 
-    Actor and critic have a cell each, unless they share the encoder. See `RecurrentNetwork` of
-    `registry` for what the methods promise.
-
-    Attributes:
-        plan: sizes; `network` names the cell.
-        outputs: logits or means, A.
-        shape: of one observation.
+    Actor and critic have a cell each, unless they share the encoder. `registry.RecurrentNetwork`
+    says what the methods promise.
     """
 
     plan: Plan
@@ -89,7 +83,6 @@ class Recurrent(nn.Module):
     shape: tuple[int, ...]
 
     def setup(self) -> None:
-        """Make the parts; all that serves the critic alone has a name that starts so."""
         plan = self.plan
         size = 1
         for length in self.shape:
@@ -108,7 +101,7 @@ class Recurrent(nn.Module):
         self.critic_head = Head(1, initialiser(plan, plan.value_gain))
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Return the memory at the start of episodes, [lead, ...]: a tuple, one of each cell."""
+        """Return the memory at the start of episodes, [lead, ...]: a tuple, one per cell."""
         zeros = jnp.zeros((*lead, self.plan.recurrent_size), jnp.float32)
         one = (zeros, zeros) if self.plan.network == "lstm" else zeros
         return (one,) if self.plan.shared_encoder else (one, one)
@@ -119,7 +112,6 @@ class Recurrent(nn.Module):
         return self.step(observation, self.initial_carry(lead))[0]
 
     def step(self, observation: Array, carry: Any) -> tuple[Outputs, Any]:
-        """Return outputs and memory after observations [..., *shape]."""
         ready = self._prepare(observation)
         carry = tuple(
             cell.step(memory, x) for cell, memory, x in zip(self._cells, carry, ready, strict=True)
@@ -127,13 +119,6 @@ class Recurrent(nn.Module):
         return self._read(tuple(self._hidden(memory) for memory in carry)), carry
 
     def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
-        """Return outputs [T, ...] of sequences [T, ..., *shape].
-
-        Args:
-            observation: of each step.
-            first: an episode begins here: the memory is emptied before.
-            carry: memory before the first step.
-        """
         ready = self._prepare(observation)
         # A scan of cells alone: what is traced inside must not create parameters.
         over = [cell.step for cell in self._cells]

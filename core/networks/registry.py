@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool
 from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
+from ..envs.contract import Routes
 from ..envs.optical.optical_settings import OpticalSettings
 from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of, is_stacked
@@ -21,16 +22,15 @@ from .path_pooling import SHARES, routes_of
 from .recurrent import Recurrent
 from .transformer import LinkTransformer, SequenceTransformer
 
-NetworkFactory = Callable[[Plan, int, Any], nn.Module]
-"""`factory(plan, outputs, observation_struct)`: see `register`."""
+NetworkFactory = Callable[[Plan, int, Any], nn.Module]  # see `register`
 
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """What a module has beside `__call__` if it keeps a memory between steps.
+    """Methods of a module that keeps a memory between steps, besides `__call__`.
 
     Minibatches are then whole sequences. `step` and `unroll` are called with parameters bound;
-    unrolling gives what stepping through would.
+    unrolling gives the same as stepping through.
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
@@ -75,14 +75,17 @@ def _recurrent(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return Recurrent(plan, outputs, _shape(plan.network, plan, struct))
 
 
+def _routes(plan: Plan) -> Routes | None:
+    return routes_of(environments.make(plan.env), environments.make(plan.eval_env))
+
+
 def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if not all(hasattr(struct, name) for name in ("nodes", "edges", "globals", "senders")):
         raise ConfigError(
             f"network gnn reads graphs, which {plan.env.id} does not show; optical environments "
             "do with `observation: graph`"
         )
-    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
-    routes = routes_of(env, eval_env)
+    routes = _routes(plan)
     if routes is None:
         _check_no_shares(plan)
     return GNN(plan, outputs, routes)
@@ -93,8 +96,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
         _check_no_shares(plan)
         shape = tuple(struct.shape)
         return SequenceTransformer(plan, outputs, shape, plan.env.history)
-    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
-    routes = routes_of(env, eval_env)
+    routes = _routes(plan)
     if routes is None or not hasattr(struct, "slots"):
         raise ConfigError(
             f"network transformer reads link tokens or one array (with `history`), but the "
@@ -111,8 +113,7 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
 
 
 def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
-    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
-    routes = routes_of(env, eval_env)
+    routes = _routes(plan)
     shown = plan.env.history == 1 and dict(plan.env.keys).get("observation") == "paths"
     if routes is None or not shown or tuple(struct.shape) != (observed_size(routes),):
         raise ConfigError(
@@ -162,13 +163,10 @@ _NETWORKS: dict[str, NetworkFactory] = {
 def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> None:
     """Add a network; a study may then say `network: name`.
 
-    The module maps observations (leading axes allowed) to `Outputs`; top-level parameter names
-    that start with `critic` are the critic's. `testing.NetworkContract` checks all that is asked.
-
-    Args:
-        name: for the knob `network`.
-        factory: `factory(plan, outputs, observation_struct)` gives a flax module.
-        recurrent: the module keeps a memory: it is a `RecurrentNetwork` too.
+    `factory(plan, outputs, observation_struct)` gives a flax module that maps observations
+    (leading axes allowed) to `Outputs`; top-level parameter names that start with `critic` are the
+    critic's. With `recurrent` the module keeps a memory: it is a `RecurrentNetwork`, too.
+    `testing.NetworkContract` checks everything that is required.
 
     Raises:
         ConfigError: the name is taken.
@@ -182,17 +180,11 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
 
 
 def known() -> tuple[str, ...]:
-    """Return all names."""
     return tuple(sorted(_NETWORKS))
 
 
 def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
-    """Make the network of a plan.
-
-    Args:
-        plan: names the network and its sizes.
-        outputs: logits or means the policy head gives.
-        observation_struct: shapes and dtypes of one observation.
+    """Make the network of a plan, with `outputs` numbers of the policy head.
 
     Raises:
         UnknownNameError: no such network.

@@ -16,23 +16,27 @@ from ..envs.contract import Routes
 from ..plan import Plan
 from ..pytree import Pytree, pytree
 from .layers import Dense, Outputs, Weights, side_by_side
-from .mlp import ACTIVATIONS, Head, initialiser
-from .path_pooling import SHARES, Nearby, Pooling, membership, nearby, shares
+from .mlp import Head, activated, both_towers, initialiser, value_head
+from .path_pooling import (
+    SHARES,
+    Nearby,
+    Pooling,
+    further_actions,
+    membership,
+    nearby,
+    path_logits,
+    shares,
+)
 
 Chosen = Callable[[Float[Array, "B n D"]], Float[Array, "B m D"]]
 
 
 @pytree
 class Keyed(Pytree):
-    """An observation with the words that its dropout masks are drawn from.
-
-    Attributes:
-        observation: as the network reads it, [..., ...].
-        words: raw threefry keys, [..., 2].
-    """
+    """An observation as the network reads it, with the words of its dropout masks."""
 
     observation: object
-    words: UInt32[Array, "... 2"]
+    words: UInt32[Array, "... 2"]  # raw threefry keys
 
 
 def dropped(
@@ -40,11 +44,7 @@ def dropped(
 ) -> Float[Array, "B *shape"]:
     """Zero each number with probability `rate` and scale the others up; nothing without words.
 
-    Args:
-        x: numbers of each sample.
-        words: raw key of each sample, or None in evaluation.
-        use: tells the places of a network apart.
-        rate: probability.
+    `words` is the raw key of each sample, `use` distinguishes the places of a network.
     """
     if words is None or rate == 0.0:
         return x
@@ -72,8 +72,8 @@ def rotated(
 class Turns(nn.Module):
     """Cosines and sines of learned linear maps of positions, the same for all heads and samples.
 
-    They reach the heads by a product with zeros and ones: XLA would fuse anything else into what
-    reads them, and compute each of them anew for every sample and head.
+    They reach the heads by a product with zeros and ones: XLA would fuse anything else into its
+    readers, and recompute each of them for every sample and head.
     """
 
     heads: int
@@ -108,16 +108,12 @@ class Attention(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return what each token gathers from all tokens.
+        """Return for each token the attention over all tokens.
 
-        Args:
-            x: tokens.
-            positions: coordinates, the same in all samples, whose learned linear maps are the
-                angles that queries and keys are turned by (Reid et al. 2025, "WIRE"), so that a
-                score depends on differences of coordinates; values are not turned. None turns
-                nothing.
-            words: for dropout of attention weights.
-            chosen: gives, of rows for all tokens, those of the m tokens that ask; None: all do.
+        `positions` are coordinates, the same in all samples, whose learned linear maps are the
+        angles that queries and keys are turned by (Reid et al. 2025, "WIRE"), so that a score
+        depends on differences of coordinates; values are not turned. None turns nothing. `chosen`
+        gives, of rows for all tokens, those of the m tokens that ask; None: all do.
         """
         plan, kernel_init = self.plan, initialiser(self.plan, 1.0)
         width, heads = x.shape[-1], plan.transformer_heads
@@ -157,7 +153,7 @@ def _of_samples(x: Float[Array, "n h half"], batch: int, chosen: Chosen) -> Arra
 
 
 class Blocks(nn.Module):
-    """Attention and feed-forward halves, each normalised before and added behind."""
+    """Attention and feed-forward halves, normalised before and added after."""
 
     plan: Plan
 
@@ -169,14 +165,7 @@ class Blocks(nn.Module):
         words: UInt32[Array, "B 2"] | None = None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return tokens of the same width, layer-normalised.
-
-        Args:
-            x: tokens.
-            positions: see `Attention`.
-            words: for dropout.
-            chosen: gives, of rows for all tokens, those of the m tokens to give; None: all.
-        """
+        """Return (`chosen`) tokens of the same width, layer-normalised."""
         plan, rate = self.plan, self.plan.transformer_dropout
         for i in range(plan.transformer_layers):
             last = chosen if i == plan.transformer_layers - 1 else None
@@ -197,22 +186,17 @@ class Blocks(nn.Module):
 
 
 class HeadLayers(nn.Module):
-    """Hidden layers of equal width in front of a head."""
-
     plan: Plan
     width: int
     depth: int
 
     @nn.compact
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... W"]:
-        """Return the last hidden layer."""
         plan = self.plan
         for i in range(self.depth):
             kernel_init = initialiser(plan, plan.hidden_gain)
             x = Dense(self.width, kernel_init=kernel_init, name=f"dense_{i}")(x)
-            if plan.layer_norm:
-                x = nn.LayerNorm(name=f"norm_{i}")(x)
-            x = ACTIVATIONS[plan.activation](x)
+            x = activated(plan, x, f"norm_{i}")
         return x
 
 
@@ -229,14 +213,7 @@ class LinkEncoder(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return the encoded links.
-
-        Args:
-            columns: features of the links, [B, links, ...] each.
-            position: coordinates in the line graph, those of all samples.
-            words: for dropout.
-            chosen: gives, of rows for all links, those of the m links to give; None: all.
-        """
+        """Return the encoded (`chosen`) links, of features [B, links, ...] each."""
         plan = self.plan
         kernel_init = initialiser(plan, plan.hidden_gain)
         embed = Dense(plan.transformer_embedding_size, kernel_init=kernel_init, name="embed")
@@ -254,11 +231,6 @@ class LinkTransformer(nn.Module):
     actions of no path over all links; the value comes from all links. A separate critic does not
     see the columns of the request (as published); with `link_critic_sees: shares` it sees how full
     each link is instead of its slots.
-
-    Attributes:
-        plan: sizes.
-        outputs: logits, A.
-        routes: links and candidate paths.
     """
 
     plan: Plan
@@ -267,7 +239,6 @@ class LinkTransformer(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Return policy outputs [..., A] and values [...] of tokens with any leading axes."""
         plan = self.plan
         observation, words = _unkeyed(observation)
         lead = observation.slots.shape[:-2]
@@ -275,7 +246,7 @@ class LinkTransformer(nn.Module):
         words = None if words is None else words.reshape((-1, 2))
         columns = (lines.position, lines.slots, lines.marginals, lines.request)
         both = plan.shared_encoder
-        near = None if both or self._further else nearby(self.routes)
+        near = None if both or further_actions(self.routes, self.outputs) else nearby(self.routes)
         chosen = None if near is None else partial(near.of_tokens, pair=lines.pair)
         position = jnp.asarray(self.routes.coordinates, lines.position.dtype)
         encoder = LinkEncoder(plan, name="encoder" if both else "actor")
@@ -289,28 +260,17 @@ class LinkTransformer(nn.Module):
         value = _value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
-    @property
-    def _further(self) -> int:
-        """Actions that belong to no path."""
-        return self.outputs - self.routes.hops.shape[1] * self.routes.outputs
-
     def _logits(
         self, links: Float[Array, "B m D"], pair: Array, near: Nearby | None
     ) -> Float[Array, "B A"]:
         plan, routes = self.plan, self.routes
-        kernel_init = initialiser(plan, plan.policy_gain)
         hidden = HeadLayers(
             plan, plan.transformer_actor_mlp_width, plan.transformer_actor_mlp_depth,
             name="actor_mlp",
         )(links)  # fmt: skip
         inside = membership(routes, pair, None if near is None else jnp.asarray(near.links)[pair])
         paths = Pooling(plan.transformer_actor_pooling, name="actor_pooling")(hidden, inside)
-        logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
-        logits = logits.reshape((logits.shape[0], -1))
-        if not self._further:
-            return logits
-        rest = Head(self._further, kernel_init, name="actor_further")(jnp.mean(hidden, axis=1))
-        return jnp.concatenate([logits, rest], axis=-1)
+        return path_logits(plan, routes, self.outputs, paths, lambda: jnp.mean(hidden, axis=1))
 
 
 class SequenceEncoder(nn.Module):
@@ -322,7 +282,6 @@ class SequenceEncoder(nn.Module):
     def __call__(
         self, tokens: Float[Array, "B n F"], words: UInt32[Array, "B 2"] | None
     ) -> Float[Array, "B n D"]:
-        """Return the encoded tokens."""
         plan = self.plan
         width, count = plan.transformer_embedding_size, tokens.shape[1]
         embedded = Dense(width, kernel_init=initialiser(plan, 1.0), name="embed")(tokens)
@@ -332,34 +291,23 @@ class SequenceEncoder(nn.Module):
 
 
 class SequenceTransformer(nn.Module):
-    """Stacked observations [history, ...] to policy outputs and a value.
-
-    Attributes:
-        plan: sizes.
-        outputs: logits or means, A.
-        shape: of one observation; its first axis counts tokens if `history` is above 1.
-        tokens: how many.
-    """
+    """Stacked observations [history, ...] to policy outputs and a value."""
 
     plan: Plan
     outputs: int
+    # of one observation; its first axis counts tokens if `history` is above 1
     shape: tuple[int, ...]
     tokens: int
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Return policy outputs [..., A] and values [...]."""
         plan = self.plan
         observation, words = _unkeyed(observation)
         lead = observation.shape[: observation.ndim - len(self.shape)]
         rows = observation.reshape((-1, self.tokens, int(np.prod(self.shape)) // self.tokens))
         rows = rows.astype(plan.dtype)
         words = None if words is None else words.reshape((-1, 2))
-        if plan.shared_encoder:
-            actor = critic = SequenceEncoder(plan, name="encoder")(rows, words)
-        else:
-            actor = SequenceEncoder(plan, name="actor")(rows, words)
-            critic = SequenceEncoder(plan, name="critic")(rows, words)
+        actor, critic = both_towers(plan, partial(SequenceEncoder, plan), rows, words)
         pooled = Pooling(plan.transformer_actor_pooling, name="actor_pooling")(
             actor, _everything(actor)
         )[:, 0]
@@ -381,7 +329,7 @@ def _value(plan: Plan, tokens: Float[Array, "B n D"]) -> Float[Array, " B"]:
         plan, plan.transformer_critic_mlp_width, plan.transformer_critic_mlp_depth,
         name="critic_mlp",
     )(pooled)  # fmt: skip
-    return Head(1, initialiser(plan, plan.value_gain), name="critic_head")(hidden)[..., 0]
+    return value_head(plan, hidden)[..., 0]
 
 
 def _everything(tokens: Float[Array, "B n D"]) -> Array:

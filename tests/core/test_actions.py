@@ -6,7 +6,7 @@ import scipy.special
 
 from hpo.core import actions, policy
 from hpo.core.actions import action_range, environment_action, head_outputs
-from hpo.core.distributions import draw_noise
+from hpo.core.distributions import family_of
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, MultiDiscrete
 from hpo.core.hypers import make_hypers
@@ -87,9 +87,9 @@ def test_a_range_of_one_s_own_replaces_the_space_s():
 
 
 def test_an_empty_range_is_refused():
-    with pytest.raises(ConfigError, match="between 3 and 1; action_low must lie below"):
+    with pytest.raises(ConfigError, match="between 3 and 1; action_low must be below"):
         action_range(plan_of(action_low=3.0), SQUARE.action_space)
-    with pytest.raises(ConfigError, match=r"action_low .2. must lie below action_high .1."):
+    with pytest.raises(ConfigError, match=r"action_low .2. must be below action_high .1."):
         complete({"action_low": 2.0, "action_high": 1.0})
 
 
@@ -193,7 +193,7 @@ def test_samples_and_modes_lie_where_their_density_is(kind):
     both = Outputs(outputs, jnp.zeros(count, jnp.float32))
     dist = policy.distribution_of(plan, hypers, own, both, None)
     key = jax.random.key(0, impl="threefry2x32")
-    sampled = dist.sample(draw_noise(kind, key, (count,), actions.action_shape(env)))
+    sampled = dist.sample(family_of(kind).noise(key, (count,), actions.action_shape(env)))
     surprise = -np.asarray(dist.log_prob(sampled), np.float64)
     noise = jax.random.normal(jax.random.fold_in(key, 1), (count, 2, 1), jnp.float32)
     entropy = np.asarray(dist.entropy(noise), np.float64)

@@ -10,8 +10,7 @@ from hpo.core.distributions import (
     Distribution,
     Gaussian,
     TanhGaussian,
-    draw_entropy_noise,
-    draw_noise,
+    family_of,
 )
 
 LOW, WIDTH = np.array([-2.0, 1.0]), np.array([4.0, 0.5])
@@ -90,7 +89,7 @@ def integrated_entropy(mean, log_std, low, width):
 
 def test_the_sampled_entropy_is_unbiased_and_so_is_its_gradient():
     rows, mean, log_std = 40_000, 0.6, -0.4
-    noise = draw_entropy_noise("tanh_gaussian", key(1), (rows,), (1,))
+    noise = family_of("tanh_gaussian").entropy_noise(key(1), (rows,), (1,))
     assert noise is not None and noise.shape == (rows, 2, 1) and noise.dtype == jnp.float32
 
     def entropies(mean, log_std):
@@ -114,11 +113,11 @@ def test_the_sampled_entropy_is_unbiased_and_so_is_its_gradient():
 def test_a_sampled_entropy_needs_noise():
     with pytest.raises(ValueError, match="give it noise"):
         squashed([[0.0]], [[0.0]]).entropy()
-    assert draw_entropy_noise("gaussian", key(0), (3,), (2,)) is None
+    assert family_of("gaussian").entropy_noise(key(0), (3,), (2,)) is None
 
 
 def test_tanh_gaussian_samples_are_mean_plus_noise():
-    noise = draw_noise("tanh_gaussian", key(2), (5,), (2,))
+    noise = family_of("tanh_gaussian").noise(key(2), (5,), (2,))
     dist = squashed(np.full((5, 2), 0.3), np.full((5, 2), -1.0))
     np.testing.assert_allclose(dist.sample(noise), 0.3 + np.exp(-1.0) * noise, rtol=1e-6)
 
@@ -150,7 +149,7 @@ def test_beta_agrees_with_scipy(shapes):
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_beta_samples_are_beta(shapes):
     count = 20_000
-    noise = draw_noise("beta", key(4), (count,), (1,))
+    noise = family_of("beta").noise(key(4), (count,), (1,))
     dist = beta_of(np.full((count, 1), shapes[0]), np.full((count, 1), shapes[1]))
     x = scipy.special.expit(np.asarray(jax.jit(dist.sample)(noise), np.float64)[:, 0])
     assert scipy.stats.kstest(x, scipy.stats.beta(*shapes).cdf).pvalue > 1e-3

@@ -17,11 +17,11 @@ from hpo.core.distributions import (
     Distribution,
     Gaussian,
     MultiCategorical,
-    draw_noise,
+    family_of,
 )
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
-LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `draw_noise` gives
+LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `Family.noise` gives
 masked_sample = jax.jit(lambda logits, mask, noise: Categorical.make(logits, mask).sample(noise))
 
 
@@ -60,7 +60,7 @@ def test_categorical_agrees_with_scipy(scale):
 
 def test_categorical_samples_by_its_probabilities():
     logits = logits_of(1, 6)[0]
-    noise = draw_noise("categorical", jax.random.key(3), (60_000,), ())
+    noise = family_of("categorical").noise(jax.random.key(3), (60_000,), ())
     assert noise.shape == (60_000,) and noise.min() >= 0.0 and noise.max() < 1.0
     dist = Categorical.make(jnp.broadcast_to(logits, (60_000, 6)))
     actions = np.asarray(dist.sample(noise))
@@ -90,7 +90,7 @@ def test_masked_actions_have_probability_zero_and_the_rest_is_renormalised():
 
 def test_masked_samples_follow_the_renormalised_probabilities():
     logits, mask = logits_of(1, 6)[0], np.array([True, False, True, True, False, False])
-    noise = draw_noise("categorical", jax.random.key(4), (60_000,), ())
+    noise = family_of("categorical").noise(jax.random.key(4), (60_000,), ())
     rows = jnp.broadcast_to(logits, (60_000, 6)), jnp.broadcast_to(mask, (60_000, 6))
     counts = np.bincount(np.asarray(masked_sample(*rows, noise)), minlength=6)
     within_four_errors(counts, np.exp(slow.log_softmax(logits[None], mask[None])[0]))
@@ -172,7 +172,7 @@ def test_gaussian_agrees_with_scipy():
 
 def test_gaussian_samples_have_its_mean_and_deviation():
     mean, std = np.array([1.0, -2.0], np.float32), np.array([0.5, 3.0], np.float32)
-    noise = draw_noise("gaussian", jax.random.key(6), (40_000,), (2,))
+    noise = family_of("gaussian").noise(jax.random.key(6), (40_000,), (2,))
     assert noise.shape == (40_000, 2) and noise.dtype == jnp.float32
     shape = (40_000, 2)
     dist = Gaussian(jnp.broadcast_to(mean, shape), jnp.broadcast_to(np.log(std), shape))
@@ -223,7 +223,7 @@ def test_multi_categorical_samples_components_by_their_own_numbers():
     count = 60_000
     logits, mask = components(1, seed=5)
     mask[0, [0, 3, 4]] = [True, True, True]
-    noise = draw_noise("multi_discrete", jax.random.key(7), (count,), (3,))
+    noise = family_of("multi_discrete").noise(jax.random.key(7), (count,), (3,))
     assert noise.shape == (count, 3) and noise.min() >= 0.0 and noise.max() < 1.0
     rows = (jnp.broadcast_to(x[0], (count, 9)) for x in (logits, mask))
     flat, allowed = rows

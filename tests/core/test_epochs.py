@@ -19,7 +19,7 @@ def test_the_spread_of_gradients_keeps_its_digits(common):
     mean, total = {"w": jnp.zeros((40, 30)), "b": jnp.zeros(30)}, jnp.float32(0.0)
     for taken, gradient in enumerate(gradients):
         one = {name: jnp.asarray(leaf) for name, leaf in gradient.items()}
-        mean, more = epochs._spread(mean, jnp.float32(taken), one)
+        mean, more = epochs._moved_spread(mean, jnp.float32(taken), one)
         total = total + more
     flat = np.array([np.concatenate([g["w"].ravel(), g["b"]]) for g in gradients], np.float64)
     assert float(total) / 16 == pytest.approx(np.var(flat, axis=0).sum(), rel=2e-5)

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hpo.core.metrics import Metrics, chunk_rows, joined, split_rows
+from hpo.core.metrics import Metrics, joined, split_rows
 
 K, LANES = 5, 3
 OTHERS = ("features", "env", "diverged")
@@ -31,7 +31,8 @@ def chunk():
     metrics = object.__new__(Metrics)  # host arrays, which `__init__` does not take in tests
     for field, child in zip(dataclasses.fields(Metrics), children, strict=True):
         object.__setattr__(metrics, field.name, child)
-    return metrics, *chunk_rows(metrics)
+    (row,), diverged = split_rows(metrics, ())
+    return metrics, row, diverged
 
 
 def test_every_metric_has_one_number_a_lane(chunk):
@@ -117,7 +118,7 @@ def test_parts_are_rows_of_their_updates_alone(chunk):
             value = getattr(metrics, field.name)
             cut = {n: x[first:end] for n, x in value.items()} if isinstance(value, dict) else None
             object.__setattr__(part, field.name, value[first:end] if cut is None else cut)
-        alone, _ = chunk_rows(part)
+        alone = split_rows(part, ())[0][0]
         assert set(row) == set(alone)
         for name in row:
             np.testing.assert_array_equal(row[name], alone[name], err_msg=name)

@@ -123,7 +123,7 @@ def test_it_sees_another_environment_as_it_saw_its_own(knobs, trained_in, moved_
     keys = dict(trained_in)
     plan = make_plan(knobs, EnvPlan(keys.pop("id"), tuple(sorted(keys.items()))))
     policy = SavedPolicy(plan, complete(knobs), {}, {}, {}, RunningStatistics.empty(()))
-    moved = saved_policy._moved(policy, moved_to).plan.eval_env
+    moved = saved_policy._with_eval_env(policy, moved_to).plan.eval_env
     assert same_observations(registry.make(moved), registry.make(plan.env))
     assert moved.id == moved_to.get("id", plan.env.id) and moved != plan.eval_env
 

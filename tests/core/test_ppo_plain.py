@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.distributions import draw_noise
+from hpo.core.distributions import family_of
 from hpo.core.envs import registry
 from hpo.core.epochs import SHUFFLE
 from hpo.core.lane_state import use_key
@@ -99,7 +99,7 @@ def lane_of(state):
 def drawn(key, updates):
     """Draw the core's own random numbers of one update, orders of as many epochs as any has."""
     shape = (STATIC["rollout_length"], STATIC["num_envs"])
-    noise = draw_noise("categorical", use_key(key, ROLLOUT_NOISE, updates), shape, ())
+    noise = family_of("categorical").noise(use_key(key, ROLLOUT_NOISE, updates), shape, ())
     words = jax.random.bits(use_key(key, ROLLOUT_STEPS, updates), (*shape, 2))
     shuffle = use_key(key, SHUFFLE, updates)
     keys = [jax.random.fold_in(shuffle, epoch) for epoch in range(EPOCHS)]

@@ -285,7 +285,7 @@ def test_other_damage_is_said(policies, tmp_path):
         load_policy(tmp_path / "p")
     stranger = {**whole, "config": {**whole["config"], "learning_speed": 1}}
     path.write_text(json.dumps(stranger))
-    with pytest.raises(HpoError, match="unknown knob 'learning_speed'"):
+    with pytest.raises(HpoError, match="unknown hyperparameter 'learning_speed'"):
         load_policy(tmp_path / "p")
     path.write_text(json.dumps(whole))
     for file in (tmp_path / "p" / "arrays" / "d").iterdir():

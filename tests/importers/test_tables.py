@@ -98,7 +98,7 @@ def test_values():
 
 def test_hints_name_knobs_and_what_is_none():
     assert hint_of("total_timesteps") == " in a study it is `env_steps`"
-    assert hint_of("use_gnn") == " in a study it is the knob `network`"
+    assert hint_of("use_gnn") == " in a study it is the hyperparameter `network`"
     assert hint_of("wandb_entity") == " in a study it is `loggers: [{type: wandb, entity: ...}]`"
     assert "no counterpart: output" in hint_of("capture_video")
     assert hint_of("nobody") == "" and hints("nobody") == ()

@@ -64,7 +64,7 @@ def test_with_a_history_evaluation_gives_what_playing_by_hand_gives(tmp_path):
     """By hand: stacked by Gymnasium's own wrapper, on the seeds of the evaluation."""
     save_policy(tmp_path / "policy", made("gym:CartPole-v1", history=3, max_episode_steps=50))
     policy = load_policy(tmp_path / "policy")
-    words = stream_words(np.asarray(policy._alone(5).key[0]), "evaluation", 0)
+    words = stream_words(np.asarray(policy._as_lane(5).key[0]), "evaluation", 0)
     env = gymnasium.make("CartPole-v1", max_episode_steps=50)
     env = gymnasium.wrappers.FrameStackObservation(env, 3, padding_type="zero")
     observation, _ = env.reset(seed=episode_seed(words, 0))
