@@ -52,10 +52,10 @@ def make(**keys):
 
 def heuristics() -> list[dict]:
     from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
-    from hpo.core.envs.optical.heuristics import heuristic_names
+    from hpo.core.envs.optical.heuristics import HEURISTICS
 
     rows, env = [], make()
-    for name in sorted(heuristic_names(), key=lambda name: name != "ksp_ff"):
+    for name in sorted(HEURISTICS, key=lambda name: name != "ksp_ff"):
         for seeds, steps in ((16, 8_000), (256, 1_000)) if name == "ksp_ff" else ((16, 2_000),):
             done = timed(
                 lambda n=name, s=seeds, t=steps: evaluate_heuristic(env, n, seeds=s, steps=t),

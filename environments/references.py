@@ -1,7 +1,6 @@
-"""Two scores of an environment, measured by us: uniformly random actions, and a good policy.
+"""Normalisation of returns: random actions score 0, a good policy 1.
 
-They put returns of unlike environments on one scale, on which random actions have 0 and the
-reference 1: `normalised`. `benchmarks/references.py` measures them again and writes the rows.
+`benchmarks/references.py` measures both and writes the rows.
 """
 
 from __future__ import annotations
@@ -15,26 +14,16 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True)
 class Reference:
-    """The scale of one metric of one environment with its default keys.
+    """The scale of one metric of one environment with its default keys."""
 
-    Attributes:
-        random: the metric of uniformly random valid actions.
-        reference: that of a good policy.
-        random_episodes: behind `random`: episodes, or windows of continuous operation.
-        episodes: behind `reference`, of each seed.
-        env_steps: that each seed of the policy was trained for; 0 of a rule.
-        source: what the policy is.
-    """
-
-    random: float
-    reference: float
-    random_episodes: int = 0
-    episodes: int = 0
-    env_steps: int = 0
-    source: str = "the study"
+    random: float  # the metric of uniformly random valid actions
+    reference: float  # that of a good policy
+    random_episodes: int = 0  # of `random`: episodes, or windows of continuous operation
+    episodes: int = 0  # of `reference`, per seed
+    env_steps: int = 0  # of training per seed; 0 for a rule
+    source: str = "the study"  # the policy
 
     def __post_init__(self) -> None:
-        """Refuse two scores that span no scale."""
         if not (math.isfinite(self.random) and math.isfinite(self.reference)):
             raise ConfigError(
                 f"scores of random {self.random} and reference {self.reference}; both must be "
@@ -49,9 +38,8 @@ class Reference:
 def normalised(value: float, scale: Reference) -> float:
     """Return (value - random) / (reference - random); larger is better whichever way the metric.
 
-    Mnih et al. 2015, "Human-level control through deep reinforcement learning", with a reference
-    policy in place of a person. Not clipped: below 0 is worse than random, above 1 better than the
-    reference. What is not finite stays so.
+    As in Mnih et al. 2015, "Human-level control through deep reinforcement learning", with a
+    reference policy in place of a person. Not clipped.
 
     >>> normalised(75.0, Reference(random=50.0, reference=100.0))
     0.5
@@ -100,9 +88,5 @@ REFERENCES: Mapping[tuple[str, str], Reference] = {
 
 
 def reference_of(id_: str, metric: str = "eval/return_mean") -> Reference | None:
-    """Return the scale of a metric of an environment with its default keys; None if not measured.
-
-    >>> reference_of("MountainCar-v0").random
-    -200.0
-    """
+    """Return the scale of a metric of an environment with its default keys, if measured."""
     return REFERENCES.get((id_, metric))

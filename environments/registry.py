@@ -1,7 +1,4 @@
-"""What is known of an environment by its id, without importing jax.
-
-Gymnasium's own are looked up in that library when one of them is named.
-"""
+"""Look up environments by id, without jax; Gymnasium's are asked of that library."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "multi_discrete": ("multi_discrete",),
     "continuous": ("gaussian", "tanh_gaussian", "beta"),
 }
-"""Kind of action space -> values of the knob `distribution` that fit; unset means the first."""
+"""Kind of action space -> values of `distribution` that fit; the first is the default."""
 _GYMNAX_CLASS = re.compile(r"gymnax:([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 _OWN_DISTRIBUTIONS: dict[str, list[str]] = {kind: [] for kind in DISTRIBUTIONS}
 
 
 def allow_distribution(kind: str, name: str) -> None:
-    """Make a distribution that user code registers fit a kind of action space."""
+    """Let a registered distribution fit a kind of action space."""
     _OWN_DISTRIBUTIONS[kind].append(name)
 
 
@@ -37,14 +34,7 @@ def fitting_distributions(kind: str) -> tuple[str, ...]:
 
 
 def entry(id_: str) -> EnvEntry:
-    """Return the entry of an id.
-
-    Raises:
-        UnknownNameError: with the nearest id.
-
-    >>> entry("Pendulum-v1").actions
-    'continuous'
-    """
+    """Return the entry of an id, or raise `UnknownNameError` with the nearest."""
     if is_gymnasium(id_):
         return _gymnasium(id_)
     if id_ in ENVIRONMENTS:
@@ -63,7 +53,7 @@ def entry(id_: str) -> EnvEntry:
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
-    """Return module and class of an id that names a class with gymnax's API, None for others.
+    """Return module and class of an id `gymnax:module:Class`, None for others.
 
     >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
     (('craftax.craftax_env', 'Craftax'), None)
@@ -73,25 +63,18 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 
 def full_id(id_: str) -> str:
-    """Return an id as a study names it: `gym:` comes before those that only Gymnasium has.
-
-    >>> full_id("CartPole-v1"), full_id("nobody's")
-    ('CartPole-v1', "nobody's")
-    """
+    """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
     return gymnasium_id(id_) or id_
 
 
 def gymnasium_id(id_: str) -> str | None:
-    """Return `gym:<id>` where Gymnasium's registry, but no table here, has an id; else None."""
+    """Return `gym:<id>` if only Gymnasium has the id, else None."""
     theirs = f"{PREFIX}{id_}"
     return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Return the entry of an id.
-
-    None where only imported code knows it, or Gymnasium or what it needs is not installed here.
-    """
+    """Return the entry of an id, None if it is custom or its library is not installed."""
     if not is_gymnasium(id_):
         return ENVIRONMENTS.get(id_)
     try:
@@ -102,7 +85,6 @@ def find(id_: str) -> EnvEntry | None:
 
 @lru_cache(maxsize=256)
 def _gymnasium(id_: str) -> EnvEntry:
-    """Return the entry of one of Gymnasium's ids; that library is imported here."""
     facts = facts_of(id_)
     keys = {name: EnvKey(type_, default) for name, (type_, default) in facts.keys.items()}
     limit = keys["max_episode_steps"]
@@ -111,10 +93,7 @@ def _gymnasium(id_: str) -> EnvEntry:
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Return the keys whose values are files: key -> path as written.
-
-    What has an ending such as `.csv` is a file, all else is a name that the environment knows.
-    """
+    """Return the keys whose values are files, not names: key -> path as written."""
     table = ENVIRONMENTS[id_].keys if id_ in ENVIRONMENTS else {}
     return {
         name: given
@@ -125,6 +104,6 @@ def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return the keys with every file as a path from here, not from the folder that names it."""
+    """Return the keys with paths of files relative to here instead of `folder`."""
     here = {name: str(Path(folder) / file) for name, file in files_of(id_, keys).items()}
     return {**keys, **here}

@@ -1,4 +1,4 @@
-"""One table of environments: ids, parameters, keys and their meaning; without Gymnasium's own."""
+"""The table of environments: ids, parameters, keys and their meaning; without Gymnasium's."""
 
 from __future__ import annotations
 
@@ -11,42 +11,25 @@ from ..importers.tables import env_names
 from ..importers.xlron_table import XLRON
 
 INT32 = 2**31 - 1
-_NOUNS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a text",
-    "any": "what the environment takes",
-}
+_NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text",
+          "any": "any value that the environment takes"}  # fmt: skip
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True)
 class EnvKey:
-    """A key of `env:` that is fixed for a program: searched, each value is a bucket of its own.
+    """A key of `env:`, fixed for a program: when searched, each value needs a separate one."""
 
-    Attributes:
-        type: what its values are; `any` is checked by the environment itself.
-        default: its value when left out.
-        choices: legal values, if they are few.
-        meaning: one line, with unit where there is one.
-        low: smallest legal number.
-        low_open: `low` itself is not legal.
-        high: largest legal number; None is that of an int32 for whole numbers, none for others.
-        file: it may be the path of a file, relative to the folder of the file that names it.
-    """
-
-    type: Literal["int", "bool", "float", "str", "any"]
+    type: Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
     default: Any
-    choices: tuple[Any, ...] = ()
-    meaning: str = ""
-    low: float = -math.inf
-    low_open: bool = False
-    high: int | None = None
-    file: bool = False
+    choices: tuple[Any, ...] = ()  # legal values, if they are few
+    meaning: str = ""  # one line, with unit where there is one
+    low: float = -math.inf  # smallest legal number
+    low_open: bool = False  # `low` itself is not legal
+    high: int | None = None  # largest legal number; None: int32's for whole numbers, else none
+    file: bool = False  # may be a path, relative to the folder of the study file
 
     def allowed(self) -> str:
-        """Return in words what is legal."""
         if self.choices:
             return ", ".join(map(str, self.choices))
         noun = _NOUNS[self.type]
@@ -57,7 +40,6 @@ class EnvKey:
         return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
 
     def is_legal(self, value: Any) -> bool:
-        """Return whether a value is of the type, in range, and among the choices."""
         if value is None and self.default is None:
             return True
         legal = self.type == "any" or type(value) is _TYPES[self.type]
@@ -66,47 +48,25 @@ class EnvKey:
         return legal and (not self.choices or value in self.choices)
 
     def in_range(self, number: float) -> bool:
-        """Return whether a number is legal."""
-        if not math.isfinite(number) or number > self._most():
+        highest = INT32 if self.type == "int" else math.inf
+        if not math.isfinite(number) or number > (highest if self.high is None else self.high):
             return False
         return number > self.low if self.low_open else number >= self.low
-
-    def _most(self) -> float:
-        if self.high is not None:
-            return self.high
-        return INT32 if self.type == "int" else math.inf
 
 
 @dataclass(frozen=True)
 class EnvEntry:
-    """What is known of one environment.
-
-    Attributes:
-        id: as written in a study.
-        source: the library or module it comes from.
-        actions: kind of action space; `any` where it depends on the keys.
-        params: float parameter -> default.
-        keys: fixed key -> its description.
-        meaning: one line.
-        positive: the parameters that must be above 0; all others may be any finite number.
-        metrics: what evaluations report as `eval/<name>`: name -> meaning.
-        elsewhere: what another system calls a key -> our name; suggested, never accepted.
-        best_return: the key or parameter whose value is the highest return that an episode can
-            have, and that good policies reach; None where nobody knows it.
-        returns: the lowest and the highest return that an episode can have: numbers, or a key
-            or parameter that has them as its value (`-key`: the negative of it).
-    """
-
     id: str
-    source: str
-    actions: Literal["discrete", "continuous", "any"]
-    params: Mapping[str, float] = field(default_factory=dict)
+    source: str  # library or module
+    actions: Literal["discrete", "continuous", "any"]  # `any`: depends on the keys
+    params: Mapping[str, float] = field(default_factory=dict)  # traced parameter -> default
     keys: Mapping[str, EnvKey] = field(default_factory=dict)
-    meaning: str = ""
-    positive: tuple[str, ...] = ()
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
-    best_return: str | None = None
+    meaning: str = ""  # one line
+    positive: tuple[str, ...] = ()  # parameters that must be above 0; others: any finite number
+    metrics: Mapping[str, str] = field(default_factory=dict)  # of `eval/<name>`: name -> meaning
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # other system's name -> key
+    best_return: str | None = None  # key or parameter equal to the highest return, if known
+    # lowest and highest return: numbers, or a key or parameter (`-key`: the negative of its value)
     returns: tuple[str | float, str | float] = (-math.inf, math.inf)
 
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
@@ -145,13 +105,8 @@ def _gymnax(
 
 
 _SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
-_CAR = {
-    "min_position": -1.2,
-    "max_position": 0.6,
-    "max_speed": 0.07,
-    "goal_velocity": 0.0,
-    "gravity": 0.0025,
-}
+_CAR = {"min_position": -1.2, "max_position": 0.6, "max_speed": 0.07, "goal_velocity": 0.0,
+        "gravity": 0.0025}  # fmt: skip
 
 _ENTRIES = (
     replace(
@@ -251,7 +206,7 @@ _OPTICAL_KEYS = {
                               0),
     "incremental": _switch("services never end"),
     "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
-    "aggregate_slots": _count(1, "start slots that one action stands for"),
+    "aggregate_slots": _count(1, "start slots per action"),
     "no_op": _switch("a last action that refuses the request"),
     "reward": _text("service", "what a blocked request costs: 1, or its share of the largest",
                     "service", "bitrate"),
@@ -262,7 +217,7 @@ _OPTICAL_KEYS = {
     "histograms": _switch("report shares of accepted services by path rank and by hops"),
     "fits": EnvKey("any", ("first",), meaning="of first, best, last, exact: an action of deeprmsa"
                    " is a path and one of them"),
-    "shadow": _text("", "a heuristic that serves each rollout's requests beside the policy"),
+    "shadow": _text("", "a heuristic that also serves each rollout's requests (control variate)"),
 }  # fmt: skip
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
@@ -300,15 +255,15 @@ _OWN = (
         {"thrust": 2.0, "drag": 0.5, "dt": 0.1, "radius": 0.08, "goal_radius": 0.1,
          "collision_cost": 0.1},
         {
-            "agents": _count(4, "bodies, moved by one policy", 2),
-            "neighbours": _count(3, "nearest other bodies that each sees", 0),
+            "agents": _count(4, "agents, moved by one policy", 2),
+            "neighbours": _count(3, "nearest other agents that each sees", 0),
             "max_steps_in_episode": _count(100, "env steps until truncation"),
         },
-        "several bodies steer to goals and avoid each other",
+        "several agents steer to goals and avoid each other",
         ("dt",),
         {
-            "collision_share": "share of bodies in touch with another, over all env steps",
-            "arrived_share": "share of bodies at their goals, over all env steps",
+            "collision_share": "share of agents in touch with another, over all env steps",
+            "arrived_share": "share of agents at their goals, over all env steps",
         },
     ),
 )  # fmt: skip
@@ -317,7 +272,6 @@ _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
 
 
 def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
-    """Return a brax environment; keys are those of its constructor."""
     fixed = {
         "max_steps_in_episode": _count(1000, "env steps until truncation"),
         "backend": _text("generalized", "physics engine", "generalized", "spring", "positional",
@@ -351,15 +305,6 @@ _BRAX = (
 
 
 def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
-    """Return an environment of Playground's control suite.
-
-    Args:
-        name: as there.
-        meaning: one line.
-        control: seconds of an env step.
-        physics: seconds of a step of the physics; a whole number of them makes an env step.
-        params: those of brax's that change anything here.
-    """
     return EnvEntry(
         f"playground:{name}",
         "playground",
@@ -400,7 +345,7 @@ _PLAYGROUND = (
     _playground("PointMass", "move a point to a target in a plane", 0.02, 0.02, "strength"),
     _playground("SwimmerSwimmer6", "swim with six links", 0.03, 0.003, "strength"),
     _playground("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
-    _playground("WalkerStand", "stand on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground("WalkerStand", "stay upright on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
     _playground("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
 )  # fmt: skip
 
@@ -411,12 +356,12 @@ _JAXMARL = (
         "any",
         keys={
             "max_steps_in_episode": _count(25, "env steps until truncation"),
-            "num_agents": _count(3, "bodies, moved by one policy"),
+            "num_agents": _count(3, "agents, moved by one policy"),
             "num_landmarks": _count(3, "places to cover"),
-            "local_ratio": EnvKey("float", 0.5, meaning="share of a body's own reward"),
+            "local_ratio": EnvKey("float", 0.5, meaning="share of the reward of each agent alone"),
             "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
         },
-        meaning="several bodies cover landmarks and avoid each other",
+        meaning="several agents cover landmarks and avoid each other",
     ),
 )
 

@@ -1,7 +1,6 @@
-"""Gymnasium's environments: what its registry knows of them, and environments made from it.
+"""The only module that calls Gymnasium: its registry, and environments made from it.
 
-The one door to that library. No jax here: studies are checked with it, and worker processes that
-step environments import nothing heavier.
+No jax here: studies are checked with it, and worker processes import nothing heavier.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from ..errors import (
 )
 
 PREFIX = "gym:"
-"""How the ids of Gymnasium's environments begin in a study."""
 
 _EXTRA = "gym"
 _OF_THE_EXTRA = ("Box2D", "imageio", "mujoco", "pygame", "swig")
@@ -38,16 +36,11 @@ KeyType = Literal["int", "bool", "float", "str", "any"]
 
 
 def is_gymnasium(id_: str) -> bool:
-    """Return whether an id names an environment of Gymnasium.
-
-    >>> is_gymnasium("gym:CartPole-v1"), is_gymnasium("CartPole-v1")
-    (True, False)
-    """
     return id_.startswith(PREFIX)
 
 
 def registered() -> tuple[str, ...]:
-    """Return the ids that Gymnasium's registry has, as a study names them; none without it."""
+    """Return Gymnasium's ids with `gym:`; none if it is not installed."""
     try:
         gymnasium = importlib.import_module("gymnasium")
     except ImportError:
@@ -57,34 +50,16 @@ def registered() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an environment without making it.
-
-    Attributes:
-        params: arguments of its constructor that are real numbers -> default.
-        keys: its other arguments, and `max_episode_steps` -> (type, default).
-        meaning: the first line of its documentation.
-        module: that defines it.
-    """
-
-    params: Mapping[str, float]
-    keys: Mapping[str, tuple[KeyType, Any]]
-    meaning: str
-    module: str
+    params: Mapping[str, float]  # real-valued arguments of its constructor -> default
+    keys: Mapping[str, tuple[KeyType, Any]]  # others and `max_episode_steps` -> (type, default)
+    meaning: str  # the first sentence of its documentation
+    module: str  # that defines it
 
 
 def facts_of(id_: str) -> Facts:
-    """Return what Gymnasium knows of an id; the module that its registry names is imported.
+    """Return the facts of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
-    Args:
-        id_: such as `gym:CartPole-v1`, or `gym:module:Env-v0` for one that a module registers.
-            The module is never imported here: an id, which may come with a file from anywhere,
-            must not run just any code.
-
-    Raises:
-        MissingExtraError: Gymnasium, or what this environment needs, is not installed.
-        UnimportedModuleError: the id names a module that nobody has imported.
-        UnknownNameError: its registry has no such id; says what it has.
-        ConfigError: the module that defines it cannot be imported.
+    The module in an id is never imported here: an id from a file must not run arbitrary code.
     """
     from inspect import getdoc
 
@@ -92,8 +67,7 @@ def facts_of(id_: str) -> Facts:
     creator = _creator(id_, spec)
     params: dict[str, float] = {}
     keys: dict[str, tuple[KeyType, Any]] = {"max_episode_steps": ("int", spec.max_episode_steps)}
-    for name, given in _arguments(creator, spec.kwargs).items():
-        type_, default = given
+    for name, (type_, default) in _arguments(creator, spec.kwargs).items():
         if type_ == "float":
             params[name] = float(default)
         else:
@@ -102,7 +76,7 @@ def facts_of(id_: str) -> Facts:
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of a documentation without its headings, on one line."""
+    """Return the first sentence of a docstring without headings, on one line."""
     from textwrap import shorten
 
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
@@ -111,7 +85,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
-    """Return the constructor's arguments that a study may set: name -> (type, default)."""
+    """Return the constructor's arguments for studies: name -> (type, default)."""
     import inspect
 
     found: dict[str, tuple[KeyType, Any]] = {}
@@ -139,16 +113,7 @@ def _type_of(default: Any, real: bool) -> KeyType:
 
 
 def make(id_: str, values: Mapping[str, Any]) -> Any:
-    """Make one `gymnasium.Env`.
-
-    Args:
-        id_: as for `facts_of`.
-        values: arguments of the constructor, and `max_episode_steps`.
-
-    Raises:
-        MissingExtraError, UnknownNameError, ConfigError: as `facts_of`; also where the
-            environment refuses the values.
-    """
+    """Make one `gymnasium.Env`."""
     gymnasium = _gymnasium(id_)
     spec = _spec(id_)
     _creator(id_, spec)
@@ -157,7 +122,7 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
         return gymnasium.make(spec, disable_env_checker=True, **values)
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
-    except BaseException as error:  # whatever a constructor may raise is the given values' fault
+    except BaseException as error:  # any error of a constructor is due to the given values
         if is_interrupt(error):
             raise
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
@@ -165,12 +130,7 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
 
 
 def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:
-    """Return in which ways an environment draws itself, and how many pictures a second it means.
-
-    Args:
-        id_: as for `facts_of`.
-        values: as for `make`, which this calls.
-    """
+    """Return the render modes of an environment, and its pictures per second."""
     env = make(id_, values)
     metadata = getattr(env, "metadata", None) or {}
     env.close()
@@ -179,34 +139,23 @@ def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def drawn_by(id_: str, env: Any) -> Any:
-    """Return what a made environment draws of itself now.
-
-    Raises:
-        MissingExtraError: what it draws with is not installed.
-        ConfigError: it cannot draw here.
-    """
+    """Return a picture by an environment."""
     gymnasium = _gymnasium(id_)
     try:
         return env.render()
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
-    except Exception as error:  # an OpenGL that is not there, and whatever else may be wrong
+    except Exception as error:  # a missing OpenGL, for example
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        hint = ""
-        if "mujoco" in type(env.unwrapped).__module__:
-            hint = (
-                "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
-            )
+        hint = "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
+        hint = hint if "mujoco" in type(env.unwrapped).__module__ else ""
         raise ConfigError(
             f"{id_} cannot draw itself here: {type(error).__name__}: {text}{hint}"
         ) from error
 
 
 def draw_unheard() -> None:
-    """Let what environments draw with look for neither a screen nor a sound card.
-
-    Both pygame and MuJoCo read these variables when they are first asked to draw.
-    """
+    """Let pygame and MuJoCo draw without a screen and a sound card."""
     for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
         os.environ.setdefault(name, "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # a greeting on stdout
@@ -215,11 +164,7 @@ def draw_unheard() -> None:
 
 
 def _hear_mujoco() -> None:
-    """Show each of MuJoCo's warnings once.
-
-    By itself it writes all of them, for every environment, to stderr and to a file in the working
-    folder.
-    """
+    """Show each of MuJoCo's warnings once, instead of all on stderr and in a file."""
     mujoco = sys.modules.get("mujoco")
     if mujoco is not None and mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(_say_once)
@@ -228,14 +173,14 @@ def _hear_mujoco() -> None:
 def _say_once(text: str) -> None:
     from warnings import warn
 
-    kind = text[:30]  # what follows may be a time or a number
+    kind = text[:30]  # the rest may be a time or a number
     if kind not in _SAID:
         _SAID.add(kind)
         warn(f"MuJoCo: {text}", stacklevel=2)
 
 
 def engine_of(id_: str) -> str:
-    """Return which of Gymnasium's own groups an id is in, such as `box2d`; "" where none is known.
+    """Return Gymnasium's group of an id, such as `box2d`; "" if it has none.
 
     >>> engine_of("gym:CartPole-v1")
     'classic_control'
@@ -250,7 +195,6 @@ def engine_of(id_: str) -> str:
 
 
 def space_kinds(id_: str) -> Any:
-    """Return the module with the classes of spaces."""
     return _gymnasium(id_).spaces
 
 
@@ -276,25 +220,20 @@ def _spec(id_: str) -> Any:
 
 
 def _creator(id_: str, spec: Any) -> Any:
-    """Return the class or function that makes an environment."""
     if spec.entry_point is None:
         raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
     if callable(spec.entry_point):
         return spec.entry_point
     module, _, name = spec.entry_point.partition(":")
-    return getattr(_import(id_, module), name)
-
-
-def _import(id_: str, module: str) -> Any:
     gymnasium = _gymnasium(id_)
     try:
-        return importlib.import_module(module)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise _missing(id_, error) from error
 
 
 def _missing(id_: str, error: Exception) -> Exception:
-    """Return what an environment lacks, and what to type."""
+    """Return an error that names the missing package and its extra."""
     text = str(error).strip().splitlines()[0]
     lacking = _LACKING.search(text)
     package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""

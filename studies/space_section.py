@@ -286,7 +286,9 @@ class SpaceReader:
     def _check_rule_name(self, name: str) -> None:
         ours = self.vocabulary.name(name)
         if ours != name:
-            raise ConfigError(f"unknown hyperparameter {name!r} in a rule; here it is called {ours!r}")
+            raise ConfigError(
+                f"unknown hyperparameter {name!r} in a rule; here it is called {ours!r}"
+            )
 
 
 def _how_to_write(node: Node) -> str:

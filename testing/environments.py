@@ -22,35 +22,21 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..core.envs.contract import Box, Discrete, Environment, MultiDiscrete, agents_of
-from ..core.envs.traced_once import action_struct, mask_size
-
-
-def _lead(env: Environment) -> tuple[int, ...]:
-    """Return the leading axes of what each body has: [agents] if there are several."""
-    return () if agents_of(env) == 1 else (agents_of(env),)
-
-
-def _observation_struct(env: Environment) -> Any:
-    def leaf(one: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((*_lead(env), *one.shape), one.dtype)
-
-    return jax.tree.map(leaf, env.observation_struct)
-
-
-def _key_struct() -> Any:
-    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
-
-
-def _params_struct(env: Environment) -> Any:
-    return jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
+from ..core.envs.traced_once import action_struct, lead_axes, mask_size, trace_once
 
 
 def _canonical_params(env: Environment) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
 
 
+def _start(env: Environment) -> tuple[Any, Any]:
+    """Return the shapes of (state, observation) after a reset."""
+    key = jax.random.key(0, impl="threefry2x32")
+    return jax.eval_shape(env.reset, key, _canonical_params(env))
+
+
 def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> Array:
-    space, lead = env.action_space, _lead(env)
+    space, lead = env.action_space, lead_axes(env)
     if isinstance(space, Discrete):
         return _random_choice(key, (*lead, space.n), mask)
     if isinstance(space, MultiDiscrete):
@@ -78,15 +64,10 @@ def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
-    """Return a function that plays random valid actions side by side, with resets.
+    """Return a function of a seed that plays random valid actions, with resets.
 
-    It takes a seed and gives arrays [steps, episodes, ...] by the names of `contract.Step`, and
-    the masks; it is compiled once.
-
-    Args:
-        env: the environment.
-        steps: of each chain of episodes.
-        episodes: chains side by side.
+    It returns arrays [steps, episodes, ...] by the names of `contract.Step`, and the masks; it is
+    compiled once.
     """
     params = _canonical_params(env)
 
@@ -116,15 +97,10 @@ _SHOWN = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class EnvironmentContract:
-    """What rollouts and evaluation rely on; see `contract.Environment`.
+    """Requirements of rollouts and evaluation; see `contract.Environment`."""
 
-    Attributes:
-        steps: random steps played.
-        episodes: played side by side.
-    """
-
-    steps = 64
-    episodes = 4
+    steps = 64  # random steps played
+    episodes = 4  # played side by side
 
     def test_it_is_an_environment(self, environment: Environment) -> None:
         assert isinstance(environment, Environment)
@@ -139,42 +115,28 @@ class EnvironmentContract:
         assert len(jax.tree.leaves(params)) == len(names)
         assert all(np.isfinite(getattr(params, name)) for name in names)
 
-    def test_reset_gives_strong_types_of_the_declared_shapes(
+    def test_every_method_gives_the_declared_shapes_and_types(
         self, environment: Environment
     ) -> None:
-        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
-        _state, observation = made
-        _same_shapes(observation, _observation_struct(environment))
-        _no_weak_types(made)
+        trace_once(environment)
 
     def test_the_state_is_of_arrays_that_can_be_stored(self, environment: Environment) -> None:
-        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
-        for leaf in jax.tree.leaves(made[0]):
+        for leaf in jax.tree.leaves(_start(environment)[0]):
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             assert not is_key, "keep a key as its words: jax.random.key_data"
             assert leaf.size > 0, "an array of no numbers cannot be stored: leave it out"
 
-    def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
-        params = _params_struct(environment)
-        state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
+    def test_reset_and_step_give_strong_types(self, environment: Environment) -> None:
+        start, params = _start(environment), _canonical_params(environment)
+        key = jax.random.key(0, impl="threefry2x32")
         action = action_struct(environment)
-        after = jax.eval_shape(environment.step, _key_struct(), state, action, params)
-        _same_shapes(after.state, state)
-        _same_shapes(after.observation, _observation_struct(environment))
-        expected = {
-            "reward": (_lead(environment), np.float32),
-            "terminated": ((), np.bool_),
-            "truncated": ((), np.bool_),
-        }
-        for name, (shape, dtype) in expected.items():
-            leaf = getattr(after, name)
-            assert (leaf.shape, leaf.dtype) == (shape, np.dtype(dtype)), name
-        for name, leaf in after.info.items():
-            assert (leaf.shape, leaf.dtype) == ((), np.dtype(np.float32)), name
-        _no_weak_types(after)
+        after = jax.eval_shape(environment.step, key, start[0], action, params)
+        leaves = jax.tree.leaves((start, after))
+        weak = [leaf for leaf in leaves if getattr(leaf, "weak_type", False)]
+        assert not weak, "weakly typed arrays make programs compile twice; give them a dtype"
 
     def test_every_parameter_may_differ_per_lane(self, environment: Environment) -> None:
-        one = _params_struct(environment)
+        one = environment.default_params
         lanes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((3,), np.float32), one)
 
         def run(params: Any) -> Any:
@@ -185,7 +147,7 @@ class EnvironmentContract:
 
         if jax.tree.leaves(lanes):
             reward = jax.eval_shape(jax.vmap(run), lanes).reward
-            assert reward.shape == (3, *_lead(environment))
+            assert reward.shape == (3, *lead_axes(environment))
 
     def test_random_play_keeps_its_promises(self, environment: Environment) -> None:
         run = play(environment, self.steps, self.episodes)
@@ -198,20 +160,9 @@ class EnvironmentContract:
             np.testing.assert_array_equal(left, right)
         if environment.has_mask:
             assert isinstance(environment.action_space, (Discrete, MultiDiscrete))
-            one = (*_lead(environment), mask_size(environment))
+            one = (*lead_axes(environment), mask_size(environment))
             shape = (self.steps, self.episodes, *one)
             assert seen["mask"].shape == shape and seen["mask"].dtype == bool
         sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}
         summary = environment.summarise(sums, jnp.float32(ended.size))
         assert all(np.shape(value) == () for value in summary.values())
-
-
-def _same_shapes(made: Any, declared: Any) -> None:
-    assert jax.tree.structure(made) == jax.tree.structure(declared)
-    for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(declared), strict=True):
-        assert (left.shape, left.dtype) == (right.shape, right.dtype)
-
-
-def _no_weak_types(tree: Any) -> None:
-    weak = [leaf for leaf in jax.tree.leaves(tree) if getattr(leaf, "weak_type", False)]
-    assert not weak, "weakly typed arrays make programs compile twice; give them a dtype"

@@ -5,24 +5,14 @@ from dataclasses import fields
 import pytest
 
 from hpo.core.envs.optical.candidate_paths import PATH_ORDERS
-from hpo.core.envs.optical.modulation import modulation_names
-from hpo.core.envs.optical.optical_settings import (
-    ENVIRONMENT_IDS,
-    OBSERVATIONS,
-    REWARDS,
-    XLRON_NAMES,
-    OpticalSettings,
-)
+from hpo.core.envs.optical.modulation import TABLES
+from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OpticalSettings
 from hpo.core.envs.optical.topology import topology_names
 from hpo.environments.registry import files_of, rooted
 from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
 
 OPTICAL = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "optical"}
-
-
-def test_all_optical_environments_are_known():
-    assert set(OPTICAL) == set(ENVIRONMENT_IDS)
 
 
 @pytest.mark.parametrize("id_", ENVIRONMENT_IDS)
@@ -38,14 +28,11 @@ def test_the_table_is_equal_to_the_settings(id_):
             assert type(own[name]).__name__ == key.type, name
 
 
-def test_choices_and_names_elsewhere_are_those_of_the_settings():
+def test_choices_and_names_are_known_to_the_environments():
     item = OPTICAL["rmsa"]
     assert item.keys["path_order"].choices == PATH_ORDERS
-    assert item.keys["observation"].choices == OBSERVATIONS
-    assert item.keys["reward"].choices == REWARDS
-    assert dict(item.elsewhere) == XLRON_NAMES
     assert item.keys["topology"].default in topology_names()
-    assert item.keys["modulation"].default in modulation_names()
+    assert item.keys["modulation"].default in TABLES
 
 
 @pytest.mark.parametrize("name", [n for n, k in OPTICAL["rmsa"].keys.items() if k.low > -1e9])

@@ -136,7 +136,9 @@ def test_names_elsewhere_lead_to_one_knob_each():
      ("n_epochs", "update_epochs"), ("norm_adv", "normalise_advantages")],
 )  # fmt: skip
 def test_a_name_from_elsewhere_is_refused_with_ours(given, ours):
-    with pytest.raises(ConfigError, match=f"unknown hyperparameter '{given}'; here it is called '{ours}'"):
+    with pytest.raises(
+        ConfigError, match=f"unknown hyperparameter '{given}'; here it is called '{ours}'"
+    ):
         check_name(given)
 
 
@@ -189,7 +191,9 @@ def test_completing_twice_changes_nothing(config):
 
 @pytest.mark.parametrize("value", [1e-60, 1e-39, -1e-39, 1e39])
 def test_numbers_that_float32_does_not_have_are_refused(value):
-    with pytest.raises(ConfigError, match="which float32 cannot represent; allowed: 0, if that is legal"):
+    with pytest.raises(
+        ConfigError, match="which float32 cannot represent; allowed: 0, if that is legal"
+    ):
         check_value("average_reward_initial", value)
 
 

@@ -71,8 +71,9 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
     assert {
         f"hpo/results/tuned/{path.name}" for path in (ROOT / "results" / "tuned").glob("*.[yp]*")
     } <= first
-    assert {"hpo/studies/tuned/catalogue.yaml", "hpo/studies/tuned/CartPole-v1.yaml"} <= first
+    assert {"hpo/studies/tuned/published.yaml", "hpo/studies/tuned/CartPole-v1.yaml"} <= first
     assert {"hpo/views/live/live.css", "hpo/views/live/live.js"} <= first
+    assert "hpo/core/envs/optical/topologies.ini" in first
     assert not any(name.startswith(("core/", "search/", "tests/")) for name in first)
     (sources / "core" / "passing.py").unlink()
     second = build(sources, tmp_path / "second")

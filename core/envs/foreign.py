@@ -1,7 +1,4 @@
-"""What adapters of other libraries share: imports, strictness, types, and what none of them has.
-
-Their code runs inside `relaxed`; what leaves an adapter is canonical.
-"""
+"""Helpers of adapters: other libraries' code runs inside `relaxed`, results are `canonical`."""
 
 from __future__ import annotations
 
@@ -15,17 +12,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError, MissingExtraError
+from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete
 
 _LIMIT = "max_steps_in_episode"
 
 
-class ForeignEnvironment:
-    """An environment with episodes, and with neither masks nor metrics of its own."""
+class EpisodicEnvironment:
+    """Base of environments with episodes, without masks and metrics."""
 
     id: str
     has_mask = False
@@ -33,20 +31,22 @@ class ForeignEnvironment:
     warmup_steps = 0
 
     def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: every action is allowed."""
         raise ConfigError(f"{self.id} has no action mask")
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Return nothing: returns and lengths say what there is to say."""
         return {}
 
 
-def imported(module: str, entry: EnvEntry) -> Any:
-    """Import what an environment needs, and drop what it prints; `entry.source` is its extra.
+@pytree
+class TimedState(Pytree):
+    """The library's state, and the steps taken in the episode."""
 
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    inner: Any
+    time: Int[Array, ""]
+
+
+def imported(module: str, entry: EnvEntry) -> Any:
+    """Import the library of an environment without its output; `entry.source` is its extra."""
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             return importlib.import_module(module)
@@ -56,22 +56,13 @@ def imported(module: str, entry: EnvEntry) -> Any:
 
 
 def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return the env steps of an episode, which the adapter counts, and all other fixed keys.
-
-    Args:
-        entry: says the defaults.
-        keys: that differ from them.
-    """
+    """Return the env steps of an episode, which the adapter counts, and the other fixed keys."""
     given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
     return int(given.pop(_LIMIT)), given
 
 
 def action_space_of(space: Any, id_: str) -> ActionSpace:
-    """Return a space of whatever library as ours, by what it has: `nvec`, `n`, or bounds.
-
-    Raises:
-        ConfigError: it has none of these, or bounds of whole numbers.
-    """
+    """Return any library's space as ours, by its `nvec`, `n`, or bounds."""
     if hasattr(space, "nvec"):
         return MultiDiscrete(tuple(int(n) for n in np.asarray(space.nvec).reshape(-1)))
     if hasattr(space, "n"):
@@ -94,7 +85,7 @@ def box_of(space: Any) -> Box:
 
 @contextmanager
 def relaxed() -> Generator[None, None, None]:
-    """Allow what strict promotion refuses; other libraries' code runs inside, and nothing else."""
+    """Allow implicit promotion, for other libraries' code alone."""
     with ExitStack() as stack:
         stack.enter_context(jax.numpy_dtype_promotion("standard"))
         stack.enter_context(jax.numpy_rank_promotion("allow"))

@@ -1,8 +1,4 @@
-"""Gymnasium's environments behind the core's contract, as far as arrays can describe them.
-
-They live outside of compiled programs: `core.host` steps them. What the policy needs to know, the
-spaces and the parameters that may differ per lane, is here.
-"""
+"""Spaces and parameters of Gymnasium's environments, which `core.host` steps."""
 
 from __future__ import annotations
 
@@ -19,30 +15,14 @@ from ...environments.via_gymnasium import facts_of, make
 from ...errors import ConfigError
 from ..host.shared_arrays import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
-from .foreign import ForeignEnvironment, made_params
+from .foreign import EpisodicEnvironment, made_params
 
 
-class GymnasiumEnvironment(ForeignEnvironment):
-    """One environment of Gymnasium with fixed keys; real-valued arguments may differ per lane.
-
-    Attributes:
-        id: `gym:...`.
-        keys: fixed arguments of its constructor.
-        code: how its observations and actions look as arrays.
-    """
+class GymnasiumEnvironment(EpisodicEnvironment):
+    """One environment of Gymnasium; its real-valued arguments may differ per lane."""
 
     def __init__(self, id_: str, keys: Mapping[str, Any], history: int = 1):
-        """Make one to see its spaces.
-
-        Args:
-            id_: `gym:...`.
-            keys: fixed arguments of its constructor.
-            history: observations that the policy sees at once; `core.host` stacks them as
-                `history.StackedEnvironment` does.
-
-        Raises:
-            HpoError: see `environments.via_gymnasium.make` and `code_of`.
-        """
+        # `core.host` stacks `history` observations as `StackedEnvironment` does.
         self.id, self.keys = id_, dict(keys)
         params = facts_of(id_).params
         probe = make(id_, self.keys)
@@ -54,42 +34,31 @@ class GymnasiumEnvironment(ForeignEnvironment):
         self.default_params = made_params(params)
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Return the arguments of the constructor for one lane's parameters.
-
-        Parameters are float32 like those of every environment; a number is given in the fewest
-        digits that name it, so that 0.1 is 0.1. Defaults are left out.
-        """
+        """Return the arguments of the constructor for one lane's parameters, without defaults."""
         values = dict(self.keys)
         for field in dataclasses.fields(self.default_params):
             given = np.float32(getattr(params, field.name))
             if given != np.float32(getattr(self.default_params, field.name)):
-                values[field.name] = float(str(given))
+                values[field.name] = float(str(given))  # fewest digits: float32 0.1 gives 0.1
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Return observations as the policy sees them; leading axes are allowed.
-
-        A number that is none of the categories is a vector of zeros, as what is stacked before an
-        episode's start.
-        """
+        """See `HostedEnvironment`; a number outside the categories becomes a vector of zeros."""
         if not self.code.one_hot:
             return np.asarray(raw, self.code.observation_dtype)
         category = np.asarray(raw)[..., None] - self.code.observation_start
         return (category == np.arange(self.code.one_hot)).astype(np.float32)
 
     def taken(self, action: Any) -> Any:
-        """Return actions of the policy as the environment takes them; leading axes are allowed."""
         given, shape = np.asarray(action), self.code.action_shape
         lead = given.shape[: given.ndim - len(shape)]
         flat = np.asarray(self.code.actions(given.reshape((-1, *shape))))
         return flat.reshape((*lead, *shape))[()]
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Return no state, and the place of an observation: zeros until the host has reset it."""
         return (), jnp.zeros(self.observation_struct.shape, self.observation_struct.dtype)
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
-        """Refuse: no compiled program can step it."""
         raise ConfigError(f"{self.id} is stepped by the host; use HostProgram of core.host")
 
 

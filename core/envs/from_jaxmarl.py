@@ -1,7 +1,7 @@
-"""JaxMARL environments of like bodies behind the core's contract, without their auto-reset.
+"""JaxMARL environments with identical agents, without their auto-reset.
 
-Their own limit of steps, which they do not tell from an ending, is put out of reach; the limit is
-counted here and truncates. JaxMARL is imported when an environment is made.
+They do not distinguish their limit of steps from an ending: it is put out of reach, and the limit
+is counted here and truncates. JaxMARL is imported when an environment is made.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError
-from ..pytree import Pytree, pytree
-from .contract import ActionSpace, Box, Discrete, Step
+from .contract import ActionSpace, Box, Step
 from .foreign import (
-    ForeignEnvironment,
-    box_of,
+    EpisodicEnvironment,
+    TimedState,
+    action_space_of,
     canonical,
     imported,
     limit_and_keys,
@@ -31,36 +31,20 @@ from .foreign import (
 _NEVER = 2**30
 
 
-@pytree
-class JaxMarlState(Pytree):
-    """JaxMARL's own state, and the steps taken in the episode."""
-
-    inner: Any
-    time: Int[Array, ""]
-
-
-class JaxMarlEnvironment(ForeignEnvironment):
-    """One JaxMARL environment with fixed keys, all of whose bodies see and do alike."""
+class JaxMarlEnvironment(EpisodicEnvironment):
+    """One JaxMARL environment whose agents share one observation and action space."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
-        """Make the environment of an entry.
-
-        Args:
-            entry: from `environments.ENVIRONMENTS`, with source `jaxmarl`.
-            keys: fixed keys that differ from the entry's.
-
-        Raises:
-            MissingExtraError: JaxMARL is not installed.
-            ConfigError: its bodies see or do different things.
-        """
         self.id = entry.id
         self._limit, given = limit_and_keys(entry, keys)
-        self._env = _made(entry, given)
+        jaxmarl = imported("jaxmarl", entry)
+        with relaxed():
+            name = entry.id.removeprefix("jaxmarl:")
+            self._env = jaxmarl.make(name, max_steps=_NEVER, **given)
         self._names = tuple(self._env.agents)
         self.agents = len(self._names)
-        self.action_space: ActionSpace = _alike(
-            self.id, "do", [_action_space(self._env.action_space(name)) for name in self._names]
-        )
+        spaces = [action_space_of(self._env.action_space(n), self.id) for n in self._names]
+        self.action_space: ActionSpace = _alike(self.id, "do", spaces)
         self.default_params = made_params({})
         key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
         with relaxed():
@@ -68,30 +52,28 @@ class JaxMarlEnvironment(ForeignEnvironment):
         shape = _alike(self.id, "see", [seen[name].shape for name in self._names])
         self.observation_struct = jax.ShapeDtypeStruct(shape, np.float32)
 
-    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[JaxMarlState, Array]:
-        """Return a fresh (state, observations), [agents, ...] where there are several."""
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Array]:
         with relaxed():
             seen, inner = self._env.reset(key)
             inner = jax.tree.map(canonical, inner)
-        return JaxMarlState(inner, jnp.int32(0)), self._rows(seen)
+        return TimedState(inner, jnp.int32(0)), self._rows(seen)
 
-    def step(self, key: PRNGKeyArray, state: JaxMarlState, action: Array, params: Any) -> Step:
-        """Advance one step; real actions are clipped to the box first."""
+    def step(self, key: PRNGKeyArray, state: TimedState, action: Array, params: Any) -> Step:
         rows = action if self.agents > 1 else action[None]
         if isinstance(self.action_space, Box):
-            low, high = (
-                jnp.asarray(x, jnp.float32)[None]
-                for x in (self.action_space.low, self.action_space.high)
-            )
-            rows = jnp.clip(rows, low, high)
+            bounds = (self.action_space.low, self.action_space.high)
+            rows = jnp.clip(rows, *(jnp.asarray(bound, jnp.float32)[None] for bound in bounds))
         given = {name: rows[i] for i, name in enumerate(self._names)}
         with relaxed():
             seen, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
-            inner = jax.tree.map(_like, inner, state.inner)
+            inner = jax.tree.map(  # some leaves lose their axis of agents in a step
+                lambda after, before: jnp.broadcast_to(canonical(after), before.shape),
+                inner, state.inner,
+            )  # fmt: skip
             ended = jnp.asarray(ends["__all__"], bool).reshape(())
         time = state.time + 1
         return Step(
-            state=JaxMarlState(inner, time),
+            state=TimedState(inner, time),
             observation=self._rows(seen),
             reward=self._rows(rewards),
             terminated=ended,
@@ -100,30 +82,13 @@ class JaxMarlEnvironment(ForeignEnvironment):
         )
 
     def _rows(self, by_name: Mapping[str, Any]) -> Array:
-        """Return [agents, ...] from values by name; of one body just its own."""
+        """Return [agents, ...] from values by name; [...] of a single agent."""
         with relaxed():
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
         return jnp.stack(rows) if self.agents > 1 else rows[0]
 
 
-def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
-    jaxmarl = imported("jaxmarl", entry)
-    with relaxed():
-        return jaxmarl.make(entry.id.removeprefix("jaxmarl:"), max_steps=_NEVER, **keys)
-
-
-def _action_space(space: Any) -> ActionSpace:
-    if hasattr(space, "n"):
-        return Discrete(int(space.n))
-    return box_of(space)
-
-
-def _like(after: Any, before: Array) -> Array:
-    """Return a leaf in the shape that it had: some lose their axis of bodies in a step."""
-    return jnp.broadcast_to(canonical(after), before.shape)
-
-
 def _alike(id_: str, verb: str, each: list[Any]) -> Any:
     if any(one != each[0] for one in each):
-        raise ConfigError(f"the bodies of {id_} {verb} different things; one policy cannot fit")
+        raise ConfigError(f"the agents of {id_} {verb} different things; one policy cannot fit")
     return each[0]

@@ -1,18 +1,17 @@
-"""Navigators: bodies that steer to goals of their own and keep out of each other's way.
+"""Navigators: agents that steer to separate goals and avoid each other.
 
-A small environment with several bodies. In a square of side 2 each body has a position p, a
-velocity v and a goal g. Its action a in [-1, 1]^2 is a thrust:
+In a square of side 2 each agent has a position p, a velocity v and a goal g. Its action a in
+[-1, 1]^2 is a thrust:
 
     v' = (1 - drag dt) v + thrust a dt
     p' = p + v' dt, within the square; at a wall that component of v' becomes 0
 
-Bodies touch if they are closer than two radii; they pass through each other, at a price:
+Agents touch if they are closer than two radii; they pass through each other, at a price:
 
-    reward = |g - p| - |g - p'| - collision_cost (if it touches another body after the step)
+    reward = |g - p| - |g - p'| - collision_cost (if it touches another agent after the step)
 
-so that a body's return is the way it came closer to its goal, less its collisions. An episode
-terminates when all bodies are within goal_radius of their goals, and is truncated after
-max_steps_in_episode. Bodies and goals start in different cells of a grid, so that none touch.
+An episode terminates when all agents are within goal_radius of their goals, and is truncated after
+max_steps_in_episode. Agents and goals start in different cells of a grid, so that none touch.
 """
 
 from __future__ import annotations
@@ -30,50 +29,37 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step
+from .foreign import EpisodicEnvironment
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class NavigatorsParams:
-    """Parameters that may differ per lane; lengths in units of half the square's side.
+    """Parameters that may differ per lane; lengths in units of half the square's side."""
 
-    Attributes:
-        thrust: largest acceleration of each component, per second squared.
-        drag: of the velocity, per second.
-        dt: seconds of a step.
-        radius: of a body.
-        goal_radius: within which a goal is reached.
-        collision_cost: taken from the reward of each step in touch.
-    """
-
-    thrust: Any = 2.0
-    drag: Any = 0.5
-    dt: Any = 0.1
-    radius: Any = 0.08
-    goal_radius: Any = 0.1
-    collision_cost: Any = 0.1
+    thrust: Any = 2.0  # largest acceleration of each component, per second squared
+    drag: Any = 0.5  # of the velocity, per second
+    dt: Any = 0.1  # seconds of a step
+    radius: Any = 0.08  # of a body
+    goal_radius: Any = 0.1  # within which a goal is reached
+    collision_cost: Any = 0.1  # taken from the reward of each step in touch
 
 
 @pytree
 class State(Pytree):
-    """One environment: positions, velocities and goals of N bodies, and steps taken."""
-
     position: Float[Array, "N 2"]
     velocity: Float[Array, "N 2"]
     goal: Float[Array, "N 2"]
     time: Int[Array, ""]
 
 
-class Navigators:
-    """The environment; see the module.
+class Navigators(EpisodicEnvironment):
+    """See the module.
 
-    A body observes its velocity, the way to its goal, and the relative positions and velocities
-    of its nearest neighbours, nearest first: float32 [4 + 4 neighbours].
+    An agent observes, float32 [4 + 4 neighbours], its velocity, the way to its goal, and the
+    relative positions and velocities of its nearest neighbours, nearest first.
     """
 
-    has_mask = False
-    never_ends = False
-    warmup_steps = 0
     action_space: ActionSpace = Box((-1.0, -1.0), (1.0, 1.0), (2,))
     default_params = NavigatorsParams()
 
@@ -84,11 +70,6 @@ class Navigators:
         max_steps_in_episode: int = 100,
         id: str = "navigators",
     ):
-        """Choose how many bodies there are and how many others each sees.
-
-        Raises:
-            ConfigError: fewer than two bodies.
-        """
         if agents < 2:
             raise ConfigError(f"{id} has agents: {agents}; allowed: 2 or more")
         self.id = id
@@ -98,16 +79,14 @@ class Navigators:
         self.observation_struct = jax.ShapeDtypeStruct((4 + 4 * self._seen,), np.float32)
 
     def reset(self, key: PRNGKeyArray, params: NavigatorsParams) -> tuple[State, Array]:
-        """Return a fresh (state, observations [N, ...])."""
         bodies, goals = jax.random.split(key)
-        position, goal = (_apart(k, self.agents, params.radius) for k in (bodies, goals))
+        position, goal = (_spaced_points(k, self.agents, params.radius) for k in (bodies, goals))
         state = State(position, jnp.zeros_like(position), goal, jnp.int32(0))
         return state, self._observe(state)
 
     def step(
         self, key: PRNGKeyArray, state: State, action: Array, params: NavigatorsParams
     ) -> Step:
-        """Advance one step; actions [N, 2] are clipped to the box."""
         action = jnp.clip(action, -1.0, 1.0)
         velocity = (1.0 - params.drag * params.dt) * state.velocity
         velocity = velocity + params.thrust * params.dt * action
@@ -115,7 +94,7 @@ class Navigators:
         position = jnp.clip(free, -1.0, 1.0)
         velocity = jnp.where(free == position, velocity, 0.0)
         after = State(position, velocity, state.goal, state.time + 1)
-        touching = _touching(position, params.radius)
+        touching = jnp.min(_distances(position), axis=-1) < 2.0 * params.radius
         left = _length(state.goal - position)
         arrived = left < params.goal_radius
         closer = _length(state.goal - state.position) - left
@@ -129,27 +108,22 @@ class Navigators:
         )
 
     def _observe(self, state: State) -> Float[Array, "N D"]:
-        own = jnp.concatenate([state.velocity, state.goal - state.position], axis=-1)
+        alone = jnp.concatenate([state.velocity, state.goal - state.position], axis=-1)
         if self._seen == 0:
-            return own
+            return alone
         nearest = jax.lax.top_k(-_distances(state.position), self._seen)[1]
         both = jnp.concatenate([state.position, state.velocity], axis=-1)
         relative = both[nearest] - both[:, None, :]
-        return jnp.concatenate([own, relative.reshape((self.agents, -1))], axis=-1)
-
-    def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: every thrust is allowed."""
-        raise ConfigError(f"{self.id} has no action mask")
+        return jnp.concatenate([alone, relative.reshape((self.agents, -1))], axis=-1)
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Return the shares of bodies in touch with another and at their goals, over all steps."""
         return {
             "collision_share": sums["touching"] / steps,
             "arrived_share": sums["arrived"] / steps,
         }
 
 
-def _apart(key: PRNGKeyArray, count: int, radius: Any) -> Float[Array, "N 2"]:
+def _spaced_points(key: PRNGKeyArray, count: int, radius: Any) -> Float[Array, "N 2"]:
     """Return points of different cells of a grid, at least a radius from their cells' edges."""
     side = math.ceil(math.sqrt(count))
     cell, inner = jax.random.split(key)
@@ -166,13 +140,9 @@ def _length(vectors: Float[Array, "... 2"]) -> Float[Array, "..."]:
 
 
 def _distances(position: Float[Array, "N 2"]) -> Float[Array, "N N"]:
-    """Return the distances between bodies, infinite to oneself."""
+    """Return the distances between agents, infinite to oneself."""
     between = _length(position[:, None, :] - position[None, :, :])
     return jnp.where(jnp.eye(position.shape[0], dtype=bool), jnp.inf, between)
-
-
-def _touching(position: Float[Array, "N 2"], radius: Any) -> Bool[Array, " N"]:
-    return jnp.min(_distances(position), axis=-1) < 2.0 * radius
 
 
 def _share(flags: Bool[Array, " N"]) -> Float[Array, ""]:

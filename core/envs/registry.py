@@ -26,18 +26,18 @@ _REGISTERED: dict[str, EnvironmentFactory] = {}
 
 
 def register(id_: str, factory: EnvironmentFactory) -> None:
-    """Add an environment of one's own: `factory(**keys)` gives an `Environment`.
+    """Add an environment: `factory(**keys)` returns an `Environment`.
 
-    The same class, written anew in the same module, takes the place of the one before, as in a
-    notebook that mends it; what was compiled with that one is forgotten.
+    A new version of the same class in the same module replaces it, as in a notebook; programs
+    compiled with the old one are dropped.
 
     Raises:
         ConfigError: the id is taken, or an environment was given in place of its class.
     """
     _check_makes(id_, factory)
     before = _REGISTERED.get(id_)
-    anew = before is not None and before is not factory
-    if anew and _written(before) == _written(factory):
+    changed = before is not None and before is not factory
+    if changed and _definition(before) == _definition(factory):
         make.cache_clear()
         jax.clear_caches()
     elif id_ in known():
@@ -54,13 +54,11 @@ def _check_makes(id_: str, factory: object) -> None:
         )
 
 
-def _written(factory: object) -> tuple[object, object]:
-    """Return where a factory was written: its module and its name there."""
+def _definition(factory: object) -> tuple[object, object]:
     return getattr(factory, "__module__", None), getattr(factory, "__qualname__", factory)
 
 
 def known() -> tuple[str, ...]:
-    """Return all ids."""
     return tuple(sorted({*ENVIRONMENTS, *_REGISTERED}))
 
 
@@ -118,7 +116,7 @@ def _make(plan: EnvPlan) -> Environment:
 
 
 def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) -> None:
-    """Refuse a name that is no parameter and that the factory does not take as a key."""
+    """Refuse a name that is neither a parameter nor a key of the factory."""
     taken = inspect.signature(factory).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in taken):
         return
@@ -133,11 +131,7 @@ def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) 
 
 
 def float_params(id_: str) -> frozenset[str]:
-    """Return the names of an environment's parameters, which are traced; all else is static.
-
-    Raises:
-        UnknownNameError: no such id; suggests the nearest.
-    """
+    """Return the names of an environment's traced parameters."""
     known = find(id_)
     if known is not None:
         return frozenset(known.params)
@@ -145,15 +139,7 @@ def float_params(id_: str) -> frozenset[str]:
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
-    """Return the environment's default parameters with some of them replaced.
-
-    Args:
-        env: the environment.
-        values: parameter -> number.
-
-    Raises:
-        UnknownNameError: a parameter that it does not have.
-    """
+    """Return the environment's default parameters with some values replaced."""
     names = [field.name for field in dataclasses.fields(env.default_params)]
     for name in values:
         if name not in names:

@@ -1,7 +1,7 @@
-"""An environment traced once, by shapes alone, before anything is compiled or written.
+"""Check an environment once, by shapes alone, before anything is compiled or written.
 
-What its code raises is told whole, with the user's file and line; what differs from what it
-declares, or from what `reset` gave, is told leaf by leaf.
+Errors of its code are shown whole, with the user's file and line; differences from its
+declarations, or from the result of `reset`, are listed leaf by leaf.
 """
 
 from __future__ import annotations
@@ -32,27 +32,22 @@ _MOST = 8
 
 
 def trace_once(env: Any) -> None:
-    """Refuse an environment that no program could be compiled with; nothing is computed.
-
-    Raises:
-        ConfigError: what its code raises, or every leaf that has another shape or type.
-    """
-    if isinstance(env, HostedEnvironment):  # checked by its own library, when it is made
+    """Refuse an environment that no program could be compiled with; nothing is computed."""
+    if isinstance(env, HostedEnvironment):  # checked by its library, when it is made
         return
     _check_parts(env)
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
     state, observation = _pair(env, _shapes(env, "reset", key, params))
-    _compare(env, "reset", "observation", observation, _each_body(env, env.observation_struct),
+    _compare(env, "reset", "observation", observation, _per_agent(env, env.observation_struct),
              "observation_struct declares")  # fmt: skip
     after = _step_checked(env, "step", state, _shapes(
         env, "step", key, state, action_struct(env), params))  # fmt: skip
     if isinstance(env, ShadowedEnvironment) and env.has_shadow:
         _step_checked(env, "shadow_step", state, _shapes(env, "shadow_step", key, state, params))
     number = jax.ShapeDtypeStruct((), np.float32)
-    lead = () if agents_of(env) == 1 else (agents_of(env),)
     if env.has_mask:
-        mask = jax.ShapeDtypeStruct((*lead, mask_size(env)), np.bool_)
+        mask = jax.ShapeDtypeStruct((*lead_axes(env), mask_size(env)), np.bool_)
         given = _shapes(env, "action_mask", state, params)
         _compare(env, "action_mask", "the mask", given, mask, "it must be")
     sums = {name: number for name in after.info}
@@ -63,11 +58,7 @@ def trace_once(env: Any) -> None:
 
 @contextmanager
 def calling(what: str) -> Generator[None, None, None]:
-    """Tell what the user's own code raises as a `ConfigError`, whole, with its file and line.
-
-    Args:
-        what: is called, such as `environment corridor`.
-    """
+    """Turn errors of the user's code into a `ConfigError` with its traceback."""
     try:
         yield
     except HpoError:
@@ -76,10 +67,14 @@ def calling(what: str) -> Generator[None, None, None]:
         raise ConfigError(f"{what}: {format_traceback(error)}") from error
 
 
+def lead_axes(env: Environment) -> tuple[int, ...]:
+    """Return the leading axes of values per agent: [agents] if there are several."""
+    return () if agents_of(env) == 1 else (agents_of(env),)
+
+
 def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
-    """Return shape and type of one action, of all bodies together."""
-    space = env.action_space
-    lead = () if agents_of(env) == 1 else (agents_of(env),)
+    """Return shape and type of one action, of all agents together."""
+    space, lead = env.action_space, lead_axes(env)
     if isinstance(space, Discrete):
         return jax.ShapeDtypeStruct(lead, np.int32)
     if isinstance(space, MultiDiscrete):
@@ -88,11 +83,7 @@ def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
 
 
 def mask_size(env: Environment) -> int:
-    """Return how many choices a mask has, over all components of an action.
-
-    Raises:
-        ConfigError: real actions have no mask.
-    """
+    """Return the choices of a mask, over all components of an action."""
     space = env.action_space
     if isinstance(space, Box):
         raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
@@ -100,7 +91,7 @@ def mask_size(env: Environment) -> int:
 
 
 def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
-    """Return what a step gives, as shapes; refuse what differs from what is declared."""
+    """Check the result of a step, given as shapes, and return it."""
     missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
                                  "info") if not hasattr(after, name)]  # fmt: skip
     if missing:
@@ -110,9 +101,8 @@ def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
         )
     _compare(env, method, "state", after.state, state, "reset gave")
     _compare(env, method, "observation", after.observation,
-             _each_body(env, env.observation_struct), "observation_struct declares")  # fmt: skip
-    lead = () if agents_of(env) == 1 else (agents_of(env),)
-    wanted = {"reward": (lead, np.float32), "terminated": ((), np.bool_),
+             _per_agent(env, env.observation_struct), "observation_struct declares")  # fmt: skip
+    wanted = {"reward": (lead_axes(env), np.float32), "terminated": ((), np.bool_),
               "truncated": ((), np.bool_)}  # fmt: skip
     for name, (shape, dtype) in wanted.items():
         struct = jax.ShapeDtypeStruct(shape, dtype)
@@ -123,11 +113,8 @@ def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
     return after
 
 
-# ---------------------------------------------------------------------- what is looked at
-
-
 def _check_parts(env: Any) -> None:
-    """Refuse what lacks a part, or declares one in a way that nothing can be made of."""
+    """Refuse missing parts and unusable declarations."""
     missing = [name for name in _PARTS if not hasattr(env, name)]
     if missing:
         raise ConfigError(
@@ -154,7 +141,6 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
-    """Return what a method gives, as shapes."""
     with calling(f"environment {env.id}, while {method} is traced"):
         return jax.eval_shape(getattr(env, method), *structs)
 
@@ -167,15 +153,10 @@ def _pair(env: Environment, made: Any) -> tuple[Any, Any]:
     )
 
 
-def _each_body(env: Environment, struct: Any) -> Any:
-    if agents_of(env) == 1:
-        return struct
+def _per_agent(env: Environment, struct: Any) -> Any:
     return jax.tree.map(
-        lambda one: jax.ShapeDtypeStruct((agents_of(env), *one.shape), one.dtype), struct
+        lambda one: jax.ShapeDtypeStruct((*lead_axes(env), *one.shape), one.dtype), struct
     )
-
-
-# ---------------------------------------------------------------------- what differs
 
 
 def _compare(
@@ -196,35 +177,28 @@ def _differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str
     for path, leaf in ours.items():
         other = theirs.get(path)
         if other is None:
-            yield f"{part}{path} is {_said(leaf)}; {whose} nothing there"
+            yield f"{part}{path} is {_text(leaf)}; {whose} nothing there"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
-            yield f"{part}{path} is {_said(leaf)}; {whose} {_said(other)}{_hint(leaf, other)}"
+            yield f"{part}{path} is {_text(leaf)}; {whose} {_text(other)}{_hint(leaf, other)}"
     for path, other in theirs.items():
         if path not in ours:
-            yield f"{part}{path} is missing; {whose} {_said(other)}"
+            yield f"{part}{path} is missing; {whose} {_text(other)}"
     if ours.keys() == theirs.keys() and jax.tree.structure(given) != jax.tree.structure(wanted):
         yield f"{part} is {jax.tree.structure(given)}; {whose} {jax.tree.structure(wanted)}"
 
 
 def _leaves(tree: Any) -> dict[str, Any]:
-    return {
-        jax.tree_util.keystr(path): leaf
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    }
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in paths}
 
 
-def _said(leaf: Any) -> str:
-    return f"{np.dtype(leaf.dtype).name if not _is_key(leaf) else leaf.dtype}{list(leaf.shape)}"
-
-
-def _is_key(leaf: Any) -> bool:
-    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def _text(leaf: Any) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
 
 
 def _hint(leaf: Any, other: Any) -> str:
-    if leaf.shape == other.shape and not _is_key(leaf) and not _is_key(other):
-        return f" (write .astype(jnp.{np.dtype(other.dtype).name}))"
-    return ""
+    keys = any(jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) for one in (leaf, other))
+    return "" if keys or leaf.shape != other.shape else f" (write .astype(jnp.{other.dtype}))"
 
 
 def _kind(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The compiled halves of an update whose environments the host steps: act, and learn.
 
-What the policy did stays on the devices, time first; per step an observation goes in and an action
+The policy's outputs stay on the devices, time first; per step an observation goes in and an action
 comes out. As in `population`, lanes are spread over devices and run there in tiles of a fixed
-number of lanes, so that a lane's bits depend on nothing beside it.
+number of lanes, so that a lane's bits do not depend on other lanes.
 """
 
 from __future__ import annotations
@@ -39,42 +39,26 @@ _LANES, _TIME_FIRST, _EVERYWHERE = (
 
 @pytree
 class HostActions(Pytree):
-    """What the policy did, [T, L, E, ...]; of one step without the first axis.
+    """The policy's outputs, [T, L, E, ...]; of one step without the first axis."""
 
-    Attributes:
-        observation: acted on (with words for dropout, where that is on).
-        action: of the policy.
-        log_prob: of the action.
-        value: V(s).
-    """
-
-    observation: Any
+    observation: Any  # acted on (with words for dropout)
     action: Array
-    log_prob: Float[Array, "..."]
-    value: Float[Array, "..."]
+    log_prob: Float[Array, "..."]  # of the action
+    value: Float[Array, "..."]  # V(s)
 
 
 @pytree
 class HostRollout(Pytree):
-    """What a rollout has on the devices so far, [T, L, E, ...].
+    """A rollout on the devices, [T, L, E, ...]."""
 
-    Attributes:
-        noise: of the actions, drawn for the whole rollout.
-        words: likewise; for what else is random in acting.
-        done: what the policy did.
-        bootstrap: V of the final observation where an episode was cut, else 0.
-    """
-
-    noise: Array
-    words: UInt32[Array, "T L E 2"]
+    noise: Array  # of the actions
+    words: UInt32[Array, "T L E 2"]  # for other random choices in acting
     done: HostActions
-    bootstrap: Float[Array, "T L E"]
+    bootstrap: Float[Array, "T L E"]  # V of the final observation where an episode was cut, else 0
 
 
 @pytree
 class HostSteps(Pytree):
-    """What the environments answered, [T, L, E]."""
-
     reward: Float[Leaf, "T L E"]
     terminated: Bool[Leaf, "T L E"]
     truncated: Bool[Leaf, "T L E"]
@@ -82,8 +66,6 @@ class HostSteps(Pytree):
 
 @pytree
 class _Actor(Pytree):
-    """What acting needs of lanes, [L, ...]."""
-
     hypers: Hypers
     state: LaneState
     noise: Array
@@ -93,17 +75,9 @@ class _Actor(Pytree):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Functions:
-    """The jitted functions of a plan.
-
-    Attributes:
-        plan: the static part.
-        mesh: that lanes are spread over.
-        tile: lanes a tile.
-    """
-
     plan: Plan
     mesh: Mesh
-    tile: int
+    tile: int  # lanes per tile
 
     def _spread(self, function: Callable[..., Any], into: Any, out: Any, donate: Any = ()) -> Any:
         mapped = jax.shard_map(
@@ -114,26 +88,21 @@ class Functions:
 
     @cached_property
     def start(self) -> Any:
-        """`start(seed, lanes, refills) -> lanes`: begin replicates where the mask says so."""
-        return self._spread(
-            lambda *args: refill_lanes(self.plan, *args),
-            (_EVERYWHERE, _LANES, _LANES, _EVERYWHERE),
-            _LANES,
-            1,
-        )
+        """`start(seed, lanes, refills) -> lanes`: start replicates where the mask is set."""
+        into = (_EVERYWHERE, _LANES, _LANES, _EVERYWHERE)
+        return self._spread(lambda *args: refill_lanes(self.plan, *args), into, _LANES, 1)
 
     @cached_property
     def begin(self) -> Any:
-        """`begin(lanes) -> rollout`: draw the noise of a rollout, and make room for the rest."""
+        """`begin(lanes) -> rollout`, with its noise and room for the rest."""
         return self._spread(lambda lanes: _begin(self.plan, lanes), (_LANES,), _TIME_FIRST)
 
     @cached_property
     def act(self) -> Any:
         """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        Takes one step's actions, as the environments take them. `memory` is that of recurrent
-        networks, `ended` [L, E] says where an episode ended in the step before; the rollout is
-        donated.
+        The action is as the environments take it. `memory` is that of recurrent networks, `ended`
+        [L, E] marks episodes that ended in the step before; the rollout is donated.
         """
         plan = self.plan
 
@@ -151,7 +120,7 @@ class Functions:
 
     @cached_property
     def cut(self) -> Any:
-        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap what was cut.
+        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes.
 
         `final` [L, E, ...] are last observations where `mask` [L, E]; the rollout is donated.
         """
@@ -160,7 +129,10 @@ class Functions:
             lanes: Lanes, memory: Any, rollout: HostRollout,
             step: Array, final: Array, mask: Array,
         ) -> HostRollout:  # fmt: skip
-            value = self._in_tiles(_value, _actor(lanes, memory, rollout, step, final))
+            actor = _actor(lanes, memory, rollout, step, final)
+            value = self._in_tiles(
+                lambda plan, one: value_of(plan, one.hypers, one.state, one.observation), actor
+            )
             known = jnp.where(mask, value, 0.0)
             return rollout.replace(bootstrap=_put(rollout.bootstrap, known, step))
 
@@ -181,7 +153,7 @@ class Functions:
             rollout: HostRollout, steps: HostSteps,
         ) -> tuple[LaneState, Metrics]:  # fmt: skip
             def run() -> tuple[LaneState, Metrics]:
-                played = _played(plan, lanes, memory, after, rollout, steps)
+                played = _whole_rollout(plan, lanes, memory, after, rollout, steps)
                 return learn(plan, lanes.hypers, played)
 
             def rest() -> tuple[LaneState, Metrics]:
@@ -226,7 +198,7 @@ class Functions:
 def _actor(
     lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
 ) -> _Actor:
-    """Leave out what acting does not need, which would be copied tile by tile."""
+    """Return only the inputs of acting: the rest would be copied tile by tile."""
     noise, words = (
         jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
         for rows in (rollout.noise, rollout.words)
@@ -240,7 +212,6 @@ def _put(rows: Array, row: Array, step: Array) -> Array:
 
 
 def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
-    """Draw the random numbers of a rollout, and make room for what happens in it."""
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda state: draw(plan, env, state), out_axes=1)(lanes.state)
     actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)
@@ -262,29 +233,24 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
     return row, acted.memory, acted.taken
 
 
-def _value(plan: Plan, actor: _Actor) -> Float[Array, " E"]:
-    return value_of(plan, actor.hypers, actor.state, actor.observation)
-
-
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
-    """Return the function, to be compiled, by which a rollout of one lane is looked at.
+    """Return `look(hypers, lanes, memory, after, rollout, steps)`, to be compiled, of one lane.
 
-    `look(hypers, lanes, memory, after, rollout, steps)`: hypers are scalars, all others as for
-    `Functions.learn`, with the one lane.
+    Hypers are scalars, all others as for `Functions.learn`.
     """
 
     def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
-        return inspect_rollout(plan, hypers, _played(plan, lanes, *played))
+        return inspect_rollout(plan, hypers, _whole_rollout(plan, lanes, *played))
 
     return look
 
 
-def _played(
+def _whole_rollout(
     plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
 ) -> Rollout:
-    """Return what `core.rollout.rollout` does, of a rollout of a tile of lanes."""
+    """Return the result of `core.rollout.rollout` for a tile of lanes."""
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
-    state, sums = _counted(lanes.state, steps)
+    state, sums = _count_episodes(lanes.state, steps)
     ended = jnp.asarray(steps.terminated[-1] | steps.truncated[-1])
     state = state.replace(observation=after, carry=forget(plan, ended, memory))
 
@@ -307,9 +273,7 @@ def _played(
     return Rollout(state, trajectory, sums, last)
 
 
-def _counted(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
-    """Count the episodes that ended in a rollout [T, L, E]."""
-
+def _count_episodes(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
     def step(carry: tuple[LaneState, EpisodeSums], seen: Any) -> Any:
         return count_step(*carry, *seen), None
 

@@ -1,7 +1,6 @@
 """Evaluation of policies in environments that the host steps; see `core.evaluation`.
 
-Episode e of every lane with the same key has the same seed, whatever the policy. All episodes run
-side by side; one that has ended rests.
+Episode e of every lane with the same key has the same seed, whatever the policy.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .. import policy
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies, Seen, columns_of
-from ..plan import Plan
+from ..plan import EnvPlan, Plan
 from ..trajectory import forget
 from .batch import EnvironmentsFailed, LocalBatch, Opening, TimedBatch, columns, make_batch
 from .restartable_batch import Steady
@@ -32,7 +31,6 @@ ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
 
 
 def act_function(plan: Plan, greedy: bool) -> ActFunction:
-    """Return the function, to be compiled, by which policies act in evaluation."""
     env = environments.make(plan.eval_env)
 
     def act(policies: Policies, step: Any, observation: Any, memory: Any, ended: Any) -> Any:
@@ -56,21 +54,10 @@ def evaluate_on_host(
     warn: Callable[[str], None] = lambda text: None,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Episodes:
-    """Return one row an episode of the first `count` policies, host arrays [count, episodes].
+    """Return results of the first `count` of W policies, host arrays [count, episodes].
 
-    Args:
-        plan: the static part; its `eval_env` is the environment.
-        act: compiled, see `act_function`.
-        policies: on the devices, [W, ...].
-        batch: of W x episodes slots.
-        count: policies that are wanted, at most W.
-        episodes: of each.
-        steps: env steps of each, whatever ends; None runs each episode to its end.
-        warn: takes a line about a process that ended.
-        cut_after: env steps after which an episode that has not ended is cut.
-
-    Raises:
-        EnvironmentsFailed: those of some policies, by row.
+    `batch` has W x episodes slots. With `steps` None each episode runs until it ends or is
+    `cut_after` env steps long. Raises `EnvironmentsFailed` by row of policies.
     """
     steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
     arrays, width = batch.arrays, len(batch.arrays.active) // episodes
@@ -80,27 +67,18 @@ def evaluate_on_host(
     for turn in play(plan, act, policies, steady, running, steps, cut_after):
         returns += np.where(turn.running, arrays.reward, np.float32(0.0))
         lengths += turn.running
-        returns[turn.anew], lengths[turn.anew] = 0.0, 0
-
-    def rows(values: np.ndarray) -> np.ndarray:
-        return values.reshape((width, episodes))[:count]
-
-    return Episodes(rows(returns), rows(lengths), {})
+        returns[turn.restarted], lengths[turn.restarted] = 0.0, 0
+    returns, lengths = (x.reshape((width, episodes))[:count] for x in (returns, lengths))
+    return Episodes(returns, lengths, {})
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One env step of N episodes; what came of it stands in the arrays.
+    """One env step of N episodes; its results are in the arrays."""
 
-    Attributes:
-        observation: [N, ...] acted on.
-        running: bool [N], episodes that took the step.
-        anew: bool [N], episodes that were lost and begin again: they are counted from here.
-    """
-
-    observation: np.ndarray
-    running: np.ndarray
-    anew: np.ndarray
+    observation: np.ndarray  # [N, ...] acted on
+    running: np.ndarray  # bool [N], episodes that took the step
+    restarted: np.ndarray  # bool [N], lost episodes that count from here
 
 
 def play(
@@ -112,20 +90,7 @@ def play(
     steps: int | None,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Iterator[Turn]:
-    """Yield each step of the episodes of an evaluation, which have begun.
-
-    Args:
-        plan: the static part; its `eval_env` is the environment.
-        act: compiled, see `act_function`.
-        policies: on the devices, [W, ...].
-        steady: W x episodes slots, those of a policy one after the other.
-        running: bool [W episodes], those that are played.
-        steps: see `evaluate_on_host`.
-        cut_after: likewise.
-
-    Raises:
-        EnvironmentsFailed: those of some policies, by row, when all others are done.
-    """
+    """Yield each step of the opened `running` episodes, bool [W x episodes]."""
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width
@@ -138,13 +103,13 @@ def play(
         action, memory = act(policies, np.int32(step), *given)
         arrays.action[:] = np.asarray(action).reshape(arrays.action.shape)
         arrays.active[:] = running
-        anew = steady.step(restart=steps is not None)
+        restarted = steady.step(restart=steps is not None)
         running = running & ~steady.out
-        anew = anew & (steps is None)  # else the episode that was lost counts as cut
-        yield Turn(seen, running, anew)
-        ended = running & (arrays.terminated | arrays.truncated | anew)
+        restarted = restarted & (steps is None)  # else the lost episode counts as cut
+        yield Turn(seen, running, restarted)
+        ended = running & (arrays.terminated | arrays.truncated | restarted)
         if steps is None:
-            running = running & (~ended | anew)
+            running = running & (~ended | restarted)
         step += 1
     if reasons := steady.take_reasons():
         raise EnvironmentsFailed(reasons)
@@ -153,36 +118,24 @@ def play(
 def evaluate_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
 ) -> Episodes:
-    """Evaluate policies [W, ...] in this process, without a program.
-
-    Raises:
-        EnvironmentsFailed: those of some policies, by row.
-    """
-    env = hosted(plan)
-    count = len(policies.key)
-    batch = make_batch(env.id, env.code, count * episodes, None)
+    """Evaluate policies [W, ...] in this process, without a program."""
+    env, count = hosted(plan.eval_env), len(policies.key)
     act = jax.jit(act_function(plan, greedy))
-    try:
+    with closing(make_batch(env.id, env.code, count * episodes, None)) as batch:
         return evaluate_on_host(plan, act, policies, batch, count, episodes, steps)
-    finally:
-        batch.close()
 
 
-def hosted(plan: Plan) -> GymnasiumEnvironment:
-    """Return the environment that evaluates, which the host must step."""
-    env = environments.make(plan.eval_env)
+def hosted(plan: EnvPlan) -> GymnasiumEnvironment:
+    """Return an environment that the host must step."""
+    env = environments.make(plan)
     if not isinstance(env, GymnasiumEnvironment):
-        raise TypeError(f"{env.id} is not stepped by the host")
+        raise TypeError(f"{env.id} is not stepped by the host; use core.program.Program")
     return env
 
 
 def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -> None:
-    """Begin the episodes of an evaluation; arguments are those of `play`.
-
-    Raises:
-        EnvironmentsFailed: those of all policies.
-    """
-    env = hosted(plan)
+    """Open the episodes of an evaluation; arguments are those of `play`."""
+    env = hosted(plan.eval_env)
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
     episodes, openings = len(running) // len(keys), []
     for slot in np.flatnonzero(running).tolist():
@@ -197,12 +150,11 @@ def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -
 def trace_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row an env step, as `core.evaluation.trace` does.
+    """Return columns with one row per env step, as `core.evaluation.trace` does.
 
-    Of `info` the numbers are kept, one column a name; where an environment does not say one in
-    every step, it is nan in the others.
+    Each number in `info` is a column, nan in steps without it.
     """
-    env = hosted(plan)
+    env = hosted(plan.eval_env)
     code = env.code
     steps_seen: list[Seen] = []
     infos: list[Mapping[int, Mapping[str, float]]] = []
@@ -230,33 +182,27 @@ def trace_here(
 def film_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool
 ) -> tuple[float, Iterator[np.ndarray]]:
-    """Return pictures a second, and the pictures uint8 [H, W, 3] of one episode after the other.
-
-    Raises:
-        ConfigError: the environment cannot draw itself.
-    """
-    env = hosted(plan)
+    """Return pictures per second, and the pictures uint8 [H, W, 3] of all episodes in turn."""
+    env = hosted(plan.eval_env)
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:
-        said = f"; it can: {', '.join(modes)}" if modes else ""
-        raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array){said}")
+        able = f"; it can: {', '.join(modes)}" if modes else ""
+        raise ConfigError(f"{env.id} cannot draw itself as pictures (rgb_array){able}")
     return rate, _pictures(plan, policies, episodes, greedy)
 
 
 def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> Iterator[np.ndarray]:
     draw_unheard()
-    env = hosted(plan)
-    act = jax.jit(act_function(plan, greedy))
+    env = hosted(plan.eval_env)
+    act, mode = jax.jit(act_function(plan, greedy)), {"render_mode": "rgb_array"}
     for episode in range(episodes):
         running = np.arange(episodes) == episode
-        with closing(
-            LocalBatch(env.id, env.code, episodes, {"render_mode": "rgb_array"})
-        ) as batch:
+        with closing(LocalBatch(env.id, env.code, episodes, mode)) as batch:
             steady = Steady(batch, episodes, keeps=False)
             begin(plan, policies, steady, running)
             yield _picture(env.id, batch, episode)
             for turn in play(plan, act, policies, steady, running, None):
-                if turn.running.any():  # else the environment has failed, which is told at the end
+                if turn.running.any():  # else the environment has failed: `play` raises
                     yield _picture(env.id, batch, episode)
 
 

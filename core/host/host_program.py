@@ -1,7 +1,6 @@
-"""A program whose environments live outside of it: the policy is compiled, the host steps.
+"""A program whose environments the host steps; only the policy is compiled.
 
-To whoever holds it, it is a `core.program.Program`; but since environments cannot be copied, it
-holds them itself and serves one set of lanes.
+Since environments cannot be copied, the program owns them and serves one set of lanes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from jax.sharding import PartitionSpec
 
 from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
-from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes
 from ..hypers import Hypers
@@ -33,7 +31,7 @@ from ..refill import Lanes, Refills
 from ..trajectory import forget
 from .batch import BatchMaker, EnvironmentsFailed, TimedBatch, columns, make_batch
 from .compiled import Functions, HostSteps, look_function
-from .host_evaluation import act_function, evaluate_on_host
+from .host_evaluation import act_function, evaluate_on_host, hosted
 from .stage import Stage
 
 _ENVIRONMENTS = "environments.npz"
@@ -41,24 +39,17 @@ _ENVIRONMENTS = "environments.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostProgram(Program):
-    """One Plan compiled for L lanes, with the environments of these lanes.
+    """One Plan compiled for L lanes, with the environments of these lanes."""
 
-    Attributes:
-        workers: make batches of environments in other processes; None steps them in this one.
-        warn: takes a line about what went wrong with some environments.
-    """
-
-    workers: BatchMaker | None = None
-    warn: Callable[[str], None] = lambda text: None
+    workers: BatchMaker | None = None  # None steps environments in this process
+    warn: Callable[[str], None] = lambda text: None  # takes lines about failed environments
 
     @cached_property
     def env(self) -> GymnasiumEnvironment:
-        """The environment that trains."""
-        return _hosted(environments.make(self.plan.env))
+        return hosted(self.plan.env)
 
     @cached_property
     def stage(self) -> Stage:
-        """The environments of all lanes."""
         return Stage(self._batch_of_training(), self.lanes, self.plan.num_envs, self.warn)
 
     def _batch_of_training(self, tells: bool = False) -> TimedBatch:
@@ -67,18 +58,13 @@ class HostProgram(Program):
 
     @cached_property
     def _stage_of_evaluation(self) -> TimedBatch:
-        env = _hosted(environments.make(self.plan.eval_env))
+        env = hosted(self.plan.eval_env)
         count = self.evaluation_width * self.evaluation.episodes
         return make_batch(env.id, env.code, count, self.workers)
 
     @cached_property
-    def _functions(self) -> Functions:
-        return Functions(self.plan, self.mesh, self.tile)
-
-    @cached_property
     def _advance(self) -> dict[str, Any]:
-        """All functions of training, compiled."""
-        functions, lanes = self._functions, self.empty()
+        functions, lanes = Functions(self.plan, self.mesh, self.tile), self.empty()
         compiled: dict[str, Any] = {}
         memory, rollout = lanes.state.carry, jax.eval_shape(functions.begin, lanes)
         cut = np.zeros((self.lanes, self.plan.num_envs), bool)
@@ -97,24 +83,31 @@ class HostProgram(Program):
         return compiled
 
     def _no_answers(self) -> HostSteps:
-        """Return what the environments answer in a rollout, to be filled in."""
+        """Return the environments' answers of a rollout, to be filled in."""
         steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
         return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         """Refill, then run one chunk; `lanes` is donated and must not be used again.
 
-        A lane whose environment refuses its parameters counts as diverged, and so does one whose
-        environment failed: `failures` tells them apart.
-
-        Raises:
-            SearchError: nothing steps environments any more; these lanes are lost.
+        Lanes whose environment refuses its parameters or fails count as diverged; those that
+        failed are in `failures`.
         """
         with self._all_or_nothing():
-            return self._advanced(seed, lanes, refills)
+            self.stage.rest(refills.busy & ~refills.mask)
+            given = (np.int32(seed), lanes, self._put(refills), self._initial)
+            lanes = self._advance["start"](*given)
+            if refills.mask.any():
+                keys = np.asarray(jax.device_get(lanes.state.key))
+                self.stage.begin(self._values(refills.hypers, refills.mask), keys)
+            found: list[Metrics] = []
+            self._phases.clear()
+            for _ in range(self.updates):
+                lanes, metrics = self._update(lanes, refills.busy)
+                found.append(metrics)
+        return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
     def failures(self) -> dict[int, str]:
-        """Return lanes whose environments failed in the last chunk, and why."""
         return self.stage.take_failures()
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
@@ -124,12 +117,12 @@ class HostProgram(Program):
 
     @cached_property
     def _phases(self) -> list[tuple[float, float]]:
-        """Of the last chunk's updates: seconds of the rollout, and of learning from it."""
+        """Seconds of rollout and of learning, of each update of the last chunk."""
         return []
 
     @contextmanager
     def _all_or_nothing(self) -> Generator[None, None, None]:
-        """Remember that something was broken off: what is half done must not be saved."""
+        """Note that a step failed halfway: such a state must not be saved."""
         try:
             yield
         except SearchError as error:
@@ -140,39 +133,26 @@ class HostProgram(Program):
     def _broken_off(self) -> list[SearchError]:
         return []
 
-    def _advanced(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        self.stage.rest(refills.busy & ~refills.mask)
-        given = (np.int32(seed), lanes, self._put(refills), self._initial)
-        lanes = self._advance["start"](*given)
-        begun = np.flatnonzero(refills.mask).tolist()
-        if begun:
-            keys = np.asarray(jax.device_get(lanes.state.key))
-            params = refills.hypers.env_params
-            self.stage.begin({lane: self.env.values(_row(params, lane)) for lane in begun}, keys)
-        found: list[Metrics] = []
-        self._phases.clear()
-        for _ in range(self.updates):
-            lanes, metrics = self._update(lanes, refills.busy)
-            found.append(metrics)
-        return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
+    def _values(self, hypers: Hypers, mask: np.ndarray) -> dict[int, dict[str, Any]]:
+        chosen = np.flatnonzero(mask).tolist()
+        return {lane: self.env.values(_row(hypers.env_params, lane)) for lane in chosen}
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        """See `Program.look`; environments of their own are brought to where the lane's are.
+        """See `Program.look`; it steps copies of the lane's environments.
 
-        Returns:
-            The parts, and `begun_anew`, how many of these environments do not repeat themselves
-            and began new episodes. Empty if the lane has none, or some failed: `warn` is told.
+        The parts also have `begun_anew`, the number of environments that are not reproducible and
+        started new episodes. Returns {} without environments, or if one fails.
         """
         if not self.stage.is_open(which):
             return {}
         batch = self._batch_of_training(tells=True)
         with self._all_or_nothing(), closing(batch):
             state = lanes.state
-            stage, lost = self.stage.beside(
+            stage, lost = self.stage.copy_of_lane(
                 which, batch, np.asarray(state.key), np.asarray(state.observation)
             )
             if lost.any():
-                lanes = self.place(self._begun_anew(lanes, lost, stage))
+                lanes = self.place(self._without_episodes(lanes, lost, stage))
             said: list[Mapping[int, Mapping[str, float]]] = []
             busy = np.arange(self.lanes) == which
             memory, rollout, answers = self._rollout(lanes, busy, stage, said)
@@ -183,7 +163,7 @@ class HostProgram(Program):
         by_lane = jax.device_get(_lane((lanes, *follows), which))
         by_time = jax.device_get(_lane((rollout, answers), which, 1))
         found = self._look(hypers, *by_lane, *by_time)
-        trajectories = found["trajectories"].replace(info=_told(said, which, self.plan))
+        trajectories = found["trajectories"].replace(info=_info_rows(said, which, self.plan))
         seen = jax.device_get({**found, "trajectories": trajectories})
         return {**seen, "begun_anew": int(lost[which].sum())}
 
@@ -192,13 +172,9 @@ class HostProgram(Program):
         return jax.jit(look_function(self.plan))
 
     def roll_out(self, lanes: Lanes) -> Lanes:
-        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
+        """Run the rollouts of one chunk without learning, for timing; blocks until done.
 
-        It is for timing. No curve goes on from here: the environments are further, the lanes are
-        as they were.
-
-        Args:
-            lanes: all of them; not donated.
+        Training cannot continue afterwards: the environments have moved, the lanes have not.
         """
         everyone = np.ones(self.lanes, bool)
         for _ in range(self.updates):
@@ -206,7 +182,7 @@ class HostProgram(Program):
         return lanes
 
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
-        """Do one rollout and learn from it; metrics are on the host, so that it is over."""
+        """Do one rollout and learn from it; returns host metrics, so that it has finished."""
         began = time.perf_counter()
         memory, rollout, answers = self._rollout(lanes, busy, self.stage)
         follows = (memory, self.stage.observation)
@@ -224,9 +200,9 @@ class HostProgram(Program):
         stage: Stage,
         said: list[Mapping[int, Mapping[str, float]]] | None = None,
     ) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; return memory, what was stored on the device, and answers.
+        """Step the environments; return the memory, the rollout on the device, and the answers.
 
-        What the environments say in each step is put into the list `said`, if there is one.
+        The numbers in `info` of each step are appended to `said`.
         """
         arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
@@ -248,40 +224,25 @@ class HostProgram(Program):
         return memory, rollout, answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Copy training states between lanes and change hyperparameters, between two chunks.
-
-        Environments follow: see `Stage.change`.
-        """
+        """Copy lanes and change hyperparameters; environments follow, see `Stage.change`."""
         lanes = super().change(lanes, changes)
-        params, state = changes.hypers.env_params, lanes.state
-        values = {
-            lane: self.env.values(_row(params, lane))
-            for lane in np.flatnonzero(changes.mask).tolist()
-        }
+        values, state = self._values(changes.hypers, changes.mask), lanes.state
         with self._all_or_nothing():
             lost = self.stage.change(
                 changes.source, values, np.asarray(state.key), np.asarray(state.observation)
             )
-        return self.place(self._begun_anew(lanes, lost, self.stage)) if lost.any() else lanes
+        return self.place(self._without_episodes(lanes, lost, self.stage)) if lost.any() else lanes
 
     @cached_property
     def _evaluate(self) -> Any:
         function = act_function(self.plan, self.evaluation.greedy)
         spread = PartitionSpec("lanes")
+        into, out = (spread, PartitionSpec(), spread, spread, spread), (spread, spread)
         return jax.jit(
-            jax.shard_map(
-                function, mesh=self.mesh,
-                in_specs=(spread, PartitionSpec(), spread, spread, spread),
-                out_specs=(spread, spread), check_vma=False,
-            )
-        )  # fmt: skip
+            jax.shard_map(function, mesh=self.mesh, in_specs=into, out_specs=out, check_vma=False)
+        )
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
-        """See `Program`.
-
-        Raises:
-            EnvironmentsFailed: those of some of the lanes, by lane.
-        """
         how = self.evaluation
         try:
             with self._all_or_nothing():
@@ -299,20 +260,16 @@ class HostProgram(Program):
         return Episodes(np.zeros(rows, np.float32), np.zeros(rows, np.int32), {})
 
     def save(self, lanes: Lanes, directory: Path) -> None:
-        """Write all lanes, and what brings their environments back, into a new directory.
-
-        Raises:
-            SearchError: what was done last was broken off; the last commit is what there is.
-        """
+        """Write all lanes and the log of their environments into a new directory."""
         if self._broken_off:
             raise self._broken_off[-1]
         save_tree(directory, lanes)
         self.stage.save(directory / _ENVIRONMENTS)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read what `save` wrote; the next chunk gives the same bits.
+        """Read a saved directory; the next chunk gives the same bits.
 
-        Environments that do not repeat themselves begin new episodes, which is told to `warn`.
+        Environments that are not reproducible start new episodes, with a warning.
         """
         tree: Lanes = restore_tree(directory, lanes)
         state, params = tree.state, tree.hypers.env_params
@@ -323,10 +280,12 @@ class HostProgram(Program):
             np.asarray(state.observation),
         )
         placed = self.place(tree)
-        return self.place(self._begun_anew(placed, lost, self.stage)) if lost.any() else placed
+        if not lost.any():
+            return placed
+        return self.place(self._without_episodes(placed, lost, self.stage))
 
-    def _begun_anew(self, lanes: Lanes, lost: np.ndarray, stage: Stage) -> Lanes:
-        """Forget the episodes that did not come back, [L, E]."""
+    def _without_episodes(self, lanes: Lanes, lost: np.ndarray, stage: Stage) -> Lanes:
+        """Return lanes as at the start of an episode where one was lost, [L, E]."""
         state = lanes.state
         return lanes.replace(
             state=state.replace(
@@ -339,12 +298,6 @@ class HostProgram(Program):
         )
 
 
-def _hosted(env: Any) -> GymnasiumEnvironment:
-    if not isinstance(env, GymnasiumEnvironment):
-        raise TypeError(f"{env.id} is not stepped by the host; use core.program.Program")
-    return env
-
-
 def _row(tree: Any, at: int) -> Any:
     return jax.tree.map(lambda x: x[at], tree)
 
@@ -354,11 +307,11 @@ def _lane(tree: Any, at: int, axis: int = 0) -> Any:
     return jax.tree.map(lambda x: x[at : at + 1] if axis == 0 else x[:, at : at + 1], tree)
 
 
-def _told(
+def _info_rows(
     said: list[Mapping[int, Mapping[str, float]]], lane: int, plan: Plan
 ) -> dict[str, jax.Array]:
-    """Return what one lane's environments said in a rollout, by name [T, E]."""
+    """Return the info of one lane's environments in a rollout, [T, E] by name."""
     first, envs = lane * plan.num_envs, plan.num_envs
-    own = [{env: step.get(first + env, {}) for env in range(envs)} for step in said]
-    found = columns(own, np.ones((envs, len(said)), bool))
+    steps = [{env: step.get(first + env, {}) for env in range(envs)} for step in said]
+    found = columns(steps, np.ones((envs, len(said)), bool))
     return {name: jnp.asarray(rows.T, jnp.float32) for name, rows in found.items()}

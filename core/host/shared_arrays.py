@@ -1,7 +1,6 @@
-"""The arrays of a batch of environments: where actions are written and observations are read.
+"""The arrays of a batch of environments, in one block of memory that worker processes share.
 
-All arrays of a batch lie in one block of memory, which worker processes share; each slot is one
-environment, and whoever steps it writes its rows and nobody else's.
+Each slot is one environment; the process that steps it alone writes its rows.
 """
 
 from __future__ import annotations
@@ -18,48 +17,28 @@ from ...errors import ConfigError
 
 @dataclass(frozen=True)
 class SpaceCode:
-    """How an environment's observations and actions look as arrays; plain data.
-
-    Attributes:
-        observation_shape: of one observation of the environment.
-        observation_dtype: `uint8` for images, else `float32`.
-        one_hot: categories of a discrete observation, which becomes a vector of 0 and 1; else 0.
-        observation_start: its smallest category.
-        action: `discrete`, `multi_discrete` or `box`.
-        action_shape: of one action as the policy gives it; discrete: ().
-        action_dtype: of what the environment takes.
-        sizes: actions of each component, if they are discrete.
-        starts: the smallest of each component.
-        low, high: bounds of each component of a box, flat.
-        history: observations that the policy sees at once, oldest first (the knob `history`).
-    """
+    """How an environment's observations and actions are stored in arrays; plain data."""
 
     observation_shape: tuple[int, ...]
-    observation_dtype: str
-    one_hot: int
-    observation_start: int
+    observation_dtype: str  # `uint8` for images, else `float32`
+    one_hot: int  # categories of a discrete observation, which becomes a vector of 0 and 1; else 0
+    observation_start: int  # its smallest category
     action: Literal["discrete", "multi_discrete", "box"]
-    action_shape: tuple[int, ...]
-    action_dtype: str
-    sizes: tuple[int, ...] = ()
-    starts: tuple[int, ...] = ()
-    low: tuple[float, ...] = ()
+    action_shape: tuple[int, ...]  # of one action as the policy gives it; discrete: ()
+    action_dtype: str  # of what the environment takes
+    sizes: tuple[int, ...] = ()  # actions of each component, if they are discrete
+    starts: tuple[int, ...] = ()  # the smallest of each component
+    low: tuple[float, ...] = ()  # bounds of each component of a box, flat
     high: tuple[float, ...] = ()
-    history: int = 1
-
-    @property
-    def policy_dtype(self) -> str:
-        """The type of actions as the policy gives them."""
-        return "float32" if self.action == "box" else "int32"
+    history: int = 1  # observations that the policy sees at once, oldest first
 
     @property
     def seen_shape(self) -> tuple[int, ...]:
-        """The shape of what the policy sees: one observation, or [history, ...] of them."""
+        """Shape of the policy's input: one observation, or [history, ...]."""
         lead = () if self.history == 1 else (self.history,)
         return (*lead, *self.observation_shape)
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Return one observation of the environment as the policy sees it."""
         if not self.one_hot:
             return np.asarray(raw, self.observation_dtype)
         vector = np.zeros(self.one_hot, np.float32)
@@ -67,27 +46,20 @@ class SpaceCode:
         return vector
 
     def actions(self, given: np.ndarray) -> Any:
-        """Return actions [N, ...] as their environments take them: inside of their spaces.
-
-        Numbers of a policy that has diverged mean nothing, but must not end the process.
-        """
+        """Return actions [N, ...] as environments take them: within their spaces, never nan."""
         if self.action == "box":
             flat = np.nan_to_num(given.reshape(len(given), -1), nan=0.0)
             legal = np.clip(flat, self.low, self.high)
             return legal.reshape(given.shape).astype(self.action_dtype)
-        legal = np.clip(
-            given, 0, np.asarray(self.sizes, given.dtype).reshape(self.action_shape) - 1
+        sizes, starts = (
+            np.asarray(each, given.dtype).reshape(self.action_shape)
+            for each in (self.sizes, self.starts)
         )
-        moved = legal + np.asarray(self.starts, given.dtype).reshape(self.action_shape)
+        moved = np.clip(given, 0, sizes - 1) + starts
         return moved.tolist() if self.action == "discrete" else moved.astype(self.action_dtype)
 
 
 def code_of(id_: str, env: Any) -> SpaceCode:
-    """Return how the observations and actions of a made environment look as arrays.
-
-    Raises:
-        ConfigError: they do not fit into one array each.
-    """
     return SpaceCode(**_observation(id_, env.observation_space), **_action(id_, env.action_space))
 
 
@@ -139,28 +111,18 @@ _ALIGNED = 64
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
-    """One row a slot, N slots.
+    """One row per slot, N slots."""
 
-    Attributes:
-        action: [N, ...] to be taken, as the policy gives them.
-        active: bool [N], slots to step; the others rest.
-        observation: [N, ...] to act on next; of a new episode where one ended. [N, history, ...]
-            where observations are stacked.
-        final: [N, ...] the last one of the episode that ended in this step, likewise.
-        reward: float32 [N] of this step.
-        terminated: bool [N], the episode ended by its own rules.
-        truncated: bool [N], it was cut.
-        inside: int32 [N], where a call of the environment has begun and not ended, its number;
-            else 0. It tells of a process that ended, or hangs, whose environment it was in.
-    """
-
-    action: np.ndarray
-    active: np.ndarray
+    action: np.ndarray  # [N, ...] to be taken, as the policy gives them
+    active: np.ndarray  # bool [N], slots to step; the others rest
+    # [N, ...] or [N, history, ...] to act on next; of a new episode where one ended
     observation: np.ndarray
-    final: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
+    final: np.ndarray  # the last one of the episode that ended in this step
+    reward: np.ndarray  # float32 [N] of this step
+    terminated: np.ndarray  # bool [N]
+    truncated: np.ndarray  # bool [N]
+    # int32 [N], number of the running call of the slot's environment, else 0: shows where a
+    # process ended or hangs
     inside: np.ndarray
 
     @classmethod
@@ -168,25 +130,22 @@ class SharedArrays:
         """Lay the arrays of `count` slots over a block of `size_of` bytes."""
         arrays, offset = {}, 0
         for name, (shape, dtype) in _layout(code, count).items():
-            size = math.prod(shape)
-            flat = np.frombuffer(block, dtype, size, offset)
+            flat = np.frombuffer(block, dtype, math.prod(shape), offset)
             arrays[name] = flat.reshape(shape)
-            offset += _rounded(size * np.dtype(dtype).itemsize)
+            offset += _rounded_size(shape, dtype)
         return cls(**arrays)
 
     @staticmethod
     def size_of(code: SpaceCode, count: int) -> int:
-        """Return the bytes that `count` slots take."""
         layout = _layout(code, count).values()
-        return sum(
-            _rounded(math.prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in layout
-        )
+        return sum(_rounded_size(shape, dtype) for shape, dtype in layout)
 
 
 def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
     seen = (count, *code.seen_shape)
+    policy_dtype = "float32" if code.action == "box" else "int32"
     return {
-        "action": ((count, *code.action_shape), code.policy_dtype),
+        "action": ((count, *code.action_shape), policy_dtype),
         "active": ((count,), "bool"),
         "observation": (seen, code.observation_dtype),
         "final": (seen, code.observation_dtype),
@@ -197,5 +156,6 @@ def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str
     }
 
 
-def _rounded(size: int) -> int:
+def _rounded_size(shape: tuple[int, ...], dtype: str) -> int:
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     return -(-size // _ALIGNED) * _ALIGNED

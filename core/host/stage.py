@@ -1,14 +1,14 @@
-"""The environments of all lanes of a program: E slots a lane, opened, stepped, brought back.
+"""The environments of all lanes of a program: slot l E + e is environment e of lane l.
 
-Slot l E + e is environment e of lane l. Its seeds follow from the lane's key, so that what it does
-depends on nothing but (seed, stream, replicate), its parameters and the actions it is given.
+Its seeds follow from the lane's key, so that it depends only on (seed, stream, replicate), its
+parameters and its actions.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,11 @@ from .restartable_batch import ActionLog, Steady
 
 
 def stream_words(key: np.ndarray, use: str, index: int) -> str:
-    """Name the random numbers of one environment by its lane's raw key."""
+    """Return the name of an environment's random numbers, from its lane's raw key."""
     return f"{int(key[0]):08x}{int(key[1]):08x}/{use}/{index}"
 
 
 class Stage:
-    """The environments of L lanes with E each.
-
-    Args:
-        batch: of L E slots.
-        lanes: L.
-        envs: E.
-        warn: takes a line about what went wrong with some environments.
-
-    Attributes:
-        refused: bool [L], lanes without environments: theirs refused its values, or failed.
-    """
-
     def __init__(
         self,
         batch: TimedBatch,
@@ -49,7 +37,7 @@ class Stage:
         self._steady = Steady(batch, envs, warn)
         self._failed: dict[int, str] = {}
         self._open = np.zeros(lanes, bool)
-        self.refused = np.zeros(lanes, bool)
+        self.refused = np.zeros(lanes, bool)  # open, but its values were refused, or it failed
         self._values: dict[int, Mapping[str, Any]] = {}
 
     def lanes_view(self, rows: np.ndarray) -> np.ndarray:
@@ -58,21 +46,16 @@ class Stage:
 
     @property
     def observation(self) -> np.ndarray:
-        """What to act on next, [L, E, ...]; a copy."""
+        """To act on next, [L, E, ...]; a copy."""
         return self.lanes_view(self.batch.arrays.observation).copy()
 
     @property
     def final(self) -> np.ndarray:
-        """The last observation of each episode that ended in this step, [L, E, ...]; a copy."""
+        """The last observations of episodes that ended in this step, [L, E, ...]; a copy."""
         return self.lanes_view(self.batch.arrays.final).copy()
 
     def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
-        """Begin anew in some lanes; a lane whose environment refuses its values is `refused`.
-
-        Args:
-            values: lane -> arguments of its environments' constructor.
-            keys: raw keys of all lanes, uint32 [L, 2].
-        """
+        """Start some lanes; a lane whose environment refuses its values is `refused`."""
         if not values:
             return
         lanes = np.fromiter(values, int)
@@ -81,48 +64,37 @@ class Stage:
         for lane in values:
             self._failed.pop(lane, None)
         openings = {
-            lane: [self._opening(lane, env, given, keys[lane], fresh=True) for env in self._envs]
-            for lane, given in values.items()
+            lane: [self._opening(lane, env, keys[lane], 0) for env in range(self._shape[1])]
+            for lane in values
         }
         try:
             self._steady.open([opening for part in openings.values() for opening in part])
-        except ConfigError:  # whose it was is seen one by one
+        except ConfigError:  # find the lane by opening them one by one
             for lane, part in openings.items():
-                self._try(lane, part)
+                try:
+                    self._steady.open(part)
+                except ConfigError as error:
+                    self.refused[lane] = True
+                    self._warn(f"a trial is given up: {error}")
         self._note_failures()
 
-    def _try(self, lane: int, openings: Sequence[Opening]) -> None:
-        try:
-            self._steady.open(openings)
-        except ConfigError as error:
-            self.refused[lane] = True
-            self._warn(f"a trial is given up: {error}")
-
     def _note_failures(self) -> None:
-        """Let lanes rest from now on whose environments failed."""
         reasons = self._steady.take_reasons()
         self._failed |= reasons
         self.refused[list(reasons)] = True
 
     def take_failures(self) -> dict[int, str]:
-        """Return lanes whose environments failed since this was last asked, and why."""
+        """Return lanes whose environments failed since the last call, and why."""
         taken, self._failed = self._failed, {}
         return taken
-
-    @property
-    def _envs(self) -> range:
-        return range(self._shape[1])
 
     def _slots(self, lanes: np.ndarray) -> np.ndarray:
         envs = self._shape[1]
         return (lanes[:, None] * envs + np.arange(envs)).reshape(-1)
 
-    def _opening(
-        self, lane: int, env: int, values: Mapping[str, Any], key: np.ndarray,
-        episode: int = 0, fresh: bool = False,
-    ) -> Opening:  # fmt: skip
-        slot = lane * self._shape[1] + env
-        return Opening(slot, values, stream_words(key, "train", env), episode, fresh)
+    def _opening(self, lane: int, env: int, key: np.ndarray, episode: int) -> Opening:
+        slot, stream = lane * self._shape[1] + env, stream_words(key, "train", env)
+        return Opening(slot, self._values[lane], stream, episode, fresh=True)
 
     def step(self, actions: np.ndarray, busy: np.ndarray) -> None:
         """Take one action [L, E, ...] in every environment of the busy lanes [L]."""
@@ -133,15 +105,13 @@ class Stage:
         self._note_failures()
 
     def rest(self, busy: np.ndarray) -> None:
-        """Forget what runs in lanes that are not busy [L]."""
+        """Drop the episodes of lanes that are not busy [L]."""
         gone = np.flatnonzero(self._open & ~busy)
         self._open[gone] = False
         self._steady.log.rested(self._slots(gone))
 
-    # ------------------------------------------------------------------ on disk
-
     def save(self, path: Path) -> None:
-        """Write what brings the environments back to where they are."""
+        """Write the log that restores the environments."""
         log, whole = self._steady.log, io.BytesIO()
         np.savez_compressed(
             whole,
@@ -160,19 +130,9 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Bring the environments back; where one does not repeat itself an episode begins.
+        """Restore the environments, which must show `observation` [L, E, ...].
 
-        Args:
-            path: written by `save`.
-            values: gives the arguments of a lane's environments.
-            keys: raw keys of all lanes, uint32 [L, 2].
-            observation: [L, E, ...] as it was; what comes back must show the same.
-
-        Returns:
-            bool [L, E], environments that began a new episode instead.
-
-        Raises:
-            StoreError: the file is missing or damaged.
+        Returns, bool [L, E], those that are not reproducible and started new episodes.
         """
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
@@ -188,27 +148,16 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Let lanes go on with the environments of other lanes, or with other values.
+        """Continue lanes with the environments of `source` lanes [L], or with other `values`.
 
-        Environments cannot be copied: they are brought to where those of the source are by its
-        actions. Where other values lead elsewhere, a new episode begins.
-
-        Args:
-            source: int [L], the lane each lane takes over; its own number where it keeps its own.
-            values: lane -> arguments of its environments from here on, where these may differ.
-            keys: raw keys of all lanes after the change, uint32 [L, 2].
-            observation: [L, E, ...] of all lanes after the change.
-
-        Returns:
-            bool [L, E], environments that began a new episode.
+        Environments cannot be copied: they replay the source's actions. Where that does not lead
+        to `observation` [L, E, ...], a new episode starts; returns where, bool [L, E].
         """
         moved = source != np.arange(len(source))
-        known = {
-            **self._values,
-            **{lane: self._values.get(source[lane], {}) for lane in _where(moved)},
-        }
-        other = [lane for lane, given in values.items() if given != known.get(lane)]
         copied = np.flatnonzero(moved)
+        sources = {lane: self._values.get(source[lane], {}) for lane in copied.tolist()}
+        known = {**self._values, **sources}
+        other = [lane for lane, given in values.items() if given != known.get(lane)]
         self._steady.log.take_over(self._slots(copied), self._slots(source[copied]))
         self._open, self.refused = self._open[source], self.refused[source]
         self._values = {**known, **values}
@@ -218,55 +167,39 @@ class Stage:
         self._say_lost(lost, np.setdiff1d(lanes, other))
         return lost
 
-    def beside(
+    def copy_of_lane(
         self, lane: int, batch: TimedBatch, keys: np.ndarray, observation: np.ndarray
     ) -> tuple[Stage, np.ndarray]:
-        """Bring environments of their own to where those of one lane are; these stay as they are.
-
-        Args:
-            lane: whose environments are open.
-            batch: of as many slots as that of this stage, none of them open.
-            keys: raw keys of all lanes, uint32 [L, 2].
-            observation: [L, E, ...] of all lanes.
-
-        Returns:
-            A stage in which that lane alone is open, and bool [L, E], environments that do not
-            repeat themselves and began a new episode.
-        """
+        """Return a stage over another batch with a copy of one lane, and lost episodes [L, E]."""
         other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
         other._steady.log = self._steady.log.of(self._slots(lanes))
         other._open[lane], other._values = True, {lane: self._values[lane]}
         return other, other._bring_back(lanes, keys, observation)
 
     def is_open(self, lane: int) -> bool:
-        """Return whether a lane has environments."""
         return bool(self._open[lane] and not self.refused[lane])
 
     def _say_lost(self, lost: np.ndarray, lanes: np.ndarray) -> None:
-        """Warn how many environments of lanes that should have come back did not."""
         count = int(lost[lanes].sum())
         if count:
             self._warn(
-                f"{count} of {len(lanes) * self._shape[1]} environments do not repeat themselves "
-                "and could not be brought back to where they were; they begin new episodes"
+                f"{count} of {len(lanes) * self._shape[1]} environments are not reproducible and "
+                "could not be restored; they start new episodes"
             )
 
     def _bring_back(
         self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
     ) -> np.ndarray:
-        """Open lanes anew and take their actions again; return those that begin anew, [L, E]."""
-        pairs = [divmod(slot, self._shape[1]) for slot in self._slots(lanes).tolist()]
-        episodes = self._steady.log.episodes
+        """Replay the episodes of lanes; return those that are new ones instead, [L, E]."""
+        episodes, slots = self._steady.log.episodes, self._slots(lanes).tolist()
+        lanes_envs = [divmod(slot, self._shape[1]) for slot in slots]
         lost = self._steady.bring_back(
             [
-                self._opening(
-                    lane, env, self._values[lane], keys[lane],
-                    int(episodes[lane * self._shape[1] + env]), fresh=True,
-                )
-                for lane, env in pairs
+                self._opening(lane, env, keys[lane], int(episodes[slot]))
+                for slot, (lane, env) in zip(slots, lanes_envs, strict=True)
             ],
             observation.reshape(self.batch.arrays.observation.shape),
-        )  # fmt: skip
+        )
         self._note_failures()
         mask = np.zeros(len(episodes), bool)
         mask[lost] = True
@@ -283,7 +216,3 @@ class Stage:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error
         if self._open.shape != self._shape[:1]:
             raise StoreError(f"the environments of {path} are of another number of lanes")
-
-
-def _where(mask: np.ndarray) -> list[int]:
-    return np.flatnonzero(mask).tolist()

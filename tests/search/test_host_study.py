@@ -95,15 +95,15 @@ def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbr
 @pytest.fixture
 def strays(monkeypatch):
     """Environments brought to where those of odd lanes are find themselves elsewhere."""
-    beside = stage.Stage.beside
+    copy_of_lane = stage.Stage.copy_of_lane
 
     def astray(self, lane, *given):
         with monkeypatch.context() as patched:
             if lane % 2:
                 patched.setattr(stage, "stream_words", lambda key, use, index: f"other/{index}")
-            return beside(self, lane, *given)
+            return copy_of_lane(self, lane, *given)
 
-    monkeypatch.setattr(stage.Stage, "beside", astray)
+    monkeypatch.setattr(stage.Stage, "copy_of_lane", astray)
 
 
 def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path, strays):

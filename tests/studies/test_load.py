@@ -140,7 +140,11 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("env.lenght", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
         ("length", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
         ("env.max_steps_in_episode", "{min: 1, max: 9}", "list its `values`"),
-        ("clip_eps", "{min: 0.1, max: 0.4, when: {vf_coef: 3, netwrk: mlp}}", "unknown hyperparameter"),
+        (
+            "clip_eps",
+            "{min: 0.1, max: 0.4, when: {vf_coef: 3, netwrk: mlp}}",
+            "unknown hyperparameter",
+        ),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {gamma: 0.2}}", "not between"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {activation: relu}}", "never active"),
         ("value_clip_eps", "{values: [off, null]}", "twice among the values"),

@@ -91,7 +91,7 @@ def test_a_policy_and_heuristics_serve_the_same_requests(capsys, policy):
 
 
 def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
-    from hpo.core.envs.optical.agents import make_policy_rule
+    from hpo.core.envs.optical.agents import PolicyRule
     from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
     from hpo.core.envs.optical.optical_environment import make_from_keys
 
@@ -108,7 +108,7 @@ def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
 
     ours, theirs = (
         evaluate_heuristic(env, rule, seeds=3, steps=200)
-        for rule in (make_policy_rule(env, Lowest()), "ksp_ff")
+        for rule in (PolicyRule(env, Lowest()), "ksp_ff")
     )
     np.testing.assert_array_equal(ours.blocked, theirs.blocked)
     np.testing.assert_array_equal(ours.bitrate_blocked, theirs.bitrate_blocked)
@@ -239,7 +239,7 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
         (["--heuristic", "ksp_f"], "did you mean 'ksp_ff'?"),
         (["--heuristic", "ksp_ff", "--loads", "9:1:1"], "--loads is '9:1:1'; allowed:"),
         (["--heuristic", "ksp_ff", "--loads", "0,5"], "each above 0 Erlang"),
-        (["--heuristic", "ksp_ff", "--find-load", "2"], "must lie between 0 and 1"),
+        (["--heuristic", "ksp_ff", "--find-load", "2"], "must be between 0 and 1"),
         (["--heuristic", "ksp_ff,ff_ksp", "--trace", "x.csv"], "name only one"),
         (["--heuristic", "ksp_ff", "--set", "load=-5"], "env.load is -5; allowed:"),
         (["--heuristic", "ksp_ff", "--set", "lod=5"], "did you mean 'load'?"),

@@ -397,14 +397,14 @@ def _question(args: Namespace) -> _Question:
 
     prepare_devices()
     from ...core.envs.optical.agents import RolloutRule, make_agent
-    from ...core.envs.optical.heuristics import heuristic_names
     from ...core.envs.optical.optical_environment import make_from_keys
+    from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     saved = _saved(args)
     id_, keys = _keys_of(file, saved)
     with plain_warnings():
         environment = make_from_keys(id=id_, **keys)
-    names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
+    names = sorted(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
         agent = make_agent(name, environment)  # refuses an unknown name
@@ -432,10 +432,10 @@ def _saved(args: Namespace) -> SavedPolicy | None:
 def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: bool) -> Rule:
     """Return a policy as a rule of an environment that it fits."""
     from ...core.envs import registry
-    from ...core.envs.optical.agents import check_fits, make_policy_rule
+    from ...core.envs.optical.agents import PolicyRule, check_fits
 
     check_fits(registry.make(saved.plan.eval_env), environment)
-    return make_policy_rule(environment, saved, greedy=not sampled)
+    return PolicyRule(environment, saved, greedy=not sampled)
 
 
 def _keys_of(file: EnvFile | None, saved: SavedPolicy | None) -> tuple[str, dict[str, Any]]:

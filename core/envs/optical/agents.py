@@ -1,8 +1,4 @@
-"""Whoever serves requests: a heuristic, or a policy with all that it remembers.
-
-Every compiled evaluation of a network serves by an `Agent`, whose memory begins anew with each
-episode; a heuristic is one that remembers nothing.
-"""
+"""Agents serve the requests of a network: heuristics, rollouts, and policies with their memory."""
 
 from __future__ import annotations
 
@@ -30,19 +26,12 @@ _LOOKING = 0x10C4A0  # use of a request's random words
 
 @dataclass(frozen=True, eq=False)
 class RolloutRule:
-    """See `make_rollout`.
-
-    Attributes:
-        environment: where it serves.
-        heuristic: serves the futures.
-        futures: M, of each request.
-        horizon: H, requests of each future.
-    """
+    """Tries candidates in futures that a heuristic serves: `rollout:HEURISTIC[@MxH]`."""
 
     environment: OpticalEnvironment
     heuristic: Heuristic
-    futures: int
-    horizon: int
+    futures: int  # M, of each request
+    horizon: int  # H, requests of each future
 
     @property
     def simulated(self) -> int:
@@ -50,7 +39,6 @@ class RolloutRule:
         return (self.environment.num_paths + 2) * self.futures * (self.horizon + 1)
 
     def begin(self) -> Any:
-        """Return nothing: it remembers nothing."""
         return ()
 
     def choose(
@@ -61,23 +49,22 @@ class RolloutRule:
         memory: Any,
         words: UInt32[Array, " n"],
     ) -> tuple[Int[Array, ""], Int[Array, ""], Any]:
-        """Return the best candidate where it is better than the heuristic's beyond chance."""
+        """Return the best candidate if it beats the heuristic's by 3 standard errors."""
         key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
         key = jax.random.fold_in(key, _LOOKING)
         (paths, starts), lost = self.losses(state, offers, params, key)
-        apart = lost - lost[:, :1]
-        mean = apart.mean(0)
-        error = apart.std(0, ddof=1) / jnp.sqrt(jnp.float32(self.futures))
+        more = lost - lost[:, :1]  # than the heuristic's choice
+        mean = more.mean(0)
+        error = more.std(0, ddof=1) / jnp.sqrt(jnp.float32(self.futures))
         best = jnp.argmin(jnp.where(mean < -_ERRORS * error, mean, 0.0))
         return paths[best], starts[best], memory
 
     def losses(
         self, state: OpticalState, offers: Offers, params: OpticalParams, key: PRNGKeyArray
     ) -> tuple[tuple[Int[Array, " C"], Int[Array, " C"]], Float[Array, "M C"]]:
-        """Return candidates (paths [C], starts [C]) and what each loses in each future.
+        """Return candidates (paths, starts) and their negative returns in each future.
 
         The candidates are the heuristic's choice, each path at its lowest start, and refusing.
-        Losses are rewards with the sign changed, of this request and the future's.
         """
         env, count = self.environment, self.environment.num_paths
         path, start = self.heuristic(state, offers, params)
@@ -92,15 +79,15 @@ class RolloutRule:
 
             def candidate(path: Int[Array, ""], start: Int[Array, ""]) -> Float[Array, ""]:
                 step = env.serve(words[0], state, offers, path, start, params)
-                begun = (step.state, ~(step.terminated | step.truncated), -step.reward)
-                return jax.lax.scan(self._served(params), begun, words[1:])[0][2]
+                first = (step.state, ~(step.terminated | step.truncated), -step.reward)
+                return jax.lax.scan(self._future_step(params), first, words[1:])[0][2]
 
             return jax.vmap(candidate)(paths, starts)
 
         return (paths, starts), jax.lax.map(future, jax.random.split(key, self.futures))
 
-    def _served(self, params: OpticalParams) -> Any:
-        """Return a step of a future: serve a request unless its episode is over."""
+    def _future_step(self, params: OpticalParams) -> Any:
+        """Return a scan step that serves a request unless its episode is over."""
         env = self.environment
 
         def step(
@@ -116,18 +103,8 @@ class RolloutRule:
         return step
 
 
-def is_rollout(name: object) -> bool:
-    """Return whether a rule's name asks for a rollout."""
-    return isinstance(name, str) and name.startswith(PREFIX)
-
-
-def make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
-    """Return the rule of `rollout:HEURISTIC` or `rollout:HEURISTIC@FUTURESxHORIZON`.
-
-    Raises:
-        UnknownNameError: no such heuristic.
-        ConfigError: the numbers are none, or requests are given, so that none are drawn.
-    """
+def _make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
+    """Return the rule of `rollout:HEURISTIC` or `rollout:HEURISTIC@FUTURESxHORIZON`."""
     if environment.traffic.requests is not None:
         raise ConfigError(
             f"{name} draws futures of requests, and this environment has a list of them: leave "
@@ -152,7 +129,7 @@ Answer = tuple[Int[Array, ""], Int[Array, ""], Any]
 
 @runtime_checkable
 class Agent(Protocol):
-    """Serves the requests of one network, one after the other."""
+    """Serves the requests of one network; its memory restarts with each episode."""
 
     def begin(self) -> Any:
         """Return the memory before the first request of an episode, a tree of arrays."""
@@ -166,15 +143,7 @@ class Agent(Protocol):
         memory: Any,
         words: UInt32[Array, " n"],
     ) -> Answer:
-        """Return where the current request goes, and the memory after it.
-
-        Args:
-            state: of the network.
-            offers: of the candidate paths.
-            params: of the environment.
-            memory: before the request.
-            words: random words of this request, two or more, for what is drawn.
-        """
+        """Return where the current request goes, and the memory after it."""
         ...
 
 
@@ -183,13 +152,10 @@ Rule = str | Heuristic | Agent
 
 
 @dataclass(frozen=True)
-class _Forgetful:
-    """A heuristic as an agent."""
-
+class _HeuristicAgent:
     heuristic: Heuristic
 
     def begin(self) -> Any:
-        """Return nothing."""
         return ()
 
     def choose(
@@ -200,31 +166,24 @@ class _Forgetful:
         memory: Any,
         words: UInt32[Array, " n"],
     ) -> Answer:
-        """Return what the heuristic chooses."""
         return *self.heuristic(state, offers, params), memory
 
 
 def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
-    """Return the agent of a rule.
-
-    Raises:
-        UnknownNameError: no such heuristic.
-        ConfigError: a rollout that the environment cannot have.
-    """
     if isinstance(rule, Agent):
         return rule
-    if isinstance(rule, str) and is_rollout(rule):
-        return make_rollout(rule, environment)
-    return _Forgetful(make_heuristic(rule, environment))
+    if isinstance(rule, str) and rule.startswith(PREFIX):
+        return _make_rollout(rule, environment)
+    return _HeuristicAgent(make_heuristic(rule, environment))
 
 
 def begin_all(agent: Agent, count: int) -> Any:
-    """Return the memories [count, ...] before the first requests of so many networks."""
+    """Return memories [count, ...] at the start of episodes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), agent.begin())
 
 
-def restarted(ended: Bool[Array, "*n"], fresh: Any, going: Any) -> Any:
-    """Return trees [*n, ...] with those rows taken from `fresh` whose episode has ended."""
+def restart_ended(ended: Bool[Array, "*n"], fresh: Any, going: Any) -> Any:
+    """Return trees [*n, ...] with the rows of ended episodes taken from `fresh`."""
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - ended.ndim)), new, old)
@@ -237,25 +196,15 @@ _SAMPLING = 0x5A3B1E  # use of a request's random words
 
 @runtime_checkable
 class ActingPolicy(Protocol):
-    """What is asked of a policy.
-
-    Attributes:
-        history: observations that it sees at once; 1: only the newest, without an axis for them.
-    """
+    """A policy such as `SavedPolicy`."""
 
     @property
-    def history(self) -> int: ...
+    def history(self) -> int: ...  # stacked observations; 1: only the newest, without that axis
 
-    def begin(self) -> Any:
-        """Return its memory at the start of an episode."""
-        ...
+    def begin(self) -> Any: ...
 
     def act(
-        self,
-        observation: Any,
-        mask: Bool[Array, " A"],
-        memory: Any,
-        key: PRNGKeyArray | None,
+        self, observation: Any, mask: Bool[Array, " A"], memory: Any, key: PRNGKeyArray | None
     ) -> tuple[Int[Array, ""], Any]:
         """Return the action for one observation, its mode without a key, and the memory."""
         ...
@@ -263,27 +212,19 @@ class ActingPolicy(Protocol):
 
 @pytree
 class _Memory(Pytree):
-    """What a policy keeps between two requests.
-
-    Attributes:
-        seen: its last observations, oldest first; None where it sees only the newest.
-        inner: of its network.
-    """
-
-    seen: Any
-    inner: Any
+    seen: Any  # its last observations, oldest first; None where it sees only the newest
+    inner: Any  # of its network
 
 
 @dataclass(frozen=True, eq=False)
-class _PolicyRule:
-    """See `make_policy_rule`."""
+class PolicyRule:
+    """The agent that observes and remembers as a policy does and serves its choices."""
 
-    environment: OpticalEnvironment
+    environment: OpticalEnvironment  # `check_fits` says whether the policy can act in it
     policy: ActingPolicy
-    greedy: bool
+    greedy: bool = True  # the likeliest action instead of a sample
 
     def begin(self) -> _Memory:
-        """Return no observations (zeros), and the network's memory at the start of an episode."""
         seen, length = None, self.policy.history
         if length > 1:
             struct = self.environment.observation_struct
@@ -298,7 +239,6 @@ class _PolicyRule:
         memory: _Memory,
         words: UInt32[Array, " n"],
     ) -> Answer:
-        """Observe as the policy does, and serve what it chooses."""
         shown = self.environment.observe(state, params)
         seen = None if memory.seen is None else pushed(memory.seen, shown)
         key = None
@@ -310,38 +250,16 @@ class _PolicyRule:
         return *self.environment.decode(state, offers, action), _Memory(seen, inner)
 
 
-def make_policy_rule(
-    environment: OpticalEnvironment, policy: ActingPolicy, greedy: bool = True
-) -> Agent:
-    """Return the agent that observes and remembers as a policy does and serves what it chooses.
-
-    Args:
-        environment: where it acts; `check_fits` says whether the policy can.
-        policy: such as a `SavedPolicy`.
-        greedy: the likeliest action instead of a sample.
-    """
-    return _PolicyRule(environment, policy, greedy)
-
-
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
-    """Refuse an environment whose actions or observations a policy was not trained for.
-
-    Args:
-        learnt_in: the policy's; how it stacks observations is the policy's own affair.
-        environment: where it is to act.
-
-    Raises:
-        ConfigError: says which.
-    """
+    """Refuse an environment whose actions or observations a policy was not trained for."""
     learnt_in = unwrapped(learnt_in)
-    alike = {
-        "action_space": learnt_in.action_space == environment.action_space,
-        "observation_struct": same_observations(learnt_in, environment),
+    checks = {
+        ("actions", "action_space"): learnt_in.action_space == environment.action_space,
+        ("observations", "observation_struct"): same_observations(learnt_in, environment),
     }
-    for name, same in alike.items():
+    for (what, name), same in checks.items():
         if not same:
             theirs, ours = getattr(learnt_in, name), getattr(environment, name)
-            what = "actions" if name == "action_space" else "observations"
             raise ConfigError(
                 f"the policy was trained for other {what} ({theirs}) than this environment has "
                 f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "

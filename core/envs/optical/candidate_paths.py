@@ -1,7 +1,7 @@
 """Candidate paths of every node pair, computed once on the host and cached.
 
-The candidates are the first k of networkx's `shortest_simple_paths`; their order decides what a
-first-fit heuristic prefers, so every tie is broken by a written rule and not by luck.
+The candidates are the first k of networkx's `shortest_simple_paths`. Their order is the preference
+of first-fit heuristics, so that every tie is broken by a fixed rule.
 """
 
 from __future__ import annotations
@@ -28,32 +28,16 @@ Path = tuple[NodeId, ...]
 
 @dataclass(frozen=True, eq=False)
 class PathTable:
-    """Arrays over all pairs (R pairs in row order of `pair_index`) and their K candidate paths.
+    """Arrays over all pairs (R pairs in row order of `pair_index`) and their K candidate paths."""
 
-    Attributes:
-        nodes: node positions of each path, nested [R][K]; () where a pair has fewer paths.
-        pairs: int32 [R, 2], source and destination position.
-        hops: int32 [R, K, H], link numbers, padded with the number of links.
-        lengths: float64 [R, K], km; 0 where missing.
-        efficiency: float64 [R, K], bit/s/Hz (1 without modulation); 1 where missing.
-        capacity: float64 [R, K], Gb/s of a lightpath, 0 where missing or not asked for.
-        exists: bool [R, K].
-        num_links: links of the topology.
-    """
-
+    # node positions of each path, nested [R][K]; () where a pair has fewer paths
     nodes: tuple[tuple[tuple[int, ...], ...], ...]
-    pairs: np.ndarray
-    hops: np.ndarray
-    lengths: np.ndarray
-    efficiency: np.ndarray
-    capacity: np.ndarray
-    exists: np.ndarray
-    num_links: int
-
-    @property
-    def hop_counts(self) -> np.ndarray:
-        """Links of each path, int32 [R, K]."""
-        return (self.hops < self.num_links).sum(-1).astype(np.int32)
+    pairs: np.ndarray  # int32 [R, 2], source and destination position
+    hops: np.ndarray  # int32 [R, K, H], link numbers, padded with the number of links
+    hop_counts: np.ndarray  # int32 [R, K], 0 where missing
+    lengths: np.ndarray  # float64 [R, K], km; 0 where missing
+    efficiency: np.ndarray  # float64 [R, K], bit/s/Hz (1 without modulation); 1 where missing
+    capacity: np.ndarray  # float64 [R, K], Gb/s of a lightpath, 0 where missing or not asked for
 
 
 def pair_index(source: int, destination: int, num_nodes: int, directed: bool) -> int:
@@ -77,21 +61,6 @@ def make_path_table(
     formats: tuple[Format, ...] | None = None,
     capacity: Callable[[float], float] | None = None,
 ) -> PathTable:
-    """Find and sort the k candidate paths of every pair.
-
-    Args:
-        topology: the network.
-        k: candidates a pair; pairs with fewer simple paths are padded, and that is said once.
-        order: one of `PATH_ORDERS`. The candidate *set* is the k paths of fewest hops, or of
-            fewest km for `distance`; the order only sorts it.
-        disjoint: fill the set with edge-disjoint paths first, then with the k shortest.
-        formats: modulation formats; None gives efficiency 1 everywhere.
-        capacity: Gb/s of a lightpath by its km; given for lightpath reuse only.
-
-    Raises:
-        UnknownNameError: no such order.
-        ConfigError: k below 1.
-    """
     if order not in PATH_ORDERS:
         raise UnknownNameError("path_order", order, PATH_ORDERS)
     if k < 1:
@@ -112,8 +81,6 @@ def make_path_table(
 
 @dataclass(frozen=True)
 class _Finder:
-    """The path search of one topology with its criteria."""
-
     topology: Topology
     k: int
     order: str
@@ -122,16 +89,13 @@ class _Finder:
     capacity: Callable[[float], float] | None
 
     @cached_property
-    def graph(self) -> Any:
-        """The networkx graph that is searched."""
+    def graph(self) -> Any:  # `_graph` hashes the topology at each call
         return _graph(self.topology)
 
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
-        """Return the sorted candidate paths of a pair as node positions."""
         ids = self.topology.node_ids
         position = {node: number for number, node in enumerate(ids)}
-        paths = self._search(ids[source], ids[destination])
-        paths.sort(key=lambda path: (self._search_weight(path), len(path), _fingerprint(path)))
+        paths = sorted(self._search(ids[source], ids[destination]), key=self._tie_break)
         paths.sort(key=self._criterion)  # stable: the line above breaks its ties
         return tuple(tuple(position[node] for node in path) for path in paths)
 
@@ -141,18 +105,18 @@ class _Finder:
             return list(_shortest(self.topology, source, destination, self.k, by_km))
         import networkx as nx
 
-        shortest = _shortest_paths(self.graph, source, destination, by_km)
-        apart = [tuple(path) for path in nx.edge_disjoint_paths(self.graph, source, destination)]
-        apart.sort(key=lambda path: (self._search_weight(path), len(path), _fingerprint(path)))
-        chosen = dict.fromkeys(apart[: self.k])
-        for path in shortest:
+        disjoint = map(tuple, nx.edge_disjoint_paths(self.graph, source, destination))
+        chosen = dict.fromkeys(sorted(disjoint, key=self._tie_break)[: self.k])
+        for path in _shortest_paths(self.graph, source, destination, by_km):
             if len(chosen) == self.k:
                 break
             chosen.setdefault(path)
         return list(chosen)
 
-    def _search_weight(self, path: Path) -> float:
-        return self._km(path) if self.order == "distance" else float(len(path) - 1)
+    def _tie_break(self, path: Path) -> tuple[float, int, int]:
+        weight = self._km(path) if self.order == "distance" else float(len(path) - 1)
+        fingerprint = hashlib.sha256(str(list(path)).encode()).hexdigest()
+        return weight, len(path), int(fingerprint, 16)
 
     def _criterion(self, path: Path) -> tuple[float, ...]:
         hops, km = float(len(path) - 1), self._km(path)
@@ -162,11 +126,8 @@ class _Finder:
             return (km,)
         if self.order == "hops_distance":
             return (hops, km)
-        if self.capacity is not None:
-            gigabits = self.capacity(km)
-            return (gigabits,) if self.order == "capacity" else (hops / max(gigabits, 1.0),)
-        efficiency = self._efficiency(km)
-        return (efficiency,) if self.order == "capacity" else (hops / max(efficiency, 1.0),)
+        carried = self._efficiency(km) if self.capacity is None else self.capacity(km)
+        return (carried,) if self.order == "capacity" else (hops / max(carried, 1.0),)
 
     def _km(self, path: Path) -> float:
         return sum(self.graph[u][v]["km"] for u, v in pairwise(path))
@@ -177,25 +138,24 @@ class _Finder:
     def table(
         self, pairs: Sequence[tuple[int, int]], nodes: tuple[tuple[tuple[int, ...], ...], ...]
     ) -> PathTable:
-        """Lay the found paths out as arrays."""
         longest = max(len(path) - 1 for paths in nodes for path in paths)
         shape = (len(pairs), self.k)
         hops = np.full((*shape, longest), self.topology.num_links, np.int32)
         lengths, efficiency, capacity = np.zeros(shape), np.ones(shape), np.zeros(shape)
-        exists = np.zeros(shape, bool)
+        counts = np.zeros(shape, np.int32)
         kms = [km for _, _, km in self.topology.links]
         for row, paths in enumerate(nodes):
             for column, path in enumerate(paths):
                 links = [self.topology.link_index[hop] for hop in pairwise(path)]
                 hops[row, column, : len(links)] = links
                 km = sum(kms[link] for link in links)
-                exists[row, column], lengths[row, column] = True, km
+                counts[row, column], lengths[row, column] = len(links), km
                 efficiency[row, column] = self._efficiency(km)
                 capacity[row, column] = self.capacity(km) if self.capacity else 0.0
-        arrays = (np.array(pairs, np.int32), hops, lengths, efficiency, capacity, exists)
+        arrays = (np.array(pairs, np.int32), hops, counts, lengths, efficiency, capacity)
         for array in arrays:
-            array.setflags(write=False)  # cached and shared: nobody may change it
-        return PathTable(nodes, *arrays, num_links=self.topology.num_links)
+            array.setflags(write=False)  # cached and shared
+        return PathTable(nodes, *arrays)
 
 
 @lru_cache(maxsize=65_536)
@@ -215,12 +175,7 @@ def _graph(topology: Topology) -> Any:
 def _shortest_paths(
     graph: Any, source: NodeId, destination: NodeId, by_km: bool
 ) -> Iterator[Path]:
-    """Return all simple paths of a pair, by km or by hops."""
     import networkx as nx
 
     weight = "km" if by_km else None
     return (tuple(path) for path in nx.shortest_simple_paths(graph, source, destination, weight))
-
-
-def _fingerprint(path: Path) -> int:
-    return int(hashlib.sha256(str(list(path)).encode()).hexdigest(), 16)

@@ -1,7 +1,4 @@
-"""A heuristic on the evaluation streams of a study, so that it stands beside the policies.
-
-Episode for episode it serves the requests that `core.evaluation` gives a policy with the same key.
-"""
+"""A heuristic on a study's evaluation streams: the same requests as policies with the same key."""
 
 from __future__ import annotations
 
@@ -15,15 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ...evaluation import STEP_LIMIT, Episodes, reset_keys, restart_keys, step_words
 from ...pytree import Pytree, pytree
-from .agents import Rule, begin_all, make_agent, restarted
+from .agents import Rule, begin_all, make_agent, restart_ended
 from .optical_environment import OpticalEnvironment
 from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
 
 @pytree
 class _Carry(Pytree):
-    """One replicate's networks, [episodes]."""
-
     step: Int[Array, ""]
     state: Any
     memory: Any
@@ -41,16 +36,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Return what a heuristic gets on the streams of R replicates, host arrays [R, episodes].
-
-    Args:
-        environment: that evaluates.
-        rule: a heuristic's name, or an agent such as `policy_rule.make_policy_rule` makes.
-        params: of the environment.
-        keys: raw keys of the replicates, see `core.lane_state.lane_key`.
-        episodes: how many each.
-        steps: see `core.evaluation.evaluate`.
-    """
+    """Return the results of a rule on the streams of R replicates, host arrays [R, episodes]."""
     run = functools.partial(_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
@@ -73,7 +59,8 @@ def _replicate(
     def serve(words: UInt32[Array, "2"], state: Any, memory: Any) -> tuple[Any, Any]:
         offers = environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
-        drawn = random_words(_typed(words), WORDS_PER_REQUEST)
+        key = jax.random.wrap_key_data(words, impl="threefry2x32")
+        drawn = random_words(key, WORDS_PER_REQUEST)
         return environment.serve(drawn, state, offers, path, start, params), memory
 
     def step(carry: _Carry) -> _Carry:
@@ -86,7 +73,7 @@ def _replicate(
             running = running & ~ended
         elif not environment.never_ends:
             fresh, _ = jax.vmap(environment.reset, (0, None))(restart_keys(words), params)
-            state, memory = restarted(ended, (fresh, memories), (state, memory))
+            state, memory = restart_ended(ended, (fresh, memories), (state, memory))
 
         def add(total: Array, value: Array) -> Array:
             return total + jnp.where(counted, value, 0.0)
@@ -118,7 +105,3 @@ def _replicate(
     counts = jnp.maximum(carry.lengths, 1).astype(jnp.float32)
     metrics = jax.vmap(environment.summarise)(carry.info, counts)
     return carry.returns, carry.lengths, metrics
-
-
-def _typed(words: UInt32[Array, "2"]) -> Array:
-    return jax.random.wrap_key_data(words, impl="threefry2x32")

@@ -1,7 +1,7 @@
 """Heuristics over seeds and loads in one compiled program: blocking with means and intervals.
 
-Streams of requests depend on the seed alone, never on what was accepted, so every heuristic and
-every load of one seed sees the same draws and differences between them are paired.
+Streams of requests depend on the seed alone, so every heuristic and load of one seed sees the same
+draws and differences between them are paired.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -22,10 +22,10 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float, Int
 
 from ...pytree import Pytree, pytree
-from .agents import Rule, begin_all, make_agent, restarted
+from .agents import Rule, begin_all, make_agent, restart_ended
 from .heuristics import Choice, Heuristic, make_heuristic
-from .network_state import FlexibleGrid, Offers, OpticalState, SharedLightpaths, share_of_slots
-from .optical_environment import OpticalEnvironment, make_from_keys
+from .network_state import Offers, OpticalState, SharedLightpaths
+from .optical_environment import OpticalEnvironment
 from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
 BLOCK = 128
@@ -36,42 +36,23 @@ TILE = 8
 
 @dataclass(frozen=True)
 class Summary:
-    """A figure over seeds.
-
-    Attributes:
-        mean: over seeds.
-        std: of the seeds, ddof 1; 0 for one seed.
-        error: standard error of the mean.
-        low: lower end of the 95 % interval; nan for fewer than 5 seeds.
-        high: upper end of it. Where nothing was blocked at all it is 3 / requests, the 95 % bound.
-    """
-
     mean: float
-    std: float
-    error: float
-    low: float
-    high: float
+    std: float  # ddof 1; 0 for one seed
+    error: float  # standard error of the mean
+    low: float  # lower end of the 95 % interval; nan for fewer than 5 seeds
+    high: float  # upper end; 3 / requests, the 95 % bound, if nothing was blocked
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Sums of one heuristic over the evaluated requests, one row per load, one column per seed.
+    """Sums of one heuristic over the evaluated requests, one row per load, one column per seed."""
 
-    Attributes:
-        loads: Erlang, [P].
-        requests: requests counted per seed, warm-up excluded.
-        blocked: services, float64 [P, seeds].
-        bitrate: Gb/s asked for, float64 [P, seeds].
-        bitrate_blocked: Gb/s refused, float64 [P, seeds].
-        utilisation: mean share of slots in use, float64 [P, seeds]; nan if not asked for.
-    """
-
-    loads: np.ndarray
-    requests: int
-    blocked: np.ndarray
-    bitrate: np.ndarray
-    bitrate_blocked: np.ndarray
-    utilisation: np.ndarray
+    loads: np.ndarray  # Erlang, [P]
+    requests: int  # requests counted per seed, warm-up excluded
+    blocked: np.ndarray  # services, float64 [P, seeds]
+    bitrate: np.ndarray  # Gb/s asked for, float64 [P, seeds]
+    bitrate_blocked: np.ndarray  # Gb/s refused, float64 [P, seeds]
+    utilisation: np.ndarray  # mean share of slots in use, float64 [P, seeds]; nan if not asked for
 
     @property
     def service_blocking(self) -> np.ndarray:
@@ -84,11 +65,9 @@ class Evaluation:
         return self.bitrate_blocked / np.maximum(self.bitrate, np.finfo(np.float64).tiny)
 
     def service_summary(self, load: int = 0) -> Summary:
-        """Service blocking over seeds at one load."""
         return summarise_seeds(self.service_blocking[load], self.requests)
 
     def bitrate_summary(self, load: int = 0) -> Summary:
-        """Bitrate blocking over seeds at one load."""
         return summarise_seeds(self.bitrate_blocking[load], self.requests)
 
 
@@ -124,18 +103,6 @@ def evaluate_heuristic(
 
     Episodes of an environment that is not continuous follow each other without a break. Seed i is
     the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
-
-    Args:
-        environment: the environment; its settings give warm-up, traffic and network.
-        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
-        seeds: independent streams.
-        steps: requests counted per seed.
-        seed: root of the streams.
-        loads: Erlang; every load is served with the same streams. None takes the settings' load.
-        utilisation: count it too (a few per cent slower).
-
-    Raises:
-        UnknownNameError: no such heuristic.
     """
     chosen = np.array([environment.settings.load] if loads is None else loads, np.float64)
     make_agent(name, environment)  # refuses an unknown name before anything is compiled
@@ -146,17 +113,15 @@ def evaluate_heuristic(
     keys = jnp.broadcast_to(streams[None], (len(chosen), seeds)).reshape(lanes)
     erlang = jnp.asarray(np.repeat(chosen, seeds), jnp.float32)
     sums = jax.device_get(program(keys, erlang))
-    table = {key: np.asarray(value, np.float64).reshape(-1, seeds) for key, value in sums.items()}
-    return Evaluation(
-        loads=chosen,
-        requests=steps,
-        blocked=table["blocked"],
-        bitrate=table["bitrate"],
-        bitrate_blocked=table["bitrate_blocked"],
-        utilisation=table["utilisation"] / steps
-        if utilisation
-        else np.full_like(table["blocked"], np.nan),
-    )
+    return _evaluation(chosen, steps, sums)
+
+
+def _evaluation(loads: np.ndarray, requests: int, sums: dict[str, np.ndarray]) -> Evaluation:
+    rows = {
+        name: np.asarray(value, np.float64).reshape(len(loads), -1) for name, value in sums.items()
+    }
+    utilisation = rows.pop("utilisation", np.full_like(rows["blocked"], np.nan)) / requests
+    return Evaluation(loads, requests, **rows, utilisation=utilisation)
 
 
 def seed_streams(seed: int, seeds: int) -> jax.Array:
@@ -167,14 +132,10 @@ def seed_streams(seed: int, seeds: int) -> jax.Array:
 
 @functools.lru_cache(maxsize=32)
 def _program(
-    environment: OpticalEnvironment,
-    name: Rule,
-    steps: int,
-    utilisation: bool,
-    devices: int,
+    environment: OpticalEnvironment, rule: Rule, steps: int, utilisation: bool, devices: int
 ) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
     """The compiled evaluation: (keys [lanes], loads [lanes]) -> sums [lanes] by name."""
-    run = functools.partial(run_tiles, environment, name, steps, utilisation)
+    run = _Lanes(environment, rule, steps, utilisation).sums
     if devices == 1:
         return jax.jit(run)
     mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
@@ -184,195 +145,92 @@ def _program(
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
 
 
-def run_tiles(
-    environment: OpticalEnvironment,
-    name: Rule,
-    steps: int,
-    utilisation: bool,
-    keys: jax.Array,
-    loads: jax.Array,
-) -> dict[str, jax.Array]:
-    """`_run_lanes` on groups of lanes whose states fit a core's cache together."""
-    lanes = len(loads)
-    tile = next(size for size in range(min(TILE, lanes), 0, -1) if lanes % size == 0)
-    run = functools.partial(_run_lanes, environment, name, steps, utilisation)
-    tiled = lax.map(lambda lane: run(*lane), (keys.reshape(-1, tile), loads.reshape(-1, tile)))
-    return {key: value.reshape(lanes) for key, value in tiled.items()}
+@dataclass(frozen=True, eq=False)
+class _Lanes:
+    environment: OpticalEnvironment
+    rule: Rule
+    steps: int  # counted after the warm-up
+    utilisation: bool = True
 
+    def sums(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
+        """Return sums [lanes] by name; lanes run in tiles that fit a core's cache together."""
+        lanes = len(loads)
+        tile = next(size for size in range(min(TILE, lanes), 0, -1) if lanes % size == 0)
+        tiles = (keys.reshape(-1, tile), loads.reshape(-1, tile))
+        tiled = lax.map(lambda each: self._tile(*each), tiles)
+        return {key: value.reshape(lanes) for key, value in tiled.items()}
 
-def _run_lanes(
-    environment: OpticalEnvironment,
-    name: Rule,
-    steps: int,
-    utilisation: bool,
-    keys: jax.Array,
-    loads: jax.Array,
-) -> dict[str, jax.Array]:
-    """Warm-up, then `steps` counted requests, on every lane."""
-    lanes, warmup = len(loads), environment.warmup_steps
-    params = OpticalParams(
-        load=loads,
-        mean_holding_time=jnp.broadcast_to(environment.default_params.mean_holding_time, (lanes,)),
-        bitrate_scale=jnp.broadcast_to(environment.default_params.bitrate_scale, (lanes,)),
-    )
-    split = jax.vmap(functools.partial(jax.random.split, num=2))(keys)
-    state, _ = jax.vmap(environment.reset)(split[:, 0], params)
-    streams = split[:, 1]
-    one = functools.partial(_one_request, environment, name, utilisation)
-    memory = begin_all(make_agent(name, environment), lanes)
+    def _tile(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
+        environment, lanes = self.environment, len(loads)
+        warmup, default = environment.warmup_steps, environment.default_params
+        params = OpticalParams(
+            load=loads,
+            mean_holding_time=jnp.broadcast_to(default.mean_holding_time, (lanes,)),
+            bitrate_scale=jnp.broadcast_to(default.bitrate_scale, (lanes,)),
+        )
+        split = jax.vmap(functools.partial(jax.random.split, num=2))(keys)
+        state, _ = jax.vmap(environment.reset)(split[:, 0], params)
+        streams = split[:, 1]
+        memory = begin_all(make_agent(self.rule, environment), lanes)
 
-    def block(carry: Any, number: Array) -> tuple[Any, None]:
-        state, sums = carry
-        block_keys = jax.vmap(jax.random.fold_in, (0, None))(streams, number)
-        words = jax.vmap(lambda key: random_words(key, BLOCK * WORDS_PER_REQUEST))(block_keys)
-        words = words.reshape(lanes, BLOCK, WORDS_PER_REQUEST).transpose(1, 0, 2)
-        position = number.astype(jnp.int32) * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
-        counted = (position >= warmup) & (position < warmup + steps)
-
-        def request(carry: Any, inputs: Any) -> tuple[Any, None]:
-            words, counted = inputs
+        def block(carry: Any, number: Array) -> tuple[Any, None]:
             state, sums = carry
-            state, seen = jax.vmap(one)(words, split[:, 0], state, params)
-            add = counted.astype(jnp.float32)
-            return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
+            block_keys = jax.vmap(jax.random.fold_in, (0, None))(streams, number)
+            words = jax.vmap(lambda key: random_words(key, BLOCK * WORDS_PER_REQUEST))(block_keys)
+            words = words.reshape(lanes, BLOCK, WORDS_PER_REQUEST).transpose(1, 0, 2)
+            position = number.astype(jnp.int32) * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
+            counted = (position >= warmup) & (position < warmup + self.steps)
 
-        # Sums of a block are whole numbers below 2**24 wherever bitrates are.
-        zero = {key: jnp.zeros(lanes) for key in sums}
-        (state, part), _ = lax.scan(request, (state, zero), (words, counted))
-        return (state, {key: _add(sums[key], part[key]) for key in sums}), None
+            def request(carry: Any, inputs: Any) -> tuple[Any, None]:
+                words, counted = inputs
+                state, sums = carry
+                state, seen = jax.vmap(self._request)(words, split[:, 0], state, params)
+                add = counted.astype(jnp.float32)
+                return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
 
-    names = ["blocked", "bitrate", "bitrate_blocked", *(["utilisation"] if utilisation else [])]
-    sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in names}
-    blocks = -(-(warmup + steps) // BLOCK)
-    (_, sums), _ = lax.scan(block, ((state, memory), sums), jnp.arange(blocks, dtype=jnp.uint32))
-    return {key: high for key, (high, _) in sums.items()}
+            # Sums of a block are whole numbers below 2**24 wherever bitrates are.
+            zero = {key: jnp.zeros(lanes) for key in sums}
+            (state, part), _ = lax.scan(request, (state, zero), (words, counted))
+            return (state, {key: _add(sums[key], part[key]) for key in sums}), None
+
+        sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in self._names}
+        blocks = jnp.arange(-(-(warmup + self.steps) // BLOCK), dtype=jnp.uint32)
+        (_, sums), _ = lax.scan(block, ((state, memory), sums), blocks)
+        return {key: high for key, (high, _) in sums.items()}
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("blocked", "bitrate", "bitrate_blocked", "utilisation")[: 3 + self.utilisation]
+
+    def _request(
+        self, words: Array, reset_key: Array, going: Any, params: Any
+    ) -> tuple[Any, dict[str, Array]]:
+        """Serve one request, given (state, memory); a lane whose episode ends starts the next."""
+        environment, (state, memory) = self.environment, going
+        agent, offers = make_agent(self.rule, environment), environment.offers(state, params)
+        path, start, memory = agent.choose(state, offers, params, memory, words)
+        step = environment.serve(words, state, offers, path, start, params)
+        seen = {key: step.info[key] for key in self._names}
+        if environment.never_ends:
+            return (step.state, memory), seen
+        fresh, _ = environment.reset(jax.random.fold_in(reset_key, words[0]), params)
+        done = step.terminated | step.truncated
+        return restart_ended(done, (fresh, agent.begin()), (step.state, memory)), seen
 
 
 def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
-    """Kahan's sum: (sum, what rounding lost so far)."""
+    """Kahan's sum: (sum, rounding error so far)."""
     high, lost = total
     term = part - lost
     new = high + term
     return new, (new - high) - term
 
 
-def _one_request(
-    environment: OpticalEnvironment,
-    name: Rule,
-    utilisation: bool,
-    words: Array,
-    reset_key: Array,
-    going: Any,
-    params: Any,
-) -> tuple[Any, dict[str, Array]]:
-    """Serve one request, given (state, memory); a lane whose episode ends starts the next one."""
-    state, memory = going
-    agent, offers = make_agent(name, environment), environment.offers(state, params)
-    path, start, memory = agent.choose(state, offers, params, memory, words)
-    step = environment.serve(words, state, offers, path, start, params)
-    seen = {key: step.info[key] for key in ("blocked", "bitrate", "bitrate_blocked")}
-    if utilisation:
-        occupancy = environment.resources.occupancy(step.state.held)
-        seen["utilisation"] = share_of_slots(occupancy, environment.slots)
-    if environment.never_ends:
-        return (step.state, memory), seen
-    again = jax.random.fold_in(reset_key, words[0])
-    fresh, _ = environment.reset(again, params)
-    done = step.terminated | step.truncated
-    return restarted(done, (fresh, agent.begin()), (step.state, memory)), seen
-
-
-PUBLISHED_SEEDS = 10
-ALLOWED_ERRORS = 3.0
-
-
-@dataclass(frozen=True)
-class Published:
-    """One figure measured elsewhere.
-
-    Attributes:
-        load: Erlang.
-        heuristic: which served.
-        blocking: service blocking probability.
-        keys: of `env:`, beside those all figures share.
-    """
-
-    load: float
-    heuristic: str
-    blocking: float
-    keys: dict[str, Any] = field(default_factory=dict)
-
-
-PUBLISHED = (
-    Published(150.0, "ksp_ff", 0.0084),
-    Published(150.0, "ff_ksp", 0.0121),
-    Published(200.0, "ksp_ff", 0.0546),
-    Published(200.0, "ff_ksp", 0.0684),
-    Published(250.0, "ksp_ff", 0.1152),
-    Published(250.0, "ff_ksp", 0.1297),
-    Published(250.0, "ksp_ff", 0.0246, {"truncate_holding_time": True}),
-    Published(250.0, "ff_ksp", 0.0330, {"truncate_holding_time": True}),
-    Published(250.0, "ksp_ff", 0.1325, {"path_order": "distance"}),
-    Published(250.0, "ksp_ff", 0.1214, {"path_order": "hops_distance"}),
-)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Our figure beside a published one.
-
-    Attributes:
-        published: the figure.
-        service: our service blocking over seeds.
-        bitrate: our bitrate blocking over seeds.
-        errors: difference in joint standard errors; the published figure's own error is taken
-            from our spread of seeds.
-        agrees: whether it is at most three.
-    """
-
-    published: Published
-    service: Summary
-    bitrate: Summary
-    errors: float
-    agrees: bool
-
-
-def compare_with_published(
-    seeds: int = 40, steps: int = 20_000, warmup: int = 3_000, seed: int = 0
-) -> Iterator[Comparison]:
-    """Measure every published figure, one after the other.
-
-    Args:
-        seeds: independent streams, at least 2.
-        steps: requests counted per seed.
-        warmup: requests before them.
-        seed: root of the streams.
-    """
-    for figure in PUBLISHED:
-        environment = make_from_keys(load=figure.load, warmup_requests=warmup, **figure.keys)
-        found = evaluate_heuristic(
-            environment, figure.heuristic, seeds=seeds, steps=steps, seed=seed
-        )
-        service = found.service_summary()
-        joint = service.std * math.sqrt(1 / seeds + 1 / PUBLISHED_SEEDS)
-        errors = (service.mean - figure.blocking) / joint
-        agrees = abs(errors) <= ALLOWED_ERRORS
-        yield Comparison(figure, service, found.bitrate_summary(), errors, agrees)
-
-
 @dataclass(frozen=True, eq=False)
 class Surveyed:
-    """One heuristic in one environment.
-
-    Attributes:
-        environment: that served.
-        rule: name of the heuristic.
-        evaluation: what it blocked, at the environment's load.
-    """
-
     environment: OpticalEnvironment
-    rule: str
-    evaluation: Evaluation
+    rule: str  # name of the heuristic
+    evaluation: Evaluation  # at the environment's load
 
 
 @pytree
@@ -393,18 +251,7 @@ def survey(
     steps: int = 20_000,
     seed: int = 0,
 ) -> list[Surveyed]:
-    """Evaluate every rule in every environment, as `evaluate_heuristic` would, in one program.
-
-    Args:
-        environments: equal in all but `path_order`.
-        rules: names of heuristics.
-        seeds: independent streams, those of `evaluate_heuristic`.
-        steps: requests counted per seed.
-        seed: root of the streams.
-
-    Raises:
-        UnknownNameError: no such heuristic.
-    """
+    """Evaluate every rule in every environment, as `evaluate_heuristic` would, in one program."""
     for rule in rules:
         make_heuristic(rule, environments[0])  # refuses an unknown name
     pairs = [(env, rule) for env in range(len(environments)) for rule in range(len(rules))]
@@ -417,29 +264,18 @@ def survey(
     program = _survey_program(base, tuple(rules), steps, devices)
     loads = jnp.full(seeds, base.settings.load, jnp.float32)
     sums = jax.device_get(
-        program(chosen, _stacked(environments), seed_streams(seed, seeds), loads)
+        program(chosen, _stack_tables(environments), seed_streams(seed, seeds), loads)
     )
-    found = {name: np.empty_like(value) for name, value in sums.items()}
-    for name, value in sums.items():
-        found[name][order] = value
+    back, load = np.argsort(order), np.array([base.settings.load])
+    found = {name: value[back] for name, value in sums.items()}
     return [
-        Surveyed(environments[env], rules[rule], _evaluation(base, found, at, steps))
+        Surveyed(
+            environments[env],
+            rules[rule],
+            _evaluation(load, steps, {name: value[at] for name, value in found.items()}),
+        )
         for at, (env, rule) in enumerate(pairs)
     ]
-
-
-def _evaluation(
-    environment: OpticalEnvironment, found: dict[str, np.ndarray], at: int, steps: int
-) -> Evaluation:
-    rows = {name: np.asarray(value[at], np.float64)[None] for name, value in found.items()}
-    return Evaluation(
-        loads=np.array([environment.settings.load]),
-        requests=steps,
-        blocked=rows["blocked"],
-        bitrate=rows["bitrate"],
-        bitrate_blocked=rows["bitrate_blocked"],
-        utilisation=rows["utilisation"] / steps,
-    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -451,22 +287,21 @@ def _survey_program(
     def run(pairs: Array, tables: _Paths, keys: Array, loads: Array) -> dict[str, Array]:
         def one(pair: Int[Array, "2"]) -> dict[str, Array]:
             mine = _with_tables(environment, jax.tree.map(lambda table: table[pair[0]], tables))
-            rule = _switched(mine, rules, pair[1])
-            return run_tiles(mine, rule, steps, True, keys, loads)
+            rule = _switch(mine, rules, pair[1])
+            return _Lanes(mine, rule, steps).sums(keys, loads)
 
         return lax.map(one, pairs)
 
     mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
     split, whole = PartitionSpec("devices"), PartitionSpec()
     specs = (split, whole, whole, whole)
-    # check_vma is off for the reason given in `evaluate._program`.
+    # check_vma is off as in `_program`.
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False))
 
 
-def _switched(
+def _switch(
     environment: OpticalEnvironment, rules: Sequence[str], number: Int[Array, ""]
 ) -> Heuristic:
-    """Return the rule of a traced number."""
     branches = [make_heuristic(name, environment) for name in rules]
 
     def choose(state: OpticalState, offers: Offers, params: OpticalParams) -> Choice:
@@ -476,33 +311,27 @@ def _switched(
 
 
 def _with_tables(environment: OpticalEnvironment, paths: _Paths) -> OpticalEnvironment:
-    """The environment with traced path tables; only what serves requests may be asked of it."""
+    """Return the environment with traced path tables, for serving requests only."""
     mine = copy.copy(environment)
     values = {field.name: getattr(paths, field.name) for field in dataclasses.fields(paths)}
     mine.tables = dataclasses.replace(environment.tables, **values)
-    resources = environment.resources
-    assert isinstance(resources, FlexibleGrid | SharedLightpaths)
-    mine.resources = dataclasses.replace(resources, tables=mine.tables)
+    mine.resources = dataclasses.replace(environment.resources, tables=mine.tables)
     return mine
 
 
 def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> OpticalEnvironment:
     """Return the first environment, with room for as many services on a lightpath as any needs."""
     base = environments[0]
-    resources = base.resources
-    if not isinstance(resources, SharedLightpaths):
+    shared = [e.resources for e in environments if isinstance(e.resources, SharedLightpaths)]
+    if not shared:
         return base
-    most = max(
-        env.resources.most_services
-        for env in environments
-        if isinstance(env.resources, SharedLightpaths)
-    )
     base = copy.copy(base)
-    base.resources = dataclasses.replace(resources, most_services=most)
+    most = max(resources.most_services for resources in shared)
+    base.resources = dataclasses.replace(shared[0], most_services=most)
     return base
 
 
-def _stacked(environments: Sequence[OpticalEnvironment]) -> _Paths:
+def _stack_tables(environments: Sequence[OpticalEnvironment]) -> _Paths:
     """Return all tables, their hops padded to one length by repeating each path's first link."""
     tables = [env.tables for env in environments]
     longest = max(table.hops.shape[-1] for table in tables)

@@ -1,4 +1,4 @@
-"""The classical heuristics: which path, and where on it, from what the candidate paths offer.
+"""The classical heuristics: which path, and where on it.
 
 Each is a score of paths or of (path, start) pairs; ties go to the earlier path, then to the lower
 slot. Scores are integers (or quotients of small ones), so that a tie is a tie on every machine.
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from ....errors import UnknownNameError
 from ...pytree import Pytree, pytree
-from .network_state import Network, Offers, OpticalState, links_by_slot, take
+from .network_state import Network, Offers, OpticalState, take
 from .spectrum import (
     NONE,
     ZERO,
@@ -39,17 +39,8 @@ WORST = np.int32(2**31 - 1)
 FIXED_POINT = 2**20
 
 
-def heuristic_names() -> tuple[str, ...]:
-    """Return the names `make_heuristic` knows, sorted."""
-    return tuple(sorted(HEURISTICS))
-
-
 def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
-    """Return the named heuristic for an environment; a rule of one's own is returned as it is.
-
-    Raises:
-        UnknownNameError: no such heuristic.
-    """
+    """Return the named heuristic for an environment; a function is returned as it is."""
     if not isinstance(name, str):
         return name
     if name not in HEURISTICS:
@@ -68,11 +59,10 @@ def _start(offers: Offers, path: Int[Array, ""], starts: Int[Array, " K"]) -> Ch
 
 
 def _first_path(starts: Int[Array, " K"]) -> Int[Array, ""]:
-    """Return the first path that has room."""
     return jnp.argmax((starts >= 0) & (starts < NONE)).astype(jnp.int32)
 
 
-def _least(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
+def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
     """Return the path of least cost among those that have room."""
     return jnp.argmin(jnp.where(first < NONE, cost, WORST)).astype(jnp.int32)
 
@@ -116,15 +106,7 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return how much more room than it needs a service would have around each start, over links.
-
-    Args:
-        words: occupancy of the links of each path.
-        real: which of them count.
-        starts: possible ones; others cost `WORST`.
-        need: slots of the service.
-        slots: S.
-    """
+    """Return the room beyond the need around each start, summed over links that count (`real`)."""
     below, above = nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -151,7 +133,8 @@ def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
     """Links of the whole network that use each slot, -1 where no start."""
-    usage = links_by_slot(env.resources.occupancy(state.held), env.slots)
+    occupied = unpack(env.resources.occupancy(state.held), env.slots)
+    usage = occupied.sum(0, dtype=jnp.int32)
     return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
 
 
@@ -172,7 +155,7 @@ def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Congestion-aware: the path of least sum of km / (1 - taken / (S + 1)), lowest start.
 
-    Costs are whole sixteenths of a km. A path without room is passed over.
+    Costs are whole sixteenths of a km.
     """
     taken = unpack(env.resources.occupancy(state.held), env.slots).sum(1, dtype=jnp.int32)
     sixteenths = jnp.asarray(np.round(env.tables.km * 16), jnp.int32)
@@ -180,24 +163,17 @@ def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     first = first_set(offers.starts)
     real = _real_hops(env, state, offers)
     total = jnp.where(real, take(cost, offers.hops), 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _least(total, first), first)
+    return _start(offers, _cheapest_path(total, first), first)
 
 
 @pytree
 class _FirstFit(Pytree):
-    """The lowest start on each path and what lies beside it on each link, for the `k.._ff` rules.
+    """The lowest start on each path and its neighbours on each link, for the `k.._ff` rules."""
 
-    Attributes:
-        first: int32 [K], lowest start or NONE.
-        counted: bool [K, H], links on which placing there cuts a free block.
-        left: int32 [K, H], free slots just below the service.
-        right: int32 [K, H], free slots just above it.
-    """
-
-    first: Int[Array, " K"]
-    counted: Bool[Array, "K H"]
-    left: Int[Array, "K H"]
-    right: Int[Array, "K H"]
+    first: Int[Array, " K"]  # lowest start or NONE
+    counted: Bool[Array, "K H"]  # links on which placing there cuts a free block
+    left: Int[Array, "K H"]  # free slots just below the service
+    right: Int[Array, "K H"]  # free slots just above it
 
 
 def _first_fit(env: Network, state: OpticalState, offers: Offers) -> _FirstFit:
@@ -214,7 +190,6 @@ def _first_fit(env: Network, state: OpticalState, offers: Offers) -> _FirstFit:
 
 
 def _hop_words(env: Network, state: OpticalState, offers: Offers) -> UInt32[Array, "K H W"]:
-    """Occupancy of the links of each path."""
     return take(env.resources.occupancy(state.held), offers.hops)
 
 
@@ -223,14 +198,14 @@ def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
     cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _least(cost, fit.first), fit.first)
+    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
 
 
 def _kmf_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum fragments: the path whose first fit leaves the fewest free slots just below it."""
     fit = _first_fit(env, state, offers)
     cost = jnp.where(fit.counted, fit.left, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _least(cost, fit.first), fit.first)
+    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
 
 
 def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
@@ -241,25 +216,21 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     assignment for flexgrid elastic optical networking", JOCN 7(1), 2015).
     """
     fit = _first_fit(env, state, offers)
-    terms = jnp.asarray(_entropy_terms(env.slots))
+    sizes = range(1, env.slots + 1)
+    exact = [0.0] + [b / env.slots * math.log(env.slots / b) for b in sizes]
+    terms = jnp.asarray(np.round(np.array(exact) * FIXED_POINT).astype(np.int32))
     words = _hop_words(env, state, offers)
     _, above = nearest_set(words, env.slots)
     begins = unpack(~words & ~shift_up(~words), env.slots)
     slot = jnp.arange(env.slots, dtype=jnp.int32)[None, None]
     before = take(terms, jnp.where(begins, above - slot, 0)).sum(-1, dtype=jnp.int32)
-    # Only the block that is cut changes: it is replaced by what is left on either side.
+    # Only the block that is cut changes: its two remainders replace it.
     whole = fit.left + offers.need[:, None] + fit.right
     cut = [jnp.clip(size, 0, env.slots) for size in (fit.left, fit.right, whole)]
     change = take(terms, cut[0]) + take(terms, cut[1]) - take(terms, cut[2])
     after = before + jnp.where(fit.counted, change, 0)
     cost = jnp.where(_real_hops(env, state, offers), after, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _least(cost, fit.first), fit.first)
-
-
-def _entropy_terms(slots: int) -> np.ndarray:
-    """Return int32 [S + 1]: (b / S) ln(S / b) in units of 2**-20 by block size b."""
-    terms = [0.0] + [b / slots * math.log(slots / b) for b in range(1, slots + 1)]
-    return np.round(np.array(terms) * FIXED_POINT).astype(np.int32)
+    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
 
 
 Rule = Callable[[Network, OpticalState, Offers], Choice]
@@ -278,45 +249,30 @@ HEURISTICS: dict[str, Rule] = {
 }
 
 
-Fit = Callable[[Network, OpticalState, Offers, Int[Array, ""]], Int[Array, ""]]
+_Number = Int[Array, ""]
+Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
 """(env, state, its offers, path) -> start slot, `NONE` or -1 where the path has no room."""
 
 
 def start_of(
-    env: Network, state: OpticalState, offers: Offers, path: Int[Array, ""], fit: Int[Array, ""]
-) -> Int[Array, ""]:
-    """Return the start slot on a path by a fit, its number in `env.settings.fits`; 0 without room.
-
-    Args:
-        env: the network.
-        state: of it.
-        offers: of the candidate paths.
-        path: rank of one of them.
-        fit: number of a fit.
-    """
+    env: Network, state: OpticalState, offers: Offers, path: _Number, fit: _Number
+) -> _Number:
+    """Return the start slot on a path by fit number `fit` of the settings; 0 without room."""
     starts = jnp.stack([FITS[name](env, state, offers, path) for name in env.settings.fits])
     start = take(starts, fit)
     return jnp.where((start == NONE) | (start < 0), 0, start)
 
 
-def _first(
-    env: Network, state: OpticalState, offers: Offers, path: Int[Array, ""]
-) -> Int[Array, ""]:
-    """Return the lowest start."""
+def _first(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     return first_set(take(offers.starts, path))
 
 
-def _last(
-    env: Network, state: OpticalState, offers: Offers, path: Int[Array, ""]
-) -> Int[Array, ""]:
-    """Return the highest start."""
+def _last(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     return last_set(take(offers.starts, path))
 
 
-def _best(
-    env: Network, state: OpticalState, offers: Offers, path: Int[Array, ""]
-) -> Int[Array, ""]:
-    """Return the start of the tightest free block, by the mean over the path's links: ksp_bf's."""
+def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
+    """Return the start in the tightest free block, as ksp_bf does."""
     hops = take(offers.hops, path)
     words = take(env.resources.occupancy(state.held), hops)
     count = take(take(env.tables.hop_counts, state.request.pair), path)
@@ -327,9 +283,7 @@ def _best(
     return jnp.where((starts != ZERO).any(), start, NONE)
 
 
-def _exact(
-    env: Network, state: OpticalState, offers: Offers, path: Int[Array, ""]
-) -> Int[Array, ""]:
+def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     """Return the lowest block free on the whole path that it fills; else the lowest start."""
     free, starts = take(offers.free, path), take(offers.starts, path)
     wider = starts_of_free_runs(free[None], take(offers.need, path)[None] + 1, env.slots)[0]

@@ -1,4 +1,4 @@
-"""Modulation formats and how many frequency slots a bitrate needs on a path.
+"""Modulation formats, and the capacity of lightpaths.
 
 A format is (reach in km, spectral efficiency in bit/s/Hz); a path takes the most efficient format
 that reaches its length.
@@ -18,17 +18,9 @@ from ....files.plain_data import reading
 
 @dataclass(frozen=True)
 class Format:
-    """One modulation format.
-
-    Attributes:
-        name: for example "QPSK".
-        reach: the longest path it serves, km.
-        efficiency: bit/s/Hz.
-    """
-
-    name: str
-    reach: float
-    efficiency: float
+    name: str  # for example "QPSK"
+    reach: float  # the longest path it serves, km
+    efficiency: float  # bit/s/Hz
 
 
 def _table(text: str) -> tuple[Format, ...]:
@@ -48,22 +40,9 @@ TABLES = {
 """Reach tables by name; each is published data, longest reach first."""
 
 
-def modulation_names() -> tuple[str, ...]:
-    """Return the names `make_modulation` knows, sorted."""
-    return tuple(sorted(TABLES))
-
-
 @lru_cache(maxsize=64)
 def make_modulation(name: str) -> tuple[Format, ...]:
-    """Return the formats of a table's name or of a CSV file (`name,reach,efficiency`).
-
-    Raises:
-        UnknownNameError: no such table.
-        ConfigError: the file is missing or has no usable formats.
-
-    >>> make_modulation("deeprmsa")[0].name
-    'BPSK'
-    """
+    """Return the formats of a table's name or of a CSV file (`name,reach,efficiency`)."""
     if name in TABLES:
         return TABLES[name]
     if Path(name).suffix.lower() != ".csv":
@@ -92,30 +71,9 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """Return the highest efficiency (bit/s/Hz) whose reach is at least `km`.
-
-    A path beyond every reach gets the format of longest reach.
-
-    >>> spectral_efficiency(make_modulation("deeprmsa"), 2500.0)
-    2.0
-    """
+    """Return the highest efficiency with a reach of at least `km`, else of the longest reach."""
     reaching = [format.efficiency for format in formats if format.reach >= km]
     return max(reaching) if reaching else max(formats, key=lambda f: f.reach).efficiency
-
-
-def required_slots(bitrate: float, efficiency: float, slot_width: float, guardband: int) -> int:
-    """Slots a service occupies, guard slots included: ceil(bitrate / (SE * width) + guardband).
-
-    Args:
-        bitrate: Gb/s; 0 needs no slot.
-        efficiency: bit/s/Hz.
-        slot_width: GHz.
-        guardband: slots; they are occupied like data slots and must lie inside the band.
-
-    >>> [required_slots(100.0, se, 12.5, 1) for se in (1.0, 2.0, 3.0, 4.0)]
-    [9, 5, 4, 3]
-    """
-    return math.ceil(bitrate / (efficiency * slot_width) + guardband) if bitrate > 0 else 0
 
 
 ATTENUATION_DB_PER_KM = 0.2
@@ -132,16 +90,10 @@ LIGHT_SPEED = 299_792_458.0
 def lightpath_capacity(
     km: float, bandwidth_ghz: float, scale_factor: float, granularity: float
 ) -> float:
-    """Return Gb/s that a lightpath over `km` carries, rounded down to a multiple of `granularity`.
+    """Return the Gb/s of a lightpath over `km`, rounded down to a multiple of `granularity`.
 
     C = 2 R log2(1 + 1 / (spans * NSR_span)) with the noise-to-signal ratio of one span at optimum
     launch power; two polarisations.
-
-    Args:
-        km: length of the path.
-        bandwidth_ghz: width of the whole band (slots times slot width).
-        scale_factor: multiplies C before rounding.
-        granularity: Gb/s, the smallest bitrate of the traffic.
 
     >>> [lightpath_capacity(km, 10_000.0, 1.0, 100.0) for km in (100.0, 1000.0, 5000.0)]
     [1700.0, 1000.0, 600.0]

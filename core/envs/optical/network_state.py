@@ -1,4 +1,4 @@
-"""The state of an optical network, and what an observation of it may read beside it."""
+"""The state of an optical network, and how services use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from .spectrum import (
     pack,
     slot_ticks,
     starts_of_free_runs,
-    unpack,
     window,
     word_count,
 )
@@ -34,41 +33,34 @@ from .traffic import OpticalParams, Request, Traffic
 
 @dataclass(frozen=True, eq=False)
 class NetworkTables:
-    """Arrays over R pairs, K paths and H hops, of the host unless `survey` traces them.
-
-    Attributes:
-        topology: the network.
-        paths: the path table they come from.
-        hops: int32 [R, K, H], link numbers, padded with the path's first link (link 0 if missing).
-        hop_counts: int32 [R, K]; 0 where the path is missing.
-        width: float32 [R, K], Gb/s in one slot: spectral efficiency times slot width.
-        capacity: float32 [R, K], Gb/s of a lightpath; 0 without lightpath reuse.
-        km: float64 [links].
-    """
+    """Arrays over R pairs, K paths and H hops, of the host unless `survey` traces them."""
 
     topology: Topology
     paths: PathTable
+    # int32 [R, K, H], link numbers, padded with the path's first link (link 0 if missing)
     hops: np.ndarray | Array
-    hop_counts: np.ndarray | Array
+    hop_counts: np.ndarray | Array  # int32 [R, K]; 0 where the path is missing
+    # float32 [R, K], Gb/s in one slot: spectral efficiency times slot width
     width: np.ndarray | Array
-    capacity: np.ndarray | Array
-    km: np.ndarray
+    capacity: np.ndarray | Array  # float32 [R, K], Gb/s of a lightpath; 0 without lightpath reuse
+    km: np.ndarray  # float64 [links]
 
 
 def make_tables(settings: OpticalSettings) -> NetworkTables:
-    """Search the paths of an environment's network and lay them out.
-
-    Raises:
-        ConfigError: the topology or modulation is unknown or unusable.
-    """
     topology = make_topology(settings.topology, settings.directed)
+    capacity = functools.partial(
+        lightpath_capacity,
+        bandwidth_ghz=settings.width * settings.slots,
+        scale_factor=settings.scale_factor,
+        granularity=min(settings.bitrate_list),
+    )
     paths = make_path_table(
         topology,
         settings.k,
         settings.path_order,
         settings.disjoint_paths,
         make_modulation(settings.modulation) if settings.modulated else None,
-        _capacity(settings) if settings.reuses_lightpaths else None,
+        capacity if settings.reuses_lightpaths else None,
     )
     links = topology.num_links
     first = np.where(paths.hops[..., :1] == links, 0, paths.hops[..., :1])
@@ -83,117 +75,44 @@ def make_tables(settings: OpticalSettings) -> NetworkTables:
     )
 
 
-def _capacity(settings: OpticalSettings) -> functools.partial[float]:
-    smallest = min(settings.bitrate_list)
-    band = settings.width * settings.slots
-    return functools.partial(
-        lightpath_capacity,
-        bandwidth_ghz=band,
-        scale_factor=settings.scale_factor,
-        granularity=smallest,
-    )
-
-
 def take(table: np.ndarray | Array, index: Int[Array, "*batch"]) -> Array:
-    """Rows of a table, without a bounds check: the caller guarantees 0 <= index < rows."""
+    """Return rows of a table without a bounds check: 0 <= index < rows."""
     return jnp.asarray(table).at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 @pytree
 class Offers(Pytree):
-    """What the K candidate paths offer to the current request.
+    """What the K candidate paths offer to the current request."""
 
-    Attributes:
-        starts: bits of the slots at which it could start, none on missing paths; uint32 [K, W].
-        need: slots it takes on each path, guard slots included; int32 [K].
-        free: bits of the slots free on all links of each path; uint32 [K, W].
-        hops: link numbers, padded by repetition; int32 [K, H].
-    """
-
+    # bits of the slots at which it could start, none on missing paths
     starts: UInt32[Array, "K W"]
-    need: Int[Array, " K"]
-    free: UInt32[Array, "K W"]
-    hops: Int[Array, "K H"]
+    need: Int[Array, " K"]  # slots it takes on each path, guard slots included
+    free: UInt32[Array, "K W"]  # bits of the slots free on all links of each path
+    hops: Int[Array, "K H"]  # link numbers, padded by repetition
 
 
 @pytree
 class Place(Pytree):
-    """Where a request is put.
-
-    Attributes:
-        path: rank among the candidates, below K; int32 [].
-        start: first slot; int32 [].
-        need: slots it takes; int32 [].
-        accepted: False puts nothing anywhere; bool [].
-    """
-
-    path: Int[Array, ""]
-    start: Int[Array, ""]
-    need: Int[Array, ""]
-    accepted: Bool[Array, ""]
-
-
-@runtime_checkable
-class Resources(Protocol):
-    """How services use the network; `held` is a pytree that `empty` makes."""
-
-    @property
-    def unrolled(self) -> bool:
-        """Whether short loops are written out, for a GPU."""
-        ...
-
-    def empty(self) -> Any:
-        """Return a network without services."""
-        ...
-
-    def offers(self, held: Any, request: Request, params: OpticalParams) -> Offers:
-        """Return where the request could start."""
-        ...
-
-    def serve(
-        self,
-        held: Any,
-        request: Request,
-        place: Place,
-        elapsed: Int[Array, ""],
-        params: OpticalParams,
-    ) -> Any:
-        """Place the request if it is accepted, then let `elapsed` ticks pass."""
-        ...
-
-    def occupancy(self, held: Any) -> UInt32[Array, "links W"]:
-        """Return bits of the slots in use."""
-        ...
-
-    def ticks(self, held: Any) -> Int[Array, "links S"]:
-        """Ticks until each slot is free, 0 where it is; only where services end."""
-        ...
+    path: Int[Array, ""]  # rank among the candidates, below K
+    start: Int[Array, ""]  # first slot
+    need: Int[Array, ""]  # slots it takes
+    accepted: Bool[Array, ""]  # False puts nothing anywhere
 
 
 @dataclass(frozen=True, eq=False)
 class FlexibleGrid:
-    """A service takes the same n slots in a row on every link of its path (rsa, rmsa, rwa).
-
-    Attributes:
-        tables: of the network.
-        slots: S.
-        guardband: slots added to every service.
-        services_end: False for incremental loading.
-        unrolled: short loops are written out.
-    """
+    """A service takes the same n slots in a row on every link of its path (rsa, rmsa, rwa)."""
 
     tables: NetworkTables
-    slots: int
-    guardband: int
-    services_end: bool
-    unrolled: bool = False
+    slots: int  # S
+    guardband: int  # slots added to every service
+    services_end: bool  # False for incremental loading
+    unrolled: bool = False  # short loops are written out, for a GPU
 
     def empty(self) -> Spectrum:
-        """Return a network without services."""
         return empty_spectrum(len(self.tables.km) * word_count(self.slots), self.services_end)
 
     def offers(self, held: Spectrum, request: Request, params: OpticalParams) -> Offers:
-        """Return where the request could start: n slots in a row, free on all links of a path."""
         hops, need = _hops(self.tables, request), self._need(request, params)
         paths = need.shape[0]
         words = take(held.occupancy.reshape(len(self.tables.km), -1), hops)
@@ -231,56 +150,37 @@ class FlexibleGrid:
         return advance(held, placed, request.holding, elapsed, self.unrolled)
 
     def occupancy(self, held: Spectrum) -> UInt32[Array, "links W"]:
-        """Return bits of the slots in use."""
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
-        """Ticks until each slot is free, 0 where it is."""
+        """Ticks until each slot is free, 0 where it is; only where services end."""
         assert held.clock is not None
         return slot_ticks(held.clock, len(self.tables.km), self.slots)
 
 
 @pytree
 class Lightpaths(Pytree):
-    """Lightpaths in use; every link of a lightpath carries the same entries.
+    """Lightpaths in use; every link of a lightpath carries the same entries."""
 
-    Attributes:
-        row: number of the path (pair * K + rank) that lights each slot, -1 where dark; int32
-            [links, S].
-        used: Gb/s in use on it; float32 [links, S].
-        services: how many services share it; int32 [links, S].
-        ticks: time left of each of them, 0 where none; int32 [Q, links, S]. None where services
-            never end.
-        bitrates: Gb/s of each of them; float32 [Q, links, S], or None.
-    """
-
+    # number of the path (pair * K + rank) that lights each slot, -1 where dark
     row: Int[Array, "links S"]
-    used: Float[Array, "links S"]
-    services: Int[Array, "links S"]
-    ticks: Int[Array, "Q links S"] | None
-    bitrates: Float[Array, "Q links S"] | None
+    used: Float[Array, "links S"]  # Gb/s in use on it
+    services: Int[Array, "links S"]  # how many services share it
+    ticks: Int[Array, "Q links S"] | None  # time left of each; None where services never end
+    bitrates: Float[Array, "Q links S"] | None  # Gb/s of each
 
 
 @dataclass(frozen=True, eq=False)
 class SharedLightpaths:
-    """Services share lightpaths: one path on one wavelength, as long as its capacity lasts.
-
-    Attributes:
-        tables: of the network, with capacities.
-        slots: wavelengths, S.
-        most_services: Q, services that fit on one lightpath; a lane whose `bitrate_scale` is so
-            far below the environment's own that more would fit is held to Q.
-        services_end: False for incremental loading.
-    """
+    """Services share lightpaths: one path on one wavelength, as long as its capacity lasts."""
 
     tables: NetworkTables
-    slots: int
-    most_services: int
-    services_end: bool
+    slots: int  # wavelengths, S
+    most_services: int  # Q per lightpath, by the environment's `bitrate_scale`, whatever a lane's
+    services_end: bool  # False for incremental loading
     unrolled: bool = False
 
     def empty(self) -> Lightpaths:
-        """Return a network without services."""
         shape = (len(self.tables.km), self.slots)
         zero, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
         dark = jnp.full(shape, -1, jnp.int32)
@@ -297,7 +197,7 @@ class SharedLightpaths:
         capacity = take(self.tables.capacity, request.pair)
         exists = take(self.tables.hop_counts, request.pair) > 0
         rows = (request.pair * paths + jnp.arange(paths, dtype=jnp.int32)).reshape(paths, 1)
-        # All links of a lightpath agree, so its first link tells what is left on it.
+        # All links of a lightpath agree, so its first link shows the room left on it.
         first = hops[:, 0]
         room = capacity.reshape(paths, 1) - take(held.used, first) >= bitrate
         lit_by = take(held.row, hops)
@@ -318,7 +218,6 @@ class SharedLightpaths:
         elapsed: Int[Array, ""],
         params: OpticalParams,
     ) -> Lightpaths:
-        """Place the request if it is accepted, then let `elapsed` ticks pass."""
         path, start, accepted = place.path, place.start, place.accepted
         paths = self.tables.hops.shape[1]
         at_slot = jnp.arange(self.slots, dtype=jnp.int32) == start
@@ -340,11 +239,10 @@ class SharedLightpaths:
         return Lightpaths(row, bitrates.sum(0), services, ticks, bitrates)
 
     def occupancy(self, held: Lightpaths) -> UInt32[Array, "links W"]:
-        """Return bits of the slots lit by a lightpath, full or not."""
+        """Return bits of the lit slots, full or not."""
         return pack(held.row >= 0)
 
     def ticks(self, held: Lightpaths) -> Int[Array, "links S"]:
-        """Ticks until each slot is dark, 0 where it is."""
         assert held.ticks is not None
         return held.ticks.max(0)
 
@@ -355,6 +253,10 @@ class SharedLightpaths:
         return jnp.where(lit, capacity[jnp.maximum(held.row, 0)] - held.used, jnp.float32(0.0))
 
 
+Resources = FlexibleGrid | SharedLightpaths
+"""How services use the network; `held` is what their `empty` returns."""
+
+
 def _hops(tables: NetworkTables, request: Request) -> Int[Array, "K H"]:
     return take(tables.hops, request.pair)
 
@@ -362,7 +264,6 @@ def _hops(tables: NetworkTables, request: Request) -> Int[Array, "K H"]:
 def _links_of(
     tables: NetworkTables, request: Request, path: Int[Array, ""]
 ) -> Bool[Array, " links"]:
-    """Return which links are on a path of the current pair."""
     paths, longest = tables.hops.shape[1:]
     hops = take(tables.hops.reshape(-1, longest), request.pair * paths + path)
     numbers = jnp.arange(len(tables.km), dtype=jnp.int32)
@@ -375,31 +276,17 @@ def share_of_slots(words: UInt32[Array, "links W"], slots: int) -> Float[Array, 
     return total / np.float32(words.shape[0] * slots)
 
 
-def links_by_slot(words: UInt32[Array, "links W"], slots: int) -> Int[Array, " S"]:
-    """In how many links each slot is in use."""
-    return unpack(words, slots).sum(0, dtype=jnp.int32)
-
-
 @pytree
 class OpticalState(Pytree):
-    """State of one network at the moment a request arrives.
-
-    Attributes:
-        held: what services hold (`Spectrum` or `Lightpaths`).
-        request: the request to serve now.
-        number: how many requests came before it in this episode; int32 [].
-        shares: cumulative shares of the pairs, float32 [R]; None unless redrawn at each reset.
-    """
-
-    held: Any
-    request: Request
-    number: Int[Array, ""]
-    shares: Float[Array, " R"] | None
+    held: Any  # `Spectrum` or `Lightpaths`
+    request: Request  # to serve now
+    number: Int[Array, ""]  # requests before it in this episode
+    shares: Float[Array, " R"] | None  # cumulative, of pairs; None unless redrawn at each reset
 
 
 @runtime_checkable
 class Network(Protocol):
-    """What does not change while requests come and go, as `OpticalEnvironment` has it."""
+    """The constant part of an `OpticalEnvironment`."""
 
     settings: OpticalSettings
     tables: NetworkTables
@@ -409,10 +296,6 @@ class Network(Protocol):
     slots: int
 
     @property
-    def largest_bitrate(self) -> float:
-        """Gb/s before `bitrate_scale`: of the traffic's list, or of the given requests."""
-        ...
+    def largest_bitrate(self) -> float: ...
 
-    def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
-        """Return where the current request could start on each candidate path."""
-        ...
+    def offers(self, state: OpticalState, params: OpticalParams) -> Offers: ...

@@ -1,11 +1,12 @@
-"""What a policy sees: flat bits, deeprmsa's path features, a graph, or one token per link.
+"""Observations: flat bits, deeprmsa's path features, a graph, or one token per link.
 
-Every observation is finite from the first request on, node numbers count from 0, and times are
-fractions of the mean holding time (deeprmsa's holding time excepted, which is in units of time).
+Node numbers count from 0, and times are fractions of the mean holding time (except deeprmsa's
+holding time, in units of time).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,71 +22,53 @@ from .spectrum import NONE, ONE, band_words, count_bits, first_set, shift_up, un
 from .topology import Topology
 from .traffic import OpticalParams
 
-# A number of four bits, times the first, has each of them at the end of a byte of its own.
-_APART, _FOUR_BITS, _A_BIT_A_BYTE = (np.uint32(x) for x in (0x00204081, 0xF, 0x01010101))
+# A number of four bits, times the first constant, has each bit at the end of a separate byte.
+_SPREAD, _FOUR_BITS, _BIT_PER_BYTE = (np.uint32(x) for x in (0x00204081, 0xF, 0x01010101))
 
 
 @pytree
 class PackedObservation(Pytree):
-    """The flat observation in a twenty-fifth of the memory; `as_vector` gives the floats back.
+    """The flat observation in a twenty-fifth of the memory; `as_vector` restores the floats."""
 
-    A rollout of flat observations spends more time moving them than the environment takes to step.
-
-    Attributes:
-        request: source, bitrate, destination; float32 [3].
-        words: bits of the slots in use; uint32 [links, W].
-        slots: S, of which each link has a bit.
-        unrolled: it is expanded number by number, in one kernel of a GPU, not word by word.
-    """
-
-    request: Float[Array, "... 3"]
-    words: UInt32[Array, "... links W"]
-    slots: int = static()
-    unrolled: bool = static(default=False)
+    request: Float[Array, "... 3"]  # source, bitrate, destination
+    words: UInt32[Array, "... links W"]  # bits of the slots in use
+    slots: int = static()  # S, of which each link has a bit
+    unrolled: bool = static(default=False)  # expanded number by number, in one kernel of a GPU
 
     @property
     def lead(self) -> tuple[int, ...]:
-        """The leading axes."""
         return self.request.shape[:-1]
 
     def as_vector(self) -> Float[Array, "... n"]:
         """Return the flat observation, float32 [..., 3 + links * S], for any leading axes."""
-        if self.unrolled:
-            return self._number_by_number()
-        flags = unpack(self.words, self.slots).astype(jnp.float32)
-        return jnp.concatenate([self.request, flags.reshape(*self.lead, -1)], -1)
-
-    def _number_by_number(self) -> Float[Array, "... n"]:
-        # On a GPU a concatenation asks every number which of its parts it is from.
-        place = np.arange(self.slots)
-        flags = (self._words_of(place) >> self._shifts(place)) & ONE
-        flags = flags.astype(jnp.float32).reshape((*self.lead, -1))
-        lead = ((0, 0),) * (flags.ndim - 1)
-        behind = jnp.pad(flags, (*lead, (self.request.shape[-1], 0)))
-        return behind + jnp.pad(self.request, (*lead, (0, flags.shape[-1])))
+        lead = self.lead
+        if not self.unrolled:
+            flags = unpack(self.words, self.slots).astype(jnp.float32)
+            return jnp.concatenate([self.request, flags.reshape(*lead, -1)], -1)
+        # On a GPU a concatenation would branch for every number.
+        flags = (self._shifted(1) & ONE).astype(jnp.float32).reshape((*lead, -1))
+        no_pad = ((0, 0),) * (flags.ndim - 1)
+        padded = jnp.pad(flags, (*no_pad, (self.request.shape[-1], 0)))
+        return padded + jnp.pad(self.request, (*no_pad, (0, flags.shape[-1])))
 
     def as_flags(self) -> Flagged:
-        """Return the flat observation as numbers and flags, for any leading axes.
-
-        On a GPU bytes take a quarter of the time to write that floats do, and a quarter of that
-        where four of them are made at once, as one word.
-        """
+        """Return the flat observation as numbers and flags, for any leading axes."""
         lead = self.lead
         if self.slots % 4:
-            place = np.arange(self.slots)
-            flags = ((self._words_of(place) >> self._shifts(place)) & ONE).astype(jnp.int8)
+            flags = (self._shifted(1) & ONE).astype(jnp.int8)
             return Flagged(self.request, flags.reshape((*lead, -1)))
-        place = np.arange(0, self.slots, 4)
-        four = (self._words_of(place) >> self._shifts(place)) & _FOUR_BITS
-        four = ((four * _APART) & _A_BIT_A_BYTE).reshape((*lead, -1))
+        # On a GPU bytes take a quarter of the time of floats to write, and a quarter of that if
+        # four of them are made at once, as one word.
+        four = self._shifted(4) & _FOUR_BITS
+        four = ((four * _SPREAD) & _BIT_PER_BYTE).reshape((*lead, -1))
         flags = jax.lax.bitcast_convert_type(four, jnp.int8).reshape((*lead, -1))
         return Flagged(self.request, flags)
 
-    def _words_of(self, place: np.ndarray) -> UInt32[Array, "... links p"]:
-        return self.words[..., place // 32]
-
-    def _shifts(self, place: np.ndarray) -> np.ndarray:
-        return (place % 32).astype(np.uint32).reshape((1,) * (self.words.ndim - 1) + (-1,))
+    def _shifted(self, stride: int) -> UInt32[Array, "... links p"]:
+        """Return words whose lowest bit is that of every `stride`-th slot."""
+        place = np.arange(0, self.slots, stride)
+        shifts = (place % 32).astype(np.uint32).reshape((1,) * (self.words.ndim - 1) + (-1,))
+        return self.words[..., place // 32] >> shifts
 
 
 def laplacian_features(topology: Topology, count: int) -> np.ndarray:
@@ -97,7 +80,7 @@ def laplacian_features(topology: Topology, count: int) -> np.ndarray:
 
 
 def line_graph_features(topology: Topology, count: int) -> np.ndarray:
-    """float32 [links, count] from the line graph, where links that share a node are neighbours."""
+    """Return float32 [links, count] from the graph of links, neighbours if they share a node."""
     ends = np.array([link[:2] for link in topology.links])
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).any((-1, -2))
     np.fill_diagonal(shared, False)
@@ -121,68 +104,45 @@ SPECTRAL_FEATURES = 8
 
 @pytree
 class LinkTokens(Pytree):
-    """One row per link; a network joins the columns it wants (the critic leaves `request` out).
-
-    Attributes:
-        position: spectral coordinates in the line graph, constant; float32 [links, 8].
-        slots: of each slot the time left, whether it is taken, or the capacity left on it;
-            float32 [links, S].
-        marginals: share of all traffic that leaves, and that enters, the link's two ends;
-            float32 [links, 2].
-        request: of the current request; float32 [links, 6]: holding time, bitrate, then four
-            columns of the candidate paths over the link (weighted by rank and quality and summing
-            to 1, share of the k paths, best rank, best quality).
-        pair: number of the request's source and destination (`Routes.pairs`); int32 [].
-    """
-
-    position: Float[Array, "... links P"]
+    position: Float[Array, "... links P"]  # spectral coordinates in the line graph, constant
+    # of each slot the time left, whether it is taken, or the capacity left on it
     slots: Float[Array, "... links S"]
+    # share of all traffic that leaves, and that enters, both ends of the link
     marginals: Float[Array, "... links 2"]
+    # holding time, bitrate, then of the candidate paths over the link: weight by rank and quality
+    # (sum 1), share of the k paths, best rank, best quality
     request: Float[Array, "... links C"]
-    pair: Int[Array, "..."]
+    pair: Int[Array, "..."]  # row of `Routes.pairs`
 
 
 def make_observer(environment: Network) -> Observer:
-    """Return the observation function that the environment's settings name."""
     kind = environment.settings.observation
-    if kind == "flat":
-        return _flat(environment)
-    if kind == "packed":
-        return _packed(environment)
-    if kind == "deeprmsa":
-        return _deeprmsa(environment)
-    if kind == "paths":
-        return _paths(environment)
     if kind == "graph":
         return _graph(environment)
-    return _link_tokens(environment, kind.removeprefix("link_"))
+    if kind.startswith("link_"):
+        return _link_tokens(environment, kind.removeprefix("link_"))
+    arrays = {"flat": _flat, "packed": _packed, "deeprmsa": _deeprmsa, "paths": _paths}
+    return functools.partial(arrays[kind], environment)
 
 
-def _flat(env: Network) -> Observer:
-    """float32 [3 + links * S]: source, bitrate, destination, then how full each slot is.
-
-    A slot is 0 or 1; where lightpaths are shared it is the used part of the lightpath's capacity.
-    """
-
-    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-        request = _raw_request(env, state, params)
-        return jnp.concatenate([request, _fullness(env, state).reshape(-1)])
-
-    return observe
+def _flat(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+    """float32 [3 + links * S]: source, bitrate, destination, used share of each slot (0 or 1)."""
+    request = _raw_request(env, state, params)
+    if isinstance(env.resources, SharedLightpaths):
+        room, used = env.resources.room(state.held), state.held.used
+        slots = used / jnp.maximum(room + used, np.finfo(np.float32).tiny)
+    else:
+        slots = _occupancy(env, state)
+    return jnp.concatenate([request, slots.reshape(-1)])
 
 
-def _packed(env: Network) -> Observer:
-    """`PackedObservation`, one bit a slot."""
-
-    def observe(state: OpticalState, params: OpticalParams) -> PackedObservation:
-        return PackedObservation(
-            _raw_request(env, state, params),
-            env.resources.occupancy(state.held),
-            env.slots,
-            env.resources.unrolled,
-        )
-
-    return observe
+def _packed(env: Network, state: OpticalState, params: OpticalParams) -> PackedObservation:
+    return PackedObservation(
+        _raw_request(env, state, params),
+        env.resources.occupancy(state.held),
+        env.slots,
+        env.resources.unrolled,
+    )
 
 
 def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, "3"]:
@@ -191,64 +151,54 @@ def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Fl
     return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
 
-def _deeprmsa(env: Network) -> Observer:
+def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
     """float32 [2 N + 1 + 5 K]: one-hot ends, holding time, five features of each path.
 
     Chen et al., "DeepRMSA", JLT 37(16), 2019; see `_path_features`.
     """
-    features = _path_features(env)
-
-    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-        holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
-        offers = env.offers(state, params)
-        described = features(state, offers, params)
-        return jnp.concatenate([_one_hot_ends(env, state), holding[None], described.reshape(-1)])
-
-    return observe
+    holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
+    features = _path_features(env, state, env.offers(state, params), params)
+    return jnp.concatenate([_one_hot_ends(env, state), holding[None], features.reshape(-1)])
 
 
-def _paths(env: Network) -> Observer:
-    """float32 [2 N + 3 + 8 K + links]: what a choice of path costs, and how full the network is.
+def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+    """float32 [2 N + 3 + 8 K + links]: the costs of each path, and the free share of each link.
 
     One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use; of
     each path the five features of deeprmsa, then hops over the most of any path, the link-slots
     that the service would take over S, and the free share of its fullest link; the free share of
     every link.
     """
-    features, slots = _path_features(env), np.float32(env.slots)
+    slots = np.float32(env.slots)
     most = np.float32(env.tables.hops.shape[-1])
-
-    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-        offers = env.offers(state, params)
-        counts = take(env.tables.hop_counts, state.request.pair)
-        exists = (counts > 0).astype(jnp.float32)
-        taken = count_bits(env.resources.occupancy(state.held)).astype(jnp.float32)
-        free = 1.0 - taken / slots
-        hops = counts.astype(jnp.float32)
-        costs = jnp.stack(
-            [
-                hops / most,
-                hops * offers.need.astype(jnp.float32) / slots,
-                take(free, offers.hops).min(-1) * exists,
-            ],
-            -1,
-        )
-        mean = params.mean_holding_time / env.traffic.time_per_tick(params)
-        request = [
-            state.request.holding.astype(jnp.float32) / mean,
-            state.request.bitrate / np.float32(env.largest_bitrate),
-            1.0 - free.mean(),
+    offers = env.offers(state, params)
+    counts = take(env.tables.hop_counts, state.request.pair)
+    exists = (counts > 0).astype(jnp.float32)
+    taken = count_bits(env.resources.occupancy(state.held)).astype(jnp.float32)
+    free = 1.0 - taken / slots
+    hops = counts.astype(jnp.float32)
+    costs = jnp.stack(
+        [
+            hops / most,
+            hops * offers.need.astype(jnp.float32) / slots,
+            take(free, offers.hops).min(-1) * exists,
+        ],
+        -1,
+    )
+    mean = params.mean_holding_time / env.traffic.time_per_tick(params)
+    request = [
+        state.request.holding.astype(jnp.float32) / mean,
+        state.request.bitrate / np.float32(env.largest_bitrate),
+        1.0 - free.mean(),
+    ]
+    return jnp.concatenate(
+        [
+            _one_hot_ends(env, state),
+            jnp.stack(request),
+            jnp.concatenate([_path_features(env, state, offers, params), costs], -1).reshape(-1),
+            free,
         ]
-        return jnp.concatenate(
-            [
-                _one_hot_ends(env, state),
-                jnp.stack(request),
-                jnp.concatenate([features(state, offers, params), costs], -1).reshape(-1),
-                free,
-            ]
-        )
-
-    return observe
+    )
 
 
 def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
@@ -257,8 +207,8 @@ def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
 
 
 def _path_features(
-    env: Network,
-) -> Callable[[OpticalState, Offers, OpticalParams], Float[Array, "K 5"]]:
+    env: Network, state: OpticalState, offers: Offers, params: OpticalParams
+) -> Float[Array, "K 5"]:
     """DeepRMSA's five features of each path, 0 where it is missing.
 
     Size of the first block that fits over the need, its start / S, need in bitrate over the
@@ -266,44 +216,38 @@ def _path_features(
     at slot 0 is described (0 if that slot is taken).
     """
     slots, band = env.slots, band_words(env.slots)
-
-    def describe(
-        state: OpticalState, offers: Offers, params: OpticalParams
-    ) -> Float[Array, "K 5"]:
-        first = first_set(offers.starts)
-        start = jnp.where(first == NONE, 0, first)
-        upwards = jax.vmap(lambda s: window(len(band), s, jnp.asarray(env.slots)))(start)
-        # The block ends at the first slot from its start on that is not free.
-        end = first_set(~offers.free & upwards & jnp.broadcast_to(band, offers.free.shape))
-        size = jnp.minimum(end, slots) - start
-        blocks = count_bits(offers.free & ~shift_up(offers.free))
-        free = count_bits(offers.free)
-        need = jnp.maximum(offers.need, 1).astype(jnp.float32)
-        mean = free.astype(jnp.float32) / jnp.maximum(blocks, 1).astype(jnp.float32)
-        exists = (take(env.tables.hop_counts, state.request.pair) > 0).astype(jnp.float32)
-        width = np.float32(env.settings.width)
-        features = jnp.stack(
-            [
-                size.astype(jnp.float32) / need,
-                start.astype(jnp.float32) / slots,
-                need * width / (np.float32(env.largest_bitrate) * params.bitrate_scale),
-                mean / need,
-                free.astype(jnp.float32) / slots,
-            ],
-            -1,
-        )
-        return features * exists[:, None]
-
-    return describe
+    first = first_set(offers.starts)
+    start = jnp.where(first == NONE, 0, first)
+    upwards = jax.vmap(lambda s: window(len(band), s, jnp.asarray(env.slots)))(start)
+    # The block ends at the first slot from its start on that is not free.
+    end = first_set(~offers.free & upwards & jnp.broadcast_to(band, offers.free.shape))
+    size = jnp.minimum(end, slots) - start
+    blocks = count_bits(offers.free & ~shift_up(offers.free))
+    free = count_bits(offers.free)
+    need = jnp.maximum(offers.need, 1).astype(jnp.float32)
+    mean = free.astype(jnp.float32) / jnp.maximum(blocks, 1).astype(jnp.float32)
+    exists = (take(env.tables.hop_counts, state.request.pair) > 0).astype(jnp.float32)
+    width = np.float32(env.settings.width)
+    features = jnp.stack(
+        [
+            size.astype(jnp.float32) / need,
+            start.astype(jnp.float32) / slots,
+            need * width / (np.float32(env.largest_bitrate) * params.bitrate_scale),
+            mean / need,
+            free.astype(jnp.float32) / slots,
+        ],
+        -1,
+    )
+    return features * exists[:, None]
 
 
 def _graph(env: Network) -> Observer:
     """A `jraph.GraphsTuple` of one graph.
 
-    nodes [N, 8 + 2]: Laplacian eigenvectors, then +1 at the source and -1 at the destination in a
-    column each; edges [links, S]: time left of each slot over the mean holding time (whether it is
-    taken, where services never end), undirected links once each way; globals [1, 1]: bitrate over
-    the largest bitrate.
+    nodes [N, 8 + 2]: Laplacian eigenvectors, then a column with +1 at the source and one with -1
+    at the destination; edges [links, S]: time left of each slot over the mean holding time (0 or 1
+    where services never end), undirected links once each way; globals [1, 1]: bitrate over the
+    largest.
     """
     import jraph
 
@@ -365,7 +309,6 @@ def _link_tokens(env: Network, kind: str) -> Observer:
 def _relevance(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links 6"]:
-    """Columns of `LinkTokens.request`: what the current request has to do with each link."""
     links, paths = len(env.tables.km), env.num_paths
     offers = env.offers(state, params)
     exists = take(env.tables.hop_counts, state.request.pair) > 0
@@ -400,7 +343,6 @@ def _relevance(
 
 
 def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
-    """Return node numbers of the current source and destination."""
     ends = take(env.tables.paths.pairs, state.request.pair)
     return ends[0], ends[1]
 
@@ -408,13 +350,6 @@ def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
 def _occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
     words = env.resources.occupancy(state.held)
     return unpack(words, env.slots).astype(jnp.float32)
-
-
-def _fullness(env: Network, state: OpticalState) -> Float[Array, "links S"]:
-    if not isinstance(env.resources, SharedLightpaths):
-        return _occupancy(env, state)
-    room, used = env.resources.room(state.held), state.held.used
-    return used / jnp.maximum(room + used, np.finfo(np.float32).tiny)
 
 
 def _time_left(
@@ -426,7 +361,7 @@ def _time_left(
 
 
 def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
-    """Return shares of traffic by source and by destination node, float32 [N] each."""
+    """Return shares of traffic by source and by destination, float32 [N] each."""
     pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
     if state.shares is not None:
         weights = jnp.diff(state.shares, prepend=jnp.zeros(1))
@@ -434,6 +369,6 @@ def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
         assert env.traffic.weights is not None
         weights = jnp.asarray(env.traffic.weights, jnp.float32)
     both = [jnp.zeros(nodes).at[pairs[:, column]].add(weights) for column in (0, 1)]
-    if not env.settings.directed:  # a pair stands for both ways
+    if not env.settings.directed:  # a pair is both ways
         both = [(both[0] + both[1]) / 2.0] * 2
     return both[0], both[1]

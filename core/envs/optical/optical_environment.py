@@ -1,7 +1,7 @@
-"""The optical environments under the engine's contract: one class, five kinds of problem.
+"""The optical environments: one class, five kinds of problem.
 
-A step serves the request that the state shows, then draws the next. Acceptance is a bit of the
-`Offers` that also make the action mask: what the mask allows is accepted, all else is blocked.
+A step serves the current request, then draws the next. The action mask and acceptance are the same
+bits of `Offers`: an action is accepted if the mask allows it, else blocked.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from .network_state import (
     share_of_slots,
     take,
 )
-from .observers import SPECTRAL_FEATURES, line_graph_features, make_observer
+from .observers import SPECTRAL_FEATURES, Observer, line_graph_features, make_observer
 from .optical_settings import OpticalSettings
 from .spectrum import NONE, ZERO, band_words, first_set, unpack, window, word_count
 from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic, random_words
-from .traffic_files import RequestList, pair_weights, read_requests, read_traffic_matrix
+from .traffic_files import pair_weights, read_requests, read_traffic_matrix
 
 
 class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
-    Actions (A of them): path * blocks + block, where a block is `aggregate_slots` starts and
-    stands for the first possible one in it; deeprmsa: path * fits + fit, served where that fit
-    says (by default the path alone, at its first possible start); with `no_op` a last action
+    Actions (A of them): path * blocks + block, served at the first possible of the
+    `aggregate_slots` starts of the block; deeprmsa: path * fits + fit; with `no_op` a last action
     that refuses. Reward 0 for an accepted request; -1, or -bitrate / largest bitrate, for a
     blocked one.
     """
@@ -55,7 +54,7 @@ class OpticalEnvironment:
         self.tables: NetworkTables = make_tables(settings)
         self.traffic = _make_traffic(settings, self.tables)
         requests = self.traffic.requests
-        self.resources: Resources = _make_resources(settings, self.tables, requests, unrolled)
+        self.resources: Resources = self._make_resources(unrolled)
         self.max_requests = len(requests) if requests is not None else settings.max_requests
         self.never_ends = settings.continuous and not settings.end_first_blocking
         self.warmup_steps = settings.warmup_requests
@@ -70,12 +69,21 @@ class OpticalEnvironment:
             mean_holding_time=jnp.asarray(settings.mean_holding_time, jnp.float32),
             bitrate_scale=jnp.asarray(settings.bitrate_scale, jnp.float32),
         )
-        self._observe = make_observer(self)
+        self.observe: Observer = make_observer(self)
         shapes = jax.eval_shape(self.reset, jax.random.key(0), self.default_params)
         self.observation_struct = shapes[1]
 
+    def _make_resources(self, unrolled: bool) -> Resources:
+        settings, tables, requests = self.settings, self.tables, self.traffic.requests
+        services_end = not settings.incremental
+        if not settings.reuses_lightpaths:
+            return FlexibleGrid(tables, settings.slots, settings.guardband, services_end, unrolled)
+        bitrates = settings.bitrate_list if requests is None else requests.bitrate.tolist()
+        smallest = min(bitrates) * settings.bitrate_scale
+        most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))
+        return SharedLightpaths(tables, settings.slots, most, services_end)
+
     def reset(self, key: PRNGKeyArray, params: OpticalParams) -> tuple[OpticalState, Any]:
-        """Return an empty network with its first request, and the observation of it."""
         words = random_words(key, WORDS_PER_REQUEST + self.traffic.words_at_reset)
         shares = self.traffic.pair_shares(words[WORDS_PER_REQUEST:])
         number = jnp.zeros((), jnp.int32)
@@ -98,14 +106,11 @@ class OpticalEnvironment:
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
 
     def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
-        """Return the actions that would be accepted; all False where the request cannot be served.
-
-        The refusing action of `no_op` is always allowed. deeprmsa allows every path where none
-        has room, as published.
-        """
+        """Return the actions that would be accepted, and the refusing one of `no_op`."""
         starts = self.offers(state, params).starts
         if self.id == "deeprmsa":
             room = (starts != ZERO).any(-1)
+            # As published: where no path has room, all are allowed.
             return jnp.repeat(room | ~room.any(), self.per_path)
         if self.settings.aggregate_slots == 1:
             mask = unpack(starts, self.slots).reshape(-1)
@@ -114,12 +119,7 @@ class OpticalEnvironment:
         return jnp.append(mask, True) if self.settings.no_op else mask
 
     def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
-        """Return where the current request could start on each candidate path."""
         return self.resources.offers(state.held, state.request, params)
-
-    def observe(self, state: OpticalState, params: OpticalParams) -> Any:
-        """Return the observation of a state, in the form that `observation` names."""
-        return self._observe(state, params)
 
     def decode(
         self, state: OpticalState, offers: Offers, action: Int[Array, ""]
@@ -141,9 +141,9 @@ class OpticalEnvironment:
     def encode(
         self, state: OpticalState, offers: Offers, path: Int[Array, ""], start: Int[Array, ""]
     ) -> Int[Array, ""]:
-        """Return the action that stands for a path and a start slot.
+        """Return the action of a path and a start slot.
 
-        deeprmsa: that of the first fit which starts there, of the first fit if none does.
+        deeprmsa: of the first fit that starts there, of the first fit if none does.
         """
         if self.id == "deeprmsa":
             fits = jnp.arange(self.per_path, dtype=jnp.int32)
@@ -186,7 +186,6 @@ class OpticalEnvironment:
         )
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Metrics over `steps` requests: blocking, utilisation, what was accepted."""
         requests = jnp.maximum(jnp.asarray(steps, jnp.float32), 1.0)
         offered = jnp.maximum(sums["bitrate"], np.finfo(np.float32).tiny)
         accepted = jnp.asarray(steps, jnp.float32) - sums["blocked"]
@@ -267,24 +266,12 @@ class OpticalEnvironment:
 
 @functools.lru_cache(maxsize=64)
 def make_environment(settings: OpticalSettings, unrolled: bool = False) -> OpticalEnvironment:
-    """Return the environment of some settings: one object for equal ones, so programs are shared.
-
-    Args:
-        settings: of it.
-        unrolled: short loops of a step are written out (see `EnvPlan.unrolled`).
-
-    Raises:
-        ConfigError: the topology, a file or a combination of settings is unusable.
-    """
+    """Return one object for equal settings, so that programs are shared."""
     return OpticalEnvironment(settings, unrolled)
 
 
 def make_from_keys(unrolled: bool = False, **keys: Any) -> OpticalEnvironment:
-    """Return the environment of an `env:` mapping, see `OpticalSettings.from_mapping`.
-
-    Raises:
-        ConfigError: a key or value is wrong.
-    """
+    """Return the environment of an `env:` mapping, see `OpticalSettings.from_mapping`."""
     return make_environment(OpticalSettings.from_mapping(keys), unrolled)
 
 
@@ -299,15 +286,3 @@ def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:
         truncated=settings.truncate_holding_time,
         requests=read_requests(settings.requests, topology) if settings.requests else None,
     )
-
-
-def _make_resources(
-    settings: OpticalSettings, tables: NetworkTables, requests: RequestList | None, unrolled: bool
-) -> Resources:
-    services_end = not settings.incremental
-    if not settings.reuses_lightpaths:
-        return FlexibleGrid(tables, settings.slots, settings.guardband, services_end, unrolled)
-    smallest = min(settings.bitrate_list) if requests is None else float(requests.bitrate.min())
-    smallest *= settings.bitrate_scale
-    most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))
-    return SharedLightpaths(tables, settings.slots, most, services_end)

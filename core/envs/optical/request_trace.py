@@ -1,7 +1,4 @@
-"""Every request of one stream as a row: what was asked, where it went, when it came and ended.
-
-The stream is the first of `evaluate.evaluate_heuristic` with the same seed.
-"""
+"""Every request of one stream as a row: the first stream of `evaluate_heuristic` of that seed."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .agents import Rule, make_agent, restarted
+from .agents import Rule, make_agent, restart_ended
 from .heuristic_evaluation import BLOCK
 from .network_state import take
 from .optical_environment import OpticalEnvironment
@@ -22,29 +19,16 @@ from .traffic import WORDS_PER_REQUEST, random_words
 
 
 def trace_heuristic(
-    environment: OpticalEnvironment,
-    name: Rule,
-    *,
-    steps: int | None = None,
-    seed: int = 0,
+    environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Serve one stream from an empty network and give every request, warm-up included.
+    """Serve `steps` requests from an empty network, warm-up included; None: one episode.
 
-    Args:
-        environment: the environment.
-        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
-        steps: requests; None serves one episode (the whole list where requests are given).
-        seed: of the stream, which is that of `evaluate_heuristic`'s first seed.
-
-    Returns:
-        Columns of `steps` rows: step, episode, source, destination (the topology's own ids),
-        bitrate (Gb/s), action, path, path_km, hops, slot, slots_needed (guard slots included),
-        accepted, arrival, departure, valid_actions; and occupancy, bool [links, S], the spectrum
-        after the last request. Times are in the unit of `mean_holding_time`, or of the request
-        list, from the start of each episode; inf where services never end. An action that stands
-        for no path has 0 km, hops and slots needed.
+    Returns columns of one row per request; nodes are the topology's own ids, `slots_needed`
+    includes guard slots, times count from the start of the episode in the unit of
+    `mean_holding_time` or of the request list (inf where services never end), and a refusing
+    action has 0 km, hops and slots. `occupancy`, bool [links, S], is after the last request.
     """
-    rows, words = _served(environment, name, steps, seed)
+    rows, words = _rows(environment, name, steps, seed)
     tables, ended = environment.tables, rows.pop("ended")
     pair, path = rows.pop("pair"), rows["path"]
     ids = np.array(tables.topology.node_ids)
@@ -76,19 +60,18 @@ def spectra(
     environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
 ) -> np.ndarray:
     """Return the slots in use after each request of `trace_heuristic`, bool [steps, links, S]."""
-    _, words = _served(environment, name, steps, seed)
+    _, words = _rows(environment, name, steps, seed)
     return _in_use(environment, words)
 
 
 def _in_use(environment: OpticalEnvironment, words: np.ndarray) -> np.ndarray:
-    """Return which slots are taken, bool [..., S], from their bits."""
     return np.asarray(unpack(jnp.asarray(words), environment.slots))
 
 
-def _served(
+def _rows(
     environment: OpticalEnvironment, name: Rule, steps: int | None, seed: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return rows of requests [steps], and bits of the slots in use after each."""
+    """Return rows of requests, and bits of the slots in use after each; all [steps, ...]."""
     count = environment.max_requests if steps is None else steps
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
     return jax.device_get(_program(environment, name, count)(key))
@@ -97,7 +80,7 @@ def _served(
 def _lengths(
     environment: OpticalEnvironment, pair: np.ndarray, path: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return hops and km of chosen paths; 0 where there is none."""
+    """Return hops and km of chosen paths; 0 for no path."""
     tables = environment.tables
     counts, hops = np.asarray(tables.hop_counts), np.asarray(tables.hops)
     real = (path >= 0) & (path < environment.num_paths)
@@ -110,7 +93,7 @@ def _lengths(
 def _times(
     environment: OpticalEnvironment, rows: dict[str, np.ndarray], episode: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return when requests arrive and their services end, float64, of each episode's own clock."""
+    """Return arrivals and ends of services, float64, counted from the start of each episode."""
     given = environment.traffic.requests
     if given is not None:
         at = np.minimum(rows["number"], len(given) - 1)
@@ -153,7 +136,7 @@ def _program(environment: OpticalEnvironment, name: Rule, steps: int):
             "ended": done,
         }
         fresh, _ = environment.reset(jax.random.fold_in(reset_key, reset_words), params)
-        after = restarted(done, (fresh, agent.begin()), (step.state, memory))
+        after = restart_ended(done, (fresh, agent.begin()), (step.state, memory))
         return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
 
     def run(key: Array) -> Any:
@@ -165,7 +148,7 @@ def _program(environment: OpticalEnvironment, name: Rule, steps: int):
         )
         words = jax.vmap(lambda k: random_words(k, BLOCK * WORDS_PER_REQUEST))(keys)
         words = words.reshape(-1, WORDS_PER_REQUEST)[:steps]
-        begun = ((state, agent.begin()), reset_key)
-        return lax.scan(request, begun, (words, words[:, 0]))[1]
+        start = ((state, agent.begin()), reset_key)
+        return lax.scan(request, start, (words, words[:, 0]))[1]
 
     return jax.jit(run)

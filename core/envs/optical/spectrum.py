@@ -1,10 +1,9 @@
-"""The spectrum of one network: which slots are taken, and how long each of them stays taken.
+"""The spectrum of one network: which slots are taken, and for how long.
 
 Two tables: occupancy as packed bits per link, which decides every request, and the time left of
-every slot, which only the clock touches. Times are int32 ticks relative to the current request,
-so nothing is ever rounded and no run is too long. A service is entered in the time table one step
-late, from bits kept in the state: inside one step XLA would recompute those bits for every slot of
-the table (measured: five times slower).
+every slot, which only the clock reads. Times are int32 ticks relative to the current request, so
+nothing is ever rounded. A service enters the time table one step late, from bits kept in the
+state: within one step XLA would recompute those bits for every slot (five times slower).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from ...pytree import Pytree, pytree
 
 NONE = 1 << 20
-"""What `first_set` gives when no bit is set: larger than any slot number."""
+"""Of `first_set` when no bit is set: larger than any slot number."""
 
 ONE = np.uint32(1)
 ZERO = np.uint32(0)
@@ -26,20 +25,12 @@ TURNS = 2
 
 
 def word_count(slots: int) -> int:
-    """W, words that hold `slots` bits.
-
-    >>> word_count(100)
-    4
-    """
+    """W, words for `slots` bits."""
     return -(-slots // 32)
 
 
 def band_words(slots: int) -> np.ndarray:
-    """Return uint32 [W] with the bits 0 .. slots-1 set.
-
-    >>> band_words(33).tolist()
-    [4294967295, 1]
-    """
+    """Return uint32 [W] with the bits 0 .. slots-1 set."""
     bits = np.zeros(word_count(slots) * 32, bool)
     bits[:slots] = True
     return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
@@ -64,10 +55,7 @@ def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 def nearest_set(
     words: UInt32[Array, "*batch W"], slots: int
 ) -> tuple[Int[Array, "*batch S"], Int[Array, "*batch S"]]:
-    """For each slot the nearest set bit at or below it (-1 if none), and at or above it (else S).
-
-    A slot's own word answers, or else what is known of the words on that side.
-    """
+    """Return for each slot the nearest set bits at or below (else -1) and at or above (else S)."""
     below, above = [], []
     nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
     for word in range(words.shape[-1]):
@@ -100,26 +88,19 @@ def _highest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
 
 
 def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    """Number of set bits."""
     return lax.population_count(words).astype(jnp.int32).sum(-1)
 
 
 def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Return bits smaller than a position set."""
+    """Return the bits below a position set."""
     inside = jnp.clip(position - _offsets(words), 0, 32)
     partial = (ONE << jnp.minimum(inside, 31).astype(jnp.uint32)) - ONE
     return jnp.where(inside >= 32, ALL, partial)
 
 
 def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Return bits start .. start+length-1 set; what lies beyond W words is dropped."""
+    """Return bits start .. start+length-1 set, as far as they fit W words."""
     return _below(words, start + length) & ~_below(words, start)
-
-
-def shift_down(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
-    """Every slot takes the bit of the slot above it; the highest takes 0."""
-    above = jnp.concatenate([words[..., 1:], jnp.zeros_like(words[..., :1])], -1)
-    return (words >> ONE) | (above << np.uint32(31))
 
 
 def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
@@ -133,18 +114,12 @@ def starts_of_free_runs(
 ) -> UInt32[Array, "K W"]:
     """Return bits of the slots from which `need` slots in a row are free.
 
-    The run length that is known doubles each round (x &= x >> s), so about log2(slots) rounds
-    serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is. The rounds run in two
-    turns of a loop: on a CPU straight-line code would be melted into whatever reads the result,
-    and done again for every slot read. On a GPU a turn costs three launches, and a barrier keeps
-    what is written out in one kernel.
-
-    Args:
-        free: bits of free slots, none set beyond the band.
-        need: slots in a row, per row of `free`.
-        slots: S, the largest need that can be met at all.
-        unrolled: write the rounds out.
+    The known run length doubles each round (x &= x >> s), so about log2(slots) rounds serve every
+    need up to `slots`; a need of 0 or 1 leaves `free` as it is.
     """
+    # The rounds run in two turns of a loop: on a CPU, XLA would fuse straight-line code into each
+    # reader of the result and repeat it for every slot read. On a GPU a turn costs three launches;
+    # there the rounds are unrolled, and a barrier keeps them in one kernel.
     rounds, known = 0, 1
     while known < slots:
         rounds, known = rounds + 1, known + min(known, 31)
@@ -201,37 +176,23 @@ PLANE_GROUPS = 2
 
 @pytree
 class Clock(Pytree):
-    """How long slots stay taken; X = links * W words, word l * W + w for slots 32 w .. of link l.
+    """Time left of slots; X = links * W words, word l * W + w for slots 32 w .. of link l."""
 
-    Attributes:
-        ticks: time left at the request before, without `placed`; 0 is free; int32 [32, X], slot
-            32 w + b of link l at [b, l * W + w].
-        placed: bits of the service placed last, not yet in `ticks`; uint32 [X].
-        placed_ticks: its holding time; int32 [].
-        elapsed: ticks from the request before to the current one; int32 [].
-    """
-
+    # time left at the request before, without `placed`; 0 is free; int32 [32, X], slot 32 w + b of
+    # link l at [b, l * W + w]
     ticks: Int[Array, "32 X"]
-    placed: UInt32[Array, " X"]
-    placed_ticks: Int[Array, ""]
-    elapsed: Int[Array, ""]
+    placed: UInt32[Array, " X"]  # bits of the service placed last, not yet in `ticks`
+    placed_ticks: Int[Array, ""]  # its holding time
+    elapsed: Int[Array, ""]  # ticks from the request before to the current one
 
 
 @pytree
 class Spectrum(Pytree):
-    """State of all slots.
-
-    Attributes:
-        occupancy: bits taken now; uint32 [X].
-        clock: None where services never end.
-    """
-
-    occupancy: UInt32[Array, " X"]
-    clock: Clock | None
+    occupancy: UInt32[Array, " X"]  # bits taken now
+    clock: Clock | None  # None where services never end
 
 
 def empty_spectrum(words: int, services_end: bool) -> Spectrum:
-    """Return a spectrum of `words` words (X) with every slot free."""
     none, zero = jnp.zeros(words, jnp.uint32), jnp.zeros((), jnp.int32)
     clock = Clock(jnp.zeros((32, words), jnp.int32), none, zero, zero)
     return Spectrum(none, clock if services_end else None)
@@ -244,15 +205,7 @@ def advance(
     elapsed: Int[Array, ""],
     unrolled: bool = False,
 ) -> Spectrum:
-    """Place a service now and let the clock run to the next request.
-
-    Args:
-        spectrum: at the current request.
-        placed: the service's bits, all free until now; all 0 places nothing.
-        holding: how long it stays, ticks.
-        elapsed: ticks to the next request; a slot whose time left is not longer becomes free.
-        unrolled: without loops, for a GPU.
-    """
+    """Place a service now and let the clock run to the next request."""
     if spectrum.clock is None:
         return Spectrum(spectrum.occupancy | placed, None)
     ticks = _time_left(spectrum.clock)
@@ -267,13 +220,10 @@ def _still_taken(
     entered: UInt32[Array, " X"],
     unrolled: bool,
 ) -> UInt32[Array, " X"]:
-    """Return bits of the slots whose time left exceeds `elapsed`, and of what just entered.
-
-    The loop over two groups of planes keeps XLA from melting the sum into whatever reads the
-    occupancy next, which would repeat all of it for every slot read (measured on a CPU: less than
-    half the price of a step). On a GPU a barrier does, and the sum is part of the kernel that
-    writes the table.
-    """
+    """Return bits of the slots whose time left exceeds `elapsed`, and of those just entered."""
+    # The loop over two groups of planes keeps XLA from fusing the sum into the next reader of the
+    # occupancy, which would repeat it for every slot read (on a CPU a step costs less than half).
+    # On a GPU a barrier does the same, and the sum is part of the kernel that writes the table.
     if unrolled:
         stays = (ticks > elapsed).astype(jnp.uint32) << PLANES
         return lax.optimization_barrier(entered | stays.sum(0, dtype=jnp.uint32))

@@ -17,31 +17,20 @@ from .heuristic_evaluation import Evaluation, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
 POINTS = 8
-"""Loads a round."""
+"""Loads per round."""
 WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4
-"""Rounds that look for the crossing, come closer to it, and go back where seeds differ much."""
+"""Rounds that look for the crossing, refine it, and widen again where seeds differ much."""
 _TERMS = 3
-"""Of the curve through the last round's loads: a constant, a slope, a bend."""
+"""Of the parabola through the last round's loads."""
 
 
 @dataclass(frozen=True, eq=False)
 class SupportedLoad:
-    """A load and how well it is known.
-
-    Attributes:
-        load: Erlang at which mean service blocking crosses the target.
-        low: lower end of its 95 % interval.
-        high: upper end.
-        last: the evaluation of the last round, whose loads enclose it.
-        of_seeds: Erlang, float64 [seeds]: the exponential of each seed's pseudo-value, see
-            `find_load`. Their geometric mean is `load`.
-    """
-
-    load: float
-    low: float
-    high: float
-    last: Evaluation
-    of_seeds: np.ndarray
+    load: float  # Erlang at which mean service blocking crosses the target
+    low: float  # lower end of its 95 % interval
+    high: float  # upper end
+    last: Evaluation  # the evaluation of the last round, whose loads enclose it
+    of_seeds: np.ndarray  # Erlang [seeds]: exp of the pseudo-values; geometric mean: `load`
 
 
 def find_load(
@@ -55,30 +44,16 @@ def find_load(
 ) -> SupportedLoad:
     """Find the load at which a heuristic blocks a share `target` of the services.
 
-    Through the last round's loads goes a parabola of log blocking over log load, by least squares
-    weighted by what is blocked; the crossing is where it passes the target. Each seed is left out
-    once (the jackknife; Tukey 1958, "Bias and confidence in not-quite large samples"): with x the
-    log load from all n seeds and x_i that without seed i, its pseudo-value is n x - (n - 1) x_i.
-    The load is the exponential of their mean, the interval Student's t of them, which holds the
-    error of the slope, too. Where a seed matters so much that without it the crossing lies outside
-    of the last round's loads, a wider round is measured.
-
-    Args:
-        environment: its settings' load is where the search begins.
-        name: of a heuristic, or a rule of one's own.
-        target: service blocking probability, above 0 and below 1.
-        seeds: independent streams, at least 5.
-        steps: requests counted per seed; target x seeds x steps should be 100 or more.
-        seed: root of the streams.
-
-    Raises:
-        ConfigError: a target or number of seeds out of range, no load reaches the target, or too
-            few requests are blocked to tell where.
+    A parabola of log blocking over log load is fitted to the last round by least squares, weighted
+    by blocking; it crosses the target at the load. The interval is Student's t of jackknife
+    pseudo-values (Tukey 1958, "Bias and confidence in not-quite large samples"): with x the log
+    load from all n seeds and x_i without seed i, that of seed i is n x - (n - 1) x_i.
+    target x seeds x steps should be 100 or more.
     """
     from scipy import stats
 
     if not 0.0 < target < 1.0:
-        raise ConfigError(f"the target blocking is {target}; it must lie between 0 and 1")
+        raise ConfigError(f"the target blocking is {target}; it must be between 0 and 1")
     if seeds < 5:
         raise ConfigError(f"{seeds} seeds give no interval; take 5 or more")
 
@@ -90,11 +65,11 @@ def find_load(
 
     curve = _enclose(environment, target, measure)
     for _ in range(REFINEMENTS):
-        below, above = _neighbours(curve, target)
+        above = int(np.argmax(curve.service_blocking.mean(1) >= target))
+        above = min(max(above, 1), POINTS - 1)
         # One point more on either side keeps the crossing inside when noise moves it.
-        curve = measure(
-            float(curve.loads[max(below - 1, 0)]), float(curve.loads[min(above + 1, POINTS - 1)])
-        )
+        low, high = curve.loads[max(above - 2, 0)], curve.loads[min(above + 1, POINTS - 1)]
+        curve = measure(float(low), float(high))
     known = _pseudo_values(curve, target)
     for _ in range(RETURNS):
         if known is not None:
@@ -116,7 +91,7 @@ def find_load(
 
 
 def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
-    """Return those of each seed, [seeds], in log load; None where there is no crossing."""
+    """Return the pseudo-values [seeds] in log load; None without a crossing."""
     share = curve.service_blocking
     seeds = share.shape[1]
     whole = _crossing(curve.loads, share.mean(1), target)
@@ -130,16 +105,7 @@ def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
 
 
 def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float | None:
-    """Return the log load at which a smooth curve through mean blocking rises to the target.
-
-    Args:
-        loads: Erlang, [P], rising.
-        blocking: mean share of services refused, [P].
-        target: between 0 and 1.
-
-    Returns:
-        None if fewer than three loads block anything, or it does not rise there.
-    """
+    """Return the log load at which the parabola rises to the target, if it does within `loads`."""
     there = blocking > 0.0
     if there.sum() < _TERMS:
         return None
@@ -157,9 +123,7 @@ def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float |
 
 
 def _enclose(
-    environment: OpticalEnvironment,
-    target: float,
-    measure: Callable[[float, float], Evaluation],
+    environment: OpticalEnvironment, target: float, measure: Callable[[float, float], Evaluation]
 ) -> Evaluation:
     low, high = environment.settings.load / 8.0, environment.settings.load * 2.0
     for _ in range(WIDENINGS):
@@ -172,10 +136,3 @@ def _enclose(
         f"no load between {low:g} and {high:g} Erlang gives a blocking of {target:g}; "
         "give more requests per seed, or another load to begin with"
     )
-
-
-def _neighbours(curve: Evaluation, target: float) -> tuple[int, int]:
-    """Numbers of the neighbouring loads between which the mean crosses the target."""
-    above = int(np.argmax(curve.service_blocking.mean(1) >= target))
-    above = min(max(above, 1), len(curve.loads) - 1)
-    return above - 1, above

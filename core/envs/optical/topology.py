@@ -1,7 +1,7 @@
-"""A network of nodes and links: the `Topology` that everything else reads.
+"""Networks of nodes and links.
 
 Links are sorted by (source, destination) node *position*; a directed topology has one link per
-direction, each with its own spectrum, an undirected one shares a single link.
+direction, each with a separate spectrum; in an undirected one both share a link.
 """
 
 from __future__ import annotations
@@ -26,37 +26,24 @@ NodeId = int | str
 
 @dataclass(frozen=True)
 class Topology:
-    """A connected network with link lengths in km.
-
-    Attributes:
-        name: what it was asked for as.
-        node_ids: the ids its makers gave the nodes, [N]; inside, a node is its position here.
-        arcs: (source position, destination position, km) in the order of the table or file.
-            An undirected topology lists each link once, a directed one once per direction.
-        directed: whether each direction has a link, and so a spectrum, of its own.
-    """
-
-    name: str
-    node_ids: tuple[NodeId, ...]
+    name: str  # as requested
+    node_ids: tuple[NodeId, ...]  # published ids; in arrays a node is its position here
+    # (source position, destination position, km) in the order of the table or file; an undirected
+    # topology lists each link once, a directed one once per direction
     arcs: tuple[tuple[int, int, float], ...]
     directed: bool
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return len(self.node_ids)
 
     @property
     def num_links(self) -> int:
-        """Links with a spectrum of their own."""
         return len(self.arcs)
 
     @cached_property
     def links(self) -> tuple[tuple[int, int, float], ...]:
-        """(source, destination, km) in link order: sorted by (source, destination) position.
-
-        An undirected link is listed with its smaller position first.
-        """
+        """(source, destination, km), sorted; of an undirected link the smaller position first."""
         arcs = self.arcs if self.directed else [(*sorted(a[:2]), a[2]) for a in self.arcs]
         return tuple(sorted((int(u), int(v), float(km)) for u, v, km in arcs))
 
@@ -69,7 +56,7 @@ class Topology:
         return index
 
     def graph(self) -> networkx.Graph[NodeId]:
-        """The networkx graph over the published ids, neighbours in the order of the table."""
+        """Return the networkx graph of the published ids, neighbours in the table's order."""
         import networkx as nx
 
         graph = nx.DiGraph() if self.directed else nx.Graph()
@@ -80,22 +67,11 @@ class Topology:
 
 
 LENGTH_NAMES = ("length", "km", "distance", "weight")
-"""Link attributes that are taken for the length in km, the first present one wins."""
+"""Link attributes read as the length in km; the first present one counts."""
 
 
 def read_topology(path: Path, directed: bool) -> Topology:
-    """Read a network from node-link JSON (`.json`) or GraphML (`.graphml`, `.xml`).
-
-    Args:
-        path: the file; each link needs its length in km under one of `LENGTH_NAMES`.
-        directed: whether the topology has a link per direction. A file with undirected links
-            gives both directions of each; a file with directed links is folded into undirected
-            ones if both directions exist and are equally long.
-
-    Raises:
-        ConfigError: the file is missing, unreadable, has no usable lengths, repeats a link,
-            or its network is not connected.
-    """
+    """Read a network from node-link JSON (`.json`) or GraphML (`.graphml`, `.xml`)."""
     graph, edges = _read_graph(path)
     if graph.number_of_nodes() < 2:
         raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
@@ -112,7 +88,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
         arcs = _fold(path, tuple(position), arcs)
     topology = Topology(
         str(path),
-        tuple(_plain(n) for n in position),
+        tuple(node if isinstance(node, int) else str(node) for node in position),
         tuple((u, v, km) for (u, v), km in arcs.items()),
         directed,
     )
@@ -121,11 +97,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
 
 
 def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return the graph and its links in the order of the file.
-
-    That order breaks ties between equally short paths, because the path search walks neighbours
-    in it; networkx lists links node by node.
-    """
+    """Return the graph and its links in the order of the file, which breaks ties of paths."""
     import networkx as nx
 
     try:
@@ -156,7 +128,7 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
 
 
 def _simple(path: Path, graph: Any) -> Any:
-    """Return a graph that has one link at most between two nodes each way."""
+    """Return the graph as a simple one; parallel links are refused."""
     if len(set(graph.edges())) < graph.number_of_edges():
         raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
     if not graph.is_multigraph():
@@ -167,7 +139,7 @@ def _simple(path: Path, graph: Any) -> Any:
 
 
 def _id(given: Any) -> Any:
-    """Return a node's id as networkx takes it: lists become tuples."""
+    """Return a node's id as networkx stores it: lists become tuples."""
     return tuple(map(_id, given)) if isinstance(given, list) else given
 
 
@@ -205,10 +177,6 @@ def _fold(
     return folded
 
 
-def _plain(node: Any) -> NodeId:
-    return node if isinstance(node, int) else str(node)
-
-
 def _require_connected(path: Path, topology: Topology) -> None:
     import networkx as nx
 
@@ -228,29 +196,12 @@ def _require_connected(path: Path, topology: Topology) -> None:
 
 
 def topology_names() -> tuple[str, ...]:
-    """Return the names `make_topology` knows, sorted.
-
-    >>> topology_names()[0]
-    '5node'
-    """
     return tuple(sorted(TABLES))
 
 
 @lru_cache(maxsize=64)
 def make_topology(name: str, directed: bool = True) -> Topology:
-    """Return the topology of a name, or of a `.json` or `.graphml` file.
-
-    Args:
-        name: one of `topology_names()`, or the path of a node-link JSON or GraphML file.
-        directed: a link (and spectrum) per direction, or one for both.
-
-    Raises:
-        UnknownNameError: no such name.
-        ConfigError: the file is missing or describes no usable network.
-
-    >>> make_topology("ring4", directed=False).num_links
-    4
-    """
+    """Return the topology of a name, or of a `.json` or `.graphml` file."""
     if name in TABLES:
         return _from_table(name, directed)
     if Path(name).suffix.lower() in (".json", ".graphml", ".xml"):

@@ -1,4 +1,4 @@
-"""Requests as they arrive: drawn from a Poisson process, or read from a given list.
+"""Requests as they arrive: drawn at random, or read from a list.
 
 Arrivals are a Poisson process of rate load / mean_holding_time, holding times exponential,
 bitrates uniform over a list, node pairs by the traffic matrix; times are ticks of the clock.
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
 from ...pytree import Pytree, pytree
 from .spectrum import TICKS_PER_HOLDING
-from .traffic_files import RequestList
+from .traffic_files import LONGEST_WAIT, RequestList
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
@@ -26,10 +26,6 @@ def random_words(key: PRNGKeyArray, count: int) -> UInt32[Array, " count"]:
     """Return `count` uniform 32-bit words: Threefry-2x32 with 20 rounds over a counter.
 
     Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
-
-    Args:
-        key: one typed threefry key.
-        count: words, below 2**32.
     """
     data = jax.random.key_data(key)
     first, second = data[0], data[1]
@@ -56,65 +52,35 @@ def exponential(words: UInt32[Array, "*n"]) -> Float[Array, "*n"]:
     return -jnp.log(uniform(words))
 
 
-LONGEST_WAIT = 2.0**30
-"""Ticks; longer than any service, so a longer wait changes nothing."""
-
 WORDS_PER_REQUEST = 4
 
 
 @pytree
 class OpticalParams(Pytree):
-    """What may differ from lane to lane.
-
-    Attributes:
-        load: Erlang, arrival rate times mean holding time before truncation; float32 [].
-        mean_holding_time: unit of time of all that is observed; float32 [].
-        bitrate_scale: multiplies every bitrate; float32 [].
-    """
-
-    load: Float[Array, "..."]
-    mean_holding_time: Float[Array, "..."]
-    bitrate_scale: Float[Array, "..."]
+    load: Float[Array, "..."]  # Erlang, arrival rate times mean holding time before truncation
+    mean_holding_time: Float[Array, "..."]  # unit of time of all that is observed
+    bitrate_scale: Float[Array, "..."]  # multiplies every bitrate
 
 
 @pytree
 class Request(Pytree):
-    """The service that is asked for now.
-
-    Attributes:
-        pair: row of its node pair in the path table; int32 [].
-        bitrate: Gb/s before `bitrate_scale`; float32 [].
-        holding: ticks; int32 [].
-    """
-
-    pair: Int[Array, ""]
-    bitrate: Float[Array, ""]
-    holding: Int[Array, ""]
+    pair: Int[Array, ""]  # row of its node pair in the path table
+    bitrate: Float[Array, ""]  # Gb/s before `bitrate_scale`
+    holding: Int[Array, ""]  # ticks
 
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Where requests come from.
-
-    Attributes:
-        bitrates: Gb/s, drawn uniformly, [B].
-        weights: of the node pairs, [R], summing to 1; None redraws them at every reset.
-        num_pairs: R.
-        both_ways: an undirected pair sums two entries of a random matrix.
-        truncated: cut holding times at twice the mean.
-        requests: given requests, which replace all of the above.
-    """
-
-    bitrates: np.ndarray
+    bitrates: np.ndarray  # Gb/s, drawn uniformly, [B]
+    # of the node pairs, [R], summing to 1; None redraws them at every reset
     weights: np.ndarray | None
-    num_pairs: int
-    both_ways: bool
-    truncated: bool
-    requests: RequestList | None
+    num_pairs: int  # R
+    both_ways: bool  # an undirected pair sums two entries of a random matrix
+    truncated: bool  # cut holding times at twice the mean
+    requests: RequestList | None  # replace all of the above
 
     @property
     def uniform(self) -> bool:
-        """Whether all pairs are equally likely."""
         return self.weights is not None and np.allclose(self.weights, self.weights[0], rtol=1e-9)
 
     @property
@@ -123,7 +89,7 @@ class Traffic:
         return 0 if self.weights is not None else self.num_pairs * (2 if self.both_ways else 1)
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
-        """Cumulative shares of the pairs for the state, only where they are redrawn."""
+        """Return cumulative shares of the pairs for the state, only where they are redrawn."""
         if self.weights is not None:
             return None
         entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
@@ -131,10 +97,7 @@ class Traffic:
         return cumulative / cumulative[-1]
 
     def request(
-        self,
-        words: UInt32[Array, " 4"],
-        number: Int[Array, ""],
-        shares: Float[Array, " R"] | None,
+        self, words: UInt32[Array, " 4"], number: Int[Array, ""], shares: Float[Array, " R"] | None
     ) -> Request:
         """Request `number` (0-based): the first three words draw pair, bitrate, holding time."""
         if self.requests is not None:
@@ -144,7 +107,11 @@ class Traffic:
             return Request(pair, bitrate, holding)
         choices = len(self.bitrates)
         choice = jnp.minimum((uniform(words[1]) * choices).astype(jnp.int32), choices - 1)
-        bitrate = self._bitrate(choice)
+        steps = np.diff(self.bitrates)
+        if len(steps) and (steps == steps[0]).all():  # arithmetic is cheaper than a table
+            bitrate = choice.astype(jnp.float32) * float(steps[0]) + float(self.bitrates[0])
+        else:
+            bitrate = jnp.asarray(self.bitrates, jnp.float32)[choice]
         return Request(self._pair(words[0], shares), bitrate, self._holding(words[2]))
 
     def wait(
@@ -174,17 +141,11 @@ class Traffic:
             pair = (shares < draw).sum(dtype=jnp.int32)
         return jnp.minimum(pair, self.num_pairs - 1)
 
-    def _bitrate(self, choice: Int[Array, ""]) -> Float[Array, ""]:
-        steps = np.diff(self.bitrates)
-        if len(steps) and (steps == steps[0]).all():  # arithmetic is cheaper than a table
-            return choice.astype(jnp.float32) * float(steps[0]) + float(self.bitrates[0])
-        return jnp.asarray(self.bitrates, jnp.float32)[choice]
-
     def _holding(self, word: UInt32[Array, ""]) -> Int[Array, ""]:
         if not self.truncated:
             return (exponential(word) * TICKS_PER_HOLDING).astype(jnp.int32)
         # The last of five exponentials that is below twice the mean, 0 if none is: the same
-        # distribution from one word, by inverting 1 - exp(-x) on the part that is left.
+        # distribution from one word, by inverting 1 - exp(-x) on the rest.
         draw, missed, kept = uniform(word), math.exp(-10.0), 1.0 - math.exp(-2.0)
         share = jnp.maximum(draw - missed, 0.0) / (1.0 - missed)
         return (-jnp.log1p(-share * kept) * TICKS_PER_HOLDING).astype(jnp.int32)

@@ -1,7 +1,7 @@
-"""Given requests from a CSV file, and their times as integers that keep every comparison exact.
+"""Requests and traffic matrices from CSV files.
 
 A slot is free again when its service's end is not later than the current arrival. Those
-comparisons are decided here in float64; the compiled half only sees integers that agree with them.
+comparisons are decided here in float64; compiled code gets integers that agree with them.
 """
 
 from __future__ import annotations
@@ -20,30 +20,20 @@ from .topology import Topology
 
 HEADER = ("source", "destination", "bitrate", "arrival", "holding")
 LONGEST_TICKS = 2**28
-LONGEST_WAIT = 2.0**30
+LONGEST_WAIT = 2.0**30  # ticks; longer than any service, so a longer wait changes nothing
 
 
 @dataclass(frozen=True, eq=False)
 class RequestList:
-    """Given requests as arrays over the list, [Q].
+    """Given requests as arrays over the list, [Q]."""
 
-    Attributes:
-        pair: int32, row of the pair in the path table.
-        bitrate: float32, Gb/s.
-        holding: int32 ticks.
-        until_next: int32 ticks to the next arrival; 0 for the last request.
-        tick: units of the file's time in one tick.
-        arrival: float64, as the file says.
-        duration: float64, of the service, as the file says.
-    """
-
-    pair: np.ndarray
-    bitrate: np.ndarray
-    holding: np.ndarray
-    until_next: np.ndarray
-    tick: float
-    arrival: np.ndarray
-    duration: np.ndarray
+    pair: np.ndarray  # int32, row of the pair in the path table
+    bitrate: np.ndarray  # float32, Gb/s
+    holding: np.ndarray  # int32 ticks
+    until_next: np.ndarray  # int32 ticks to the next arrival; 0 for the last request
+    tick: float  # units of the file's time in one tick
+    arrival: np.ndarray  # float64, as the file says
+    duration: np.ndarray  # float64, of the service, as the file says
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -53,9 +43,6 @@ def read_requests(file: str, topology: Topology) -> RequestList:
     """Read a request list with the header `source,destination,bitrate,arrival,holding`.
 
     Node ids are the topology's own; arrivals are absolute and must not decrease.
-
-    Raises:
-        ConfigError: the file is missing or a line of it is wrong; names file and line.
     """
     with reading(file, "request list"), open(file, newline="", encoding="utf-8") as handle:
         reader = csv.reader(handle)
@@ -94,7 +81,7 @@ def _row(
     for name, node in zip(HEADER, ends, strict=False):
         if node not in positions:
             raise ConfigError(
-                f"{file}:{line}: {name} {node!r} is no node of {topology.name}; its nodes are "
+                f"{file}:{line}: {name} {node!r} is not a node of {topology.name}; its nodes are "
                 f"{', '.join(list(positions)[:30])}"
             )
     if ends[0] == ends[1]:
@@ -114,14 +101,9 @@ def _row(
 
 
 def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Turn times into int32 ticks such that `end <= arrival` keeps its answer for every pair.
+    """Turn times [Q] into ticks such that `end <= arrival` stays the same for every pair.
 
-    Args:
-        arrivals: float64 [Q], not decreasing.
-        holding: float64 [Q], 0 or more.
-
-    Returns:
-        holding [Q] and time to the next arrival [Q] in ticks, and the length of a tick.
+    Returns holding times, times to the next arrival (int32 [Q]), and the length of a tick.
     """
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
@@ -141,12 +123,7 @@ def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, 
 
 
 def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
-    """Return float64 [N, N] with zero diagonal and sum 1, or None for `random`.
-
-    Raises:
-        UnknownNameError: neither `uniform`, `random` nor a `.csv` file.
-        ConfigError: the file is missing or is no such matrix.
-    """
+    """Return float64 [N, N] with zero diagonal and sum 1, or None for `random`."""
     size = topology.num_nodes
     if name == "random":
         return None

@@ -22,8 +22,8 @@ COMPILED = [
 TRACED = [
     "test_it_is_an_environment",
     "test_parameters_are_fields_of_float_numbers",
-    "test_reset_gives_strong_types_of_the_declared_shapes",
-    "test_a_step_keeps_the_state_s_shapes_and_types",
+    "test_every_method_gives_the_declared_shapes_and_types",
+    "test_reset_and_step_give_strong_types",
     "test_every_parameter_may_differ_per_lane",
 ]
 

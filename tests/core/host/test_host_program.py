@@ -377,7 +377,7 @@ def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
     lanes, _ = program.advance(SEED, program.empty(), hosted.refills(program, {0: ({}, 0)}))
     lost = np.zeros((4, 3), bool)
     lost[0, 1] = True
-    back = program._begun_anew(lanes, lost, program.stage)
+    back = program._without_episodes(lanes, lost, program.stage)
     for before, after in zip(*map(jax.tree.leaves, (lanes.state.carry, back.state.carry)),
                              strict=True):  # fmt: skip
         assert np.asarray(before)[lost].any() and not np.asarray(after)[lost].any()

@@ -179,7 +179,7 @@ def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tm
         before.append(made.batch.arrays.observation[3].copy())
 
     seen = played(made, steps=12, before=note)
-    assert "1 environments do not repeat themselves" in warnings[1] and len(warnings) == 2
+    assert "1 environments are not reproducible" in warnings[1] and len(warnings) == 2
     observation, final, reward, terminated, truncated = (
         seen[4, 3, :2], seen[4, 3, 2:4], *seen[4, 3, 4:7]
     )  # fmt: skip
@@ -225,7 +225,7 @@ def test_what_is_brought_back_from_a_log_survives_a_death_on_the_way(workers, tm
 
 def test_workers_that_end_as_they_start_are_an_error():
     broken = Workers(2, entry="os:abort")
-    with pytest.raises(SearchError, match=r"3 worker processes one after the other ended"):
+    with pytest.raises(SearchError, match=r"3 worker processes in a row ended"):
         opened(steady(broken))
     broken.close()
 

@@ -40,7 +40,7 @@ class SlowNetwork:
 
     def __post_init__(self):
         self.paths = self.tables.paths
-        self.k = self.paths.exists.shape[1]
+        self.k = self.paths.hop_counts.shape[1]
         self.kms = [link[2] for link in self.tables.topology.links]
         self.forget()
 

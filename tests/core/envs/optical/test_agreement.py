@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from hpo.core.envs.optical.heuristics import heuristic_names, make_heuristic
+from hpo.core.envs.optical.heuristics import HEURISTICS, make_heuristic
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.spectrum import unpack
@@ -84,7 +84,7 @@ CASES = {
 
 def record(env, requests: int):
     """Run the environment; every column has `requests` rows."""
-    names, params = heuristic_names(), env.default_params
+    names, params = sorted(HEURISTICS), env.default_params
     rules = [make_heuristic(name, env) for name in names]
 
     def request(carry, key):

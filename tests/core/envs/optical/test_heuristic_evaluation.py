@@ -9,7 +9,7 @@ from hpo.core.envs.optical.heuristic_evaluation import (
     evaluate_heuristic,
     summarise_seeds,
 )
-from hpo.core.envs.optical.heuristics import heuristic_names
+from hpo.core.envs.optical.heuristics import HEURISTICS
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.request_trace import trace_heuristic
@@ -21,7 +21,7 @@ def make(**keys):
 
 
 def test_the_eleven_heuristics():
-    assert set(heuristic_names()) == {
+    assert set(HEURISTICS) == {
         "ksp_ff", "ff_ksp", "ksp_lf", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp",
         "kca_ff", "kmc_ff", "kmf_ff", "kme_ff",
     }  # fmt: skip

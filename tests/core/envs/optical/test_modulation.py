@@ -3,14 +3,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hpo.core.envs.optical.modulation import (
+    TABLES,
     lightpath_capacity,
     make_modulation,
-    modulation_names,
-    required_slots,
     spectral_efficiency,
 )
 from hpo.errors import ConfigError, UnknownNameError
@@ -24,22 +21,8 @@ def test_the_most_efficient_format_that_reaches(km, efficiency):
     assert spectral_efficiency(make_modulation("deeprmsa"), float(km)) == efficiency
 
 
-def test_published_slot_counts():
-    # 12.5 GHz slots, one guard slot.
-    assert [required_slots(25.0, float(se), 12.5, 1) for se in (1, 2, 3, 4)] == [3, 2, 2, 2]
-    assert [required_slots(100.0, float(se), 12.5, 1) for se in (1, 2, 3, 4)] == [9, 5, 4, 3]
-    assert required_slots(0.0, 1.0, 12.5, 1) == 0
-
-
-@given(st.floats(0.1, 1000), st.floats(0.5, 10), st.floats(1, 100), st.integers(0, 5))
-def test_slots_carry_the_bitrate_and_not_one_more(bitrate, efficiency, width, guard):
-    slots = required_slots(bitrate, efficiency, width, guard) - guard
-    assert slots * efficiency * width >= bitrate * (1 - 1e-9)
-    assert (slots - 1) * efficiency * width < bitrate
-
-
 def test_every_table_starts_with_its_longest_reach():
-    for name in modulation_names():
+    for name in TABLES:
         formats = make_modulation(name)
         assert formats[0].reach == max(f.reach for f in formats) == 100_000
 

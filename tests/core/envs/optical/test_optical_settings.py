@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, XLRON_NAMES, OpticalSettings
+from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OpticalSettings
+from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError, UnknownNameError
 
 
@@ -33,9 +34,10 @@ def test_presets_of_the_kinds():
 
 def test_xlron_names_are_suggested_and_point_at_real_keys():
     names = {field.name for field in dataclasses.fields(OpticalSettings)}
-    assert set(XLRON_NAMES.values()) <= names
-    assert not set(XLRON_NAMES) & names
-    with pytest.raises(ConfigError, match="'link_resources'; here it is 'slots'"):
+    elsewhere = ENVIRONMENTS["rmsa"].elsewhere
+    assert set(elsewhere.values()) <= names
+    assert not set(elsewhere) & names
+    with pytest.raises(ConfigError, match="'link_resources'; did you mean 'slots'"):
         parse(link_resources=100)
 
 
@@ -61,7 +63,7 @@ def test_xlron_names_are_suggested_and_point_at_real_keys():
         ({"bitrates": [100], "max_bitrate": 50}, "exclude each other"),
         ({"max_bitrate": 10}, "min_bitrate"),
         ({"aggregate_slots": 101}, "at most slots"),
-        ({"warmup_requests": -1}, "0 or more"),
+        ({"warmup_requests": -1}, "of at least 0"),
         ({"id": "deeprmsa", "no_op": True}, "aggregate_slots and no_op"),
         ({"id": "rwa", "guardband": 1}, "a service takes one slot"),
         ({"id": "rwa", "bitrates": [100]}, "rwa serves one slot"),

@@ -11,7 +11,7 @@ import pytest
 from hpo.cli import main
 from hpo.core import policy as policies
 from hpo.core.envs import registry
-from hpo.core.envs.optical.agents import check_fits, make_policy_rule
+from hpo.core.envs.optical.agents import PolicyRule, check_fits
 from hpo.core.envs.optical.heuristic_baseline import evaluate_baseline
 from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
 from hpo.core.envs.optical.optical_environment import make_from_keys
@@ -109,7 +109,7 @@ def network_of(saved):
 def test_every_evaluation_of_a_policy_gives_the_same_figure(played):
     saved, actions, accepted = played
     blocking, env = 1 - accepted.mean(), network_of(saved)
-    rule = make_policy_rule(env, saved)
+    rule = PolicyRule(env, saved)
     check_fits(registry.make(saved.plan.eval_env), env)
     alone = saved.evaluate(1)
     np.testing.assert_allclose(alone.metrics["service_blocking_probability"], blocking, rtol=1e-6)
@@ -147,7 +147,7 @@ def test_every_command_gives_that_figure(played, tmp_path, capsys, monkeypatch):
     answer("show", "--env", str(file), "--policy", folder, "--to", str(tmp_path / "x.png"))
     env = network_of(saved)
     [occupancy] = drawn
-    expected = trace_heuristic(env, make_policy_rule(env, saved))["occupancy"]
+    expected = trace_heuristic(env, PolicyRule(env, saved))["occupancy"]
     np.testing.assert_array_equal(occupancy, expected)
 
 
@@ -156,7 +156,7 @@ def test_drawn_requests_are_served_as_the_study_serves_them():
     saved = made(DRAWN, **MEMORIES["all"])
     env = make_from_keys(id="rmsa", **DRAWN)
     keys = np.asarray(saved._alone(7).key)
-    rule = make_policy_rule(env, saved)
+    rule = PolicyRule(env, saved)
     ours = evaluate_baseline(env, rule, saved.hypers().eval_params, keys, 3, 60)
     theirs = saved.evaluate(3, seed=7, steps=60)
     for name, values in theirs.metrics.items():
@@ -167,7 +167,7 @@ def test_drawn_requests_are_served_as_the_study_serves_them():
 def test_the_supported_load_of_a_policy_is_found_with_its_memory():
     saved = made(DRAWN, **MEMORIES["gru"])
     env = make_from_keys(id="rmsa", **DRAWN)
-    rule = make_policy_rule(env, saved)
+    rule = PolicyRule(env, saved)
     found = find_load(env, rule, 0.2, seeds=5, steps=60).last
     alone = evaluate_heuristic(env, rule, seeds=5, steps=60, loads=found.loads[3:4].tolist())
     np.testing.assert_array_equal(alone.blocked[0], found.blocked[3])
@@ -188,8 +188,8 @@ class Coin:
 
 def test_samples_are_drawn_anew_for_every_request():
     env = make_from_keys(id="rmsa", **DRAWN)
-    assert (trace_heuristic(env, make_policy_rule(env, Coin()), steps=50)["path"] == 0).all()
-    rule = make_policy_rule(env, Coin(), greedy=False)
+    assert (trace_heuristic(env, PolicyRule(env, Coin()), steps=50)["path"] == 0).all()
+    rule = PolicyRule(env, Coin(), greedy=False)
     drawn = trace_heuristic(env, rule, steps=3000)["path"].astype(float)
     assert abs(drawn.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 3000)
     assert abs(np.corrcoef(drawn[1:], drawn[:-1])[0, 1]) < 4 / np.sqrt(3000)

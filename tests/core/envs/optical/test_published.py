@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from hpo.core.envs.optical import heuristic_evaluation
 from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
 from hpo.core.envs.optical.optical_environment import make_from_keys
 from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS
@@ -19,16 +19,12 @@ DOCS = Path(__file__).resolve().parents[4] / "docs" / "optical.md"
 
 def test_a_small_form_of_the_comparison(monkeypatch):
     # The whole of it takes minutes: scripts/acceptance.
-    monkeypatch.setattr(
-        heuristic_evaluation,
-        "PUBLISHED",
-        (heuristic_evaluation.PUBLISHED[4], heuristic_evaluation.PUBLISHED[8]),
-    )
-    rows = list(heuristic_evaluation.compare_with_published(seeds=6, steps=3000, warmup=1500))
-    assert [row.published.keys for row in rows] == [{}, {"path_order": "distance"}]
-    for row in rows:
-        assert row.agrees and abs(row.errors) <= 3
-        assert row.service.mean == pytest.approx(row.published.blocking, abs=0.02)
+    monkeypatch.syspath_prepend(str(DOCS.parents[1] / "scripts"))
+    points = import_module("acceptance_points.optical")
+    for row in (points.PUBLISHED[4], points.PUBLISHED[8]):
+        mean, errors = points.measured(*row, seeds=6, steps=3000, warmup=1500)
+        assert abs(errors) <= points.ALLOWED_ERRORS == 3
+        assert mean == pytest.approx(row[2], abs=0.02)
 
 
 def test_find_load_gives_a_load_that_blocks_as_asked():
