@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ..environments.registry import files_of
-from ..environments.via_gymnasium import is_gymnasium
-from ..errors import ConfigError, StoreError, counted
+from ..errors import ConfigError, StoreError
 from ..machine.software import others, versions_of_study
 from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
 from ..store.rows import StudyMeta
-from ..store.statistics import IQM_MIN_SEEDS
+from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
-from ..studies.search_methods import method_row
-from ..studies.several_environments import SCORE, environments_of, labels, scales
-from ..studies.spec import EarlyTerminate, Study
+from ..studies.several_environments import SCORE, labels, scales
+from ..studies.spec import Study
 from ..studies.user_code import imported_files
 
 _SHOWN = 12
@@ -128,76 +126,10 @@ _FOLLOW_FROM_LENGTH = (
 
 
 def check_runnable(study: Study) -> None:
-    """Refuse what no search can do.
-
-    Raises:
-        ConfigError: says what to change.
-    """
-    seeds, budget = study.seeds, study.budget
-    asked = (study.metric, *study.objectives, *study.constraints)
-    iqm = any(entry.aggregate == "iqm" for entry in asked)
-    if iqm and seeds.first - seeds.tolerate < IQM_MIN_SEEDS:
-        raise ConfigError(
-            f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but a trial has "
-            f"{counted(seeds.first, 'seed')} and {seeds.tolerate} of them may diverge; type "
-            "aggregate: mean"
-        )
-    early = study.early_terminate
-    if early is not None and early.evolves:
-        _check_evolves(study, early)
-    elif early is not None and (early.min < 1 or not early.eta > 1):
-        raise ConfigError(
-            f"early_terminate: min is {early.min} and eta {early.eta}, but min must be at least "
-            "1 env step and eta above 1; type min: 50k, eta: 4"
-        )
-    if early is not None and early.pause:
-        _check_pauses(study, early)
-    unbounded = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
-    if unbounded and not method_row(study.search.method).ends:
-        raise ConfigError("budget has no bound; give trials, env_steps or wall")
-
-
-def _check_pauses(study: Study, early: EarlyTerminate) -> None:
-    """Refuse a rule that cannot pause, also when it was made without a file."""
-    if early.type != "asha" or early.audit or early.pause < 0:
-        raise ConfigError(
-            f"early_terminate.pause is {early.pause}, with type {early.type} and audit "
-            f"{early.audit:g}; allowed: a number of trials, with type asha and without audit"
-        )
-    if study.executor.type != "local":
-        raise ConfigError(
-            "early_terminate.pause keeps lanes of this process, but executor.type is "
-            f"{study.executor.type}; leave one of them out"
-        )
-    hosted = [one.id for one in environments_of(study) if is_gymnasium(one.id)]
-    if hosted:
-        raise ConfigError(
-            f"early_terminate.pause keeps lanes with their environments, but the host steps "
-            f"{hosted[0]} and cannot keep it; leave pause out, or take a compiled environment"
-        )
-
-
-def _check_evolves(study: Study, early: EarlyTerminate) -> None:
-    """Refuse a population that cannot evolve, also when it was made without a file."""
-    trials, lanes = study.budget.trials, study.population.lanes
-    if not 0 < early.every < study.env_steps:
-        raise ConfigError(
-            f"early_terminate.every is {early.every}, but must be above 0 and below the "
-            f"{study.env_steps} env steps of a run"
-        )
-    if len(study.objectives) > 1 or study.constraints:
-        raise ConfigError(
-            f"{early.type} copies by one objective and knows no constraints; type "
-            "early_terminate: {type: asha}"
-        )
-    if trials is None or trials < 2:
-        raise ConfigError(f"{early.type} needs budget.trials of at least 2, its population")
-    needed = trials * study.seeds.per_config
-    if lanes is not None and lanes < needed:
-        raise ConfigError(
-            f"{early.type} runs all trials side by side: {needed} replicates, but "
-            f"population.lanes is {lanes}; type lanes: {needed}, or leave it out"
-        )
+    """Refuse a study that breaks a rule across its sections, however it was made."""
+    problems = [text for _, text in contradictions(study)]
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:

@@ -1,4 +1,4 @@
-"""What is asked: a study file becomes a frozen `Study`, or all of its mistakes at once."""
+"""A study file becomes a frozen `Study`, or all of its mistakes at once."""
 
 from .load import load, loads
 from .spec import Study

@@ -1,22 +1,20 @@
-"""How a run is cut into chunks: how many updates a chunk has, and where rungs and ends fall.
+"""How a run is cut into chunks: the updates of a chunk, and the chunks of rungs and evaluations.
 
-Everything that happens to a lane happens between two chunks, so rungs, evaluation points and the
-length of a run round up to whole chunks (quanta).
+A lane is stopped, evaluated or ended only between two chunks, so rungs, evaluation points and the
+length of a run are rounded up to whole chunks.
 
-The rule for K, the updates of a chunk. Let U be the updates of a full run (of the horizon, where
-`schedule_env_steps` gives another one, so that a run may grow and keep its chunks), and the marks
-be the rungs, the evaluation points asked for by number, and U, all rounded up to whole updates. A
-chunk should be long (each one costs a dispatch and a look at the metrics) but short enough for
-control: about 16 to 64 chunks a run. Rounding up to chunks should move no mark by more than 5 % of
-itself, and the first rung, on which most decisions fall, not at all. So, of all K that leave at
-least 16 chunks and are no longer than the first mark, take the largest for which
+The rule for K, the updates per chunk. Let U be the updates of a full run (of the horizon, if
+`schedule_env_steps` is given, so that a run can grow and keep its chunks). The marks are the
+rungs, the evaluation points given by number, and U, all rounded up to whole updates. Long chunks
+save dispatches, short ones give control: 16 to 64 chunks per run are a good compromise. Rounding
+should move no mark by more than 5 %, and the first rung, where most decisions are made, not at
+all. Of all K that give at least 16 chunks and are at most the first mark, take the largest with
 
-1. the first mark is a whole number of chunks and no mark moves by more than 5 %; but if that means
-   more than 64 chunks a run, because the first mark has no good divisor,
-2. no mark, the first included, moves by more than 5 %.
+1. the first mark a whole number of chunks and no mark moved by more than 5 %; but if that gives
+   more than 64 chunks per run, because the first mark has no good divisor,
+2. no mark, the first included, moved by more than 5 %.
 
-K = 1 moves nothing, so there always is one. Without rungs and evaluation points the first mark is
-a sixteenth of the run.
+K = 1 always qualifies. Without rungs and evaluation points the first mark is U / 16.
 """
 
 from __future__ import annotations
@@ -31,24 +29,12 @@ from .stopping_rules import RULES
 
 @dataclass(frozen=True)
 class CurveRows:
-    """How the chunks of a bucket become rows.
-
-    Attributes:
-        per_chunk: rows of one chunk, 1 where chunks are joined.
-        chunks: chunks of one row, 1 where chunks are split.
-    """
-
-    per_chunk: int = 1
-    chunks: int = 1
+    per_chunk: int = 1  # 1 if chunks are joined
+    chunks: int = 1  # per row; 1 if chunks are split
 
 
 def curve_rows(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> CurveRows:
-    """Return how chunks become rows.
-
-    Args:
-        log_every: env steps between two rows; None: one row a chunk.
-        steps_per_update: env steps of one update of one lane.
-        updates_per_chunk: of one chunk.
+    """Return how chunks become rows, one per `log_every` env steps.
 
     >>> curve_rows(2_000, 512, 10), curve_rows(20_000, 512, 10)
     (CurveRows(per_chunk=3, chunks=1), CurveRows(per_chunk=1, chunks=3))
@@ -61,12 +47,7 @@ def curve_rows(log_every: int | None, steps_per_update: int, updates_per_chunk: 
 
 
 def rows_of_run(rows: CurveRows, chunks: int, rungs: Iterable[int]) -> int:
-    """Return how many rows the curve of a full run has.
-
-    Args:
-        rows: how chunks become rows.
-        chunks: of a full run.
-        rungs: chunks done at each rung, where a row ends, too.
+    """Return the rows of a full run's curve; a row also ends at each rung.
 
     >>> rows_of_run(CurveRows(3), 16, (2, 8)), rows_of_run(CurveRows(chunks=5), 16, (2, 8))
     (48, 6)
@@ -76,7 +57,7 @@ def rows_of_run(rows: CurveRows, chunks: int, rungs: Iterable[int]) -> int:
 
 
 def row_ends(updates: int, rows: int) -> tuple[int, ...]:
-    """Return the updates done at the end of each row of a chunk; none where there is one row.
+    """Return the updates done at the end of each row of a chunk; () for one row.
 
     >>> row_ends(10, 3), row_ends(10, 1)
     ((3, 6, 10), ())
@@ -92,27 +73,17 @@ _MOST_CANDIDATES = 100_000
 
 @dataclass(frozen=True)
 class Quanta:
-    """A run of one bucket, cut into chunks.
+    """A run of one bucket, cut into chunks."""
 
-    Attributes:
-        steps_per_update: env steps of one update of one lane (num_envs x rollout_length).
-        updates_per_chunk: K.
-        chunks: of a full run.
-        rung_chunks: chunks done at each rung, strictly rising, all below `chunks`.
-        evaluation_chunks: chunks done at each evaluation: points asked for, rungs, the end.
-        schedule_chunks: chunks that schedules are counted over.
-    """
-
-    steps_per_update: int
-    updates_per_chunk: int
-    chunks: int
-    rung_chunks: tuple[int, ...]
-    evaluation_chunks: tuple[int, ...]
-    schedule_chunks: int
+    steps_per_update: int  # of one lane: num_envs x rollout_length
+    updates_per_chunk: int  # K
+    chunks: int  # of a full run
+    rung_chunks: tuple[int, ...]  # done at each rung; rising, below `chunks`
+    schedule_chunks: int  # length of schedules
 
     @property
     def steps_per_chunk(self) -> int:
-        """Env steps of one chunk of one lane: the quantum."""
+        """Env steps of one chunk of one lane."""
         return self.steps_per_update * self.updates_per_chunk
 
     @property
@@ -122,16 +93,11 @@ class Quanta:
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Env steps of each rung."""
         return tuple(chunks * self.steps_per_chunk for chunks in self.rung_chunks)
 
 
 def rung_steps(study: Study) -> tuple[int, ...]:
-    """Return the env steps of the rungs as the study asks for them, below the length of a run.
-
-    They are min x eta^i; of a rule with even rungs the multiples of min; where a population
-    evolves those of `every`; where Ray Tune decides those of `evaluation.every`.
-    """
+    """Return the env steps of the rungs below the length of a run, before rounding."""
     early = study.early_terminate
     if study.search.driver == "ray_tune":
         return tuple(_points(study))
@@ -149,7 +115,7 @@ def rung_steps(study: Study) -> tuple[int, ...]:
 
 
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
-    """Return the env steps of the rungs, rounded up to whole chunks of `steps_per_chunk`."""
+    """Return the env steps of the rungs, rounded up to whole chunks."""
     end = _ceil(study.env_steps, steps_per_chunk)
     return tuple(
         chunks * steps_per_chunk for chunks in _chunks(rung_steps(study), steps_per_chunk, end)
@@ -157,33 +123,29 @@ def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
 
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:
-    """Choose K for a bucket; the module says how.
-
-    Args:
-        study: with the length of a run, the rungs and the evaluation points.
-        steps_per_update: env steps of one update of one lane.
-    """
+    """Return K for a bucket, by the rule of this module."""
     study = replace(study, env_steps=study.horizon)
     length = _ceil(study.env_steps, steps_per_update)
     asked = sorted({*rung_steps(study), *_points(study)})
     first = _ceil(asked[0] if asked else study.env_steps / _FEWEST_CHUNKS, steps_per_update)
-    marks = [_ceil(mark, steps_per_update) for mark in _thinned([*asked, study.env_steps])]
+    # The first marks and the last: the relative error of the others is smaller.
+    marks = [_ceil(mark, steps_per_update) for mark in (*asked[:20], study.env_steps)]
     longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
-    near = [k for k in range(longest, 0, -1) if _moved(marks, k) <= _TOLERANCE]
+    near = [
+        k
+        for k in range(longest, 0, -1)
+        if max(_ceil(mark, k) * k / mark for mark in marks) - 1.0 <= _TOLERANCE
+    ]
     exact = next(k for k in near if first % k == 0)
     return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
 
 
 def quanta_of(study: Study, steps_per_update: int) -> Quanta:
-    """Cut the runs of a bucket into chunks."""
     k = updates_per_chunk(study, steps_per_update)
     quantum = k * steps_per_update
     end = _ceil(study.env_steps, quantum)
     rung_chunks = _chunks(rung_steps(study), quantum, end)
-    points = _chunks(_points(study), quantum, end)
-    evaluations = tuple(sorted({*rung_chunks, *points, end}))
-    schedule = _ceil(study.horizon, quantum)
-    return Quanta(steps_per_update, k, end, rung_chunks, evaluations, schedule)
+    return Quanta(steps_per_update, k, end, rung_chunks, _ceil(study.horizon, quantum))
 
 
 def _points(study: Study) -> Sequence[int]:
@@ -192,20 +154,10 @@ def _points(study: Study) -> Sequence[int]:
 
 
 def _chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
-    """Round up to chunks; what falls together is one, what falls on the end is none."""
+    """Round up to chunks; equal ones are merged, and those at the end dropped."""
     rounded = (_ceil(step, quantum) for step in steps)
     return tuple(sorted({chunks for chunks in rounded if chunks < end}))
 
 
 def _ceil(steps: float, quantum: int) -> int:
     return math.ceil(steps / quantum) if isinstance(steps, float) else -(-steps // quantum)
-
-
-def _thinned(marks: Sequence[int]) -> Sequence[int]:
-    """Keep the first marks and the last: the relative error of later ones is smaller."""
-    return [*marks[:20], marks[-1]] if len(marks) > 21 else marks
-
-
-def _moved(marks: Sequence[int], k: int) -> float:
-    """Return the largest share by which rounding up to whole chunks moves a mark."""
-    return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0

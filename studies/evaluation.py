@@ -1,7 +1,4 @@
-"""Where an evaluation ends an episode that its environment does not end.
-
-An environment without a limit of its own would keep an evaluation going for ever.
-"""
+"""Where evaluations cut episodes that their environment does not end."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from collections.abc import Sequence
 
 from ..environments.registry import find
 from .spec import EnvSpec, Study
+from .yaml_io import flow
 
 LONGEST = 100_000
 """Env steps of an episode at most, whatever the environment."""
@@ -18,12 +16,7 @@ _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 
 
 def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
-    """Return the env steps after which an environment ends an episode; None: not known.
-
-    Args:
-        study: whose evaluations.
-        env: one of its environments; None: the first.
-    """
+    """Return the env steps after which an environment ends an episode; None: not known."""
     env = env or study.env
     entry = find(env.id)
     if entry is None:
@@ -39,27 +32,26 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
 def cut_after(study: Study) -> int:
     """Return the env steps after which evaluations cut an episode.
 
-    Environments of the tables end their episodes. Of all others (imported code, Gymnasium's
-    without a time limit) nobody knows: theirs are cut after as many steps as the whole training
-    run of a seed has, which no episode of it can exceed, but not below 20,000.
+    Environments of the tables end their episodes. Others (imported code, Gymnasium's without a
+    time limit) are cut after as many steps as a whole training run, which no episode of it can
+    exceed, but at least 20,000.
     """
     return min(LONGEST, max(SHORTEST_CUT, study.env_steps)) if _endless(study) else LONGEST
 
 
 def _endless(study: Study) -> list[str]:
-    """Return the ids of environments of which no limit is known."""
-    return [env.id for env in (study.env, *study.more_envs) if not _ends(study, env)]
-
-
-def _ends(study: Study, env: EnvSpec) -> bool:
-    entry = find(env.id)
-    if entry is None:
-        return False
-    return entry.source != "gymnasium" or own_limit(study, env) is not None
+    """Return the ids of environments without a known limit."""
+    found: list[str] = []
+    for env in (study.env, *study.more_envs):
+        entry = find(env.id)
+        gym = entry is not None and entry.source == "gymnasium"
+        if entry is None or (gym and own_limit(study, env) is None):
+            found.append(env.id)
+    return found
 
 
 def endless_note(study: Study) -> str:
-    """Return a warning where nothing is known to end the episodes of evaluations; else ""."""
+    """Return a warning if no limit of episodes is known; else ""."""
     endless = _endless(study)
     if study.evaluation.steps is not None or not endless:
         return ""
@@ -71,13 +63,12 @@ def endless_note(study: Study) -> str:
 
 
 def may_cut(study: Study) -> bool:
-    """Whether evaluations of a study can have cut episodes."""
     limits = [own_limit(study, env) or 0 for env in (study.env, *study.more_envs)]
     return study.evaluation.steps is None and bool(_endless(study) or max(limits) > LONGEST)
 
 
 def cut_words(study: Study, lengths: Sequence[int]) -> str:
-    """Return a sentence where an evaluation has cut some of its episodes; else ""."""
+    """Return a sentence if an evaluation cut some of its episodes; else ""."""
     limit = cut_after(study)
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
@@ -88,49 +79,23 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
     )
 
 
-OF_THE_POLICY = (
-    "aggregate_slots",
-    "disjoint_paths",
-    "fits",
-    "histograms",
-    "k",
-    "no_op",
-    "observation",
-    "path_order",
-    "shadow",
-)
-"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
-_PREFIX = "env."
+OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
+                 "observation", "path_order", "shadow")  # fmt: skip
+"""Keys of a policy's observations and choices; the task and its metric stay the same."""
 
 
 def own_evaluation_note(study: Study) -> str:
-    """Return a warning where a searched key of the environment also evaluates; else ""."""
-    keys = {
-        parameter.name.removeprefix(_PREFIX): parameter.default
-        for parameter in study.space.parameters
-        if parameter.name.startswith(_PREFIX)
-    }
+    """Return a warning if a searched key of the environment also evaluates; else ""."""
+    same = (*study.evaluation.env, *OF_THE_POLICY)
     loose = {
-        key: value
-        for key, value in keys.items()
-        if key not in study.evaluation.env and key not in OF_THE_POLICY
+        parameter.name[4:]: parameter.default
+        for parameter in study.space.parameters
+        if parameter.name.startswith("env.") and parameter.name[4:] not in same
     }
     if not loose:
         return ""
-    names = ", ".join(f"env.{key}" for key in loose)
-    what = f"{names} is searched, and evaluates" if len(loose) == 1 else (
-        f"{names} are searched, and evaluate"
-    )  # fmt: skip
+    verbs = "is searched, and evaluates" if len(loose) == 1 else "are searched, and evaluate"
+    what = f"{', '.join(f'env.{key}' for key in loose)} {verbs} too: trials with the easier "
     if study.more_envs:  # which have no eval_env
-        return f"{what} too: whoever has the easier environment wins; fix what is the same for all"
-    typed = ", ".join(f"{key}: {_shown(value)}" for key, value in loose.items())
-    return (
-        f"{what} too: whoever has the easier environment wins; for one that is the same for all "
-        f"type eval_env: {{{typed}}}"
-    )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
+        return f"{what}environment win; fix the values in evaluation"
+    return f"{what}environment win; for the same one in all trials type eval_env: {flow(loose)}"

@@ -1,4 +1,4 @@
-"""How many env steps a study will take, before it runs."""
+"""The expected env steps and time of a study, before it runs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,19 @@ _MOST_TRIALS = 1_000_000
 
 @dataclass(frozen=True)
 class Expected:
-    """Training env steps, evaluation apart.
+    """Training env steps, without evaluation."""
 
-    Attributes:
-        trials: configurations that will be proposed; None if only steps or time end the study.
-        full: of the search, if nobody were stopped.
-        search: of the search, as the rule of early stopping lets us expect.
-        passing: trials expected to pass each rung.
-        confirm: of the confirm stage, at most: the default may win and needs no second run.
-        budget: the bound of the whole study, None if there is none.
-        asked: of the trials of `confirm.also`, at most, which the budget does not bound.
-    """
-
-    trials: int | None
-    full: int | None
-    search: int | None
-    passing: tuple[int, ...]
-    confirm: int
+    trials: int | None  # None if only steps or time end the study
+    full: int | None  # search, without early stopping
+    search: int | None  # search, with early stopping
+    passing: tuple[int, ...]  # expected trials past each rung
+    confirm: int  # at most: fewer if the default wins
     budget: int | None
-    asked: int = 0
+    asked: int = 0  # `confirm.also`, at most; outside the budget
 
     @property
     def total(self) -> int | None:
-        """Search and confirm, cut at the budget, and what is asked for beyond it."""
+        """Search and confirm, cut at the budget, and `confirm.also` beyond it."""
         if self.search is None:
             return None if self.budget is None else self.budget + self.asked
         total = self.search + self.confirm
@@ -62,20 +52,13 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
         count * (high - low)
         for count, (low, high) in zip(counts, itertools.pairwise(marks), strict=True)
     )
-    seeds = study.seeds.per_config
-    return Expected(
-        trials,
-        trials * run * seeds,
-        steps * study.seeds.first,
-        tuple(counts[1:]),
-        runs * run,
-        study.budget.env_steps,
-        asked,
-    )
+    full, search = trials * run * study.seeds.per_config, steps * study.seeds.first
+    bound = study.budget.env_steps
+    return Expected(trials, full, search, tuple(counts[1:]), runs * run, bound, asked)
 
 
 def confirm_words(study: Study, expected: Expected) -> str:
-    """Return the env steps of the confirm stage, and what a default that wins would save."""
+    """Return the env steps of the confirm stage, and how many a winning default saves."""
     confirm, objectives = study.confirm, len(study.objectives)
     also = f" and {expected.asked:,} for confirm.also" if expected.asked else ""
     if confirm is None or not confirm.default or not confirm.reports(objectives):
@@ -87,15 +70,15 @@ def confirm_words(study: Study, expected: Expected) -> str:
 def passing(kind: str, eta: float, judged: int) -> int:
     """Return how many of `judged` trials pass a rung, if they arrive singly in a random order.
 
-    The n-th passes halving when it is among the best ceil(n / eta) of n, which has probability
-    ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, once five
-    trials were judged.
+    The n-th passes halving if it is among the best ceil(n / eta) of n, which has probability
+    ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, after five
+    trials.
 
     >>> passing("halving", 4, 64), passing("half", 4, 64)
     (19, 34)
     """
     if kind == "all":
-        return judged  # depends on the curves alone, or nobody knows
+        return judged  # depends on the curves, or is not known
     if kind == "half":
         return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))
     exact = min(judged, 10_000)
@@ -105,26 +88,15 @@ def passing(kind: str, eta: float, judged: int) -> int:
 
 def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
-    if early is None:  # nobody stops them, or Ray Tune, whose rules are its own
+    rule = None if early is None else RULES.get(early.type)
+    if early is None or rule is None:  # nothing stops trials, or rules that are not known here
         return [trials] * rungs
-    rule = RULES.get(early.type)
-    kind = "all" if rule is None else rule.passing
-    if kind == "brackets":
-        return _passing_brackets(early.eta, trials, rungs)
-    counts: list[int] = []
-    for _ in range(rungs):
-        trials = passing(kind, early.eta, trials)
-        counts.append(trials)
-    return counts
-
-
-def _passing_brackets(eta: float, trials: int, rungs: int) -> list[int]:
-    """Each bracket halves among its own; bracket b is not judged before rung b."""
-    weights = [eta**s / (s + 1) for s in range(rungs, -1, -1)]
-    left = [round(trials * weight / sum(weights)) for weight in weights]
-    counts: list[int] = []
+    kind, left, counts = rule.passing, [trials], list[int]()
+    if kind == "brackets":  # each is halved by itself; bracket b has no decision before rung b
+        weights = [early.eta**s / (s + 1) for s in range(rungs, -1, -1)]
+        kind, left = "halving", [round(trials * weight / sum(weights)) for weight in weights]
     for rung in range(rungs):
-        left = [passing("halving", eta, n) if b <= rung else n for b, n in enumerate(left)]
+        left = [passing(kind, early.eta, n) if b <= rung else n for b, n in enumerate(left)]
         counts.append(min(trials, sum(left)))
     return counts
 
@@ -138,64 +110,47 @@ def _trials(study: Study) -> int | None:
     points = study.search.options.get("points", 5) if study.search.method == "grid" else 2**31
     limit = min(_MOST_TRIALS, asked if asked is not None else _MOST_TRIALS)
     space = study.space
-    first = {space.canonical(params) for params in (space.default(), *_enqueued(study))}
+    enqueued = [space.complete(entry) for entry in study.enqueue]
+    first = {space.canonical(params) for params in (space.default(), *enqueued)}
     grid = itertools.islice(space.grid(points), limit + 1)
     return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 
 
-def _enqueued(study: Study) -> list[dict[str, Any]]:
-    return [study.space.complete(entry) for entry in study.enqueue]
-
-
-LONG_SECONDS = 3600.0
-"""A study that takes longer is worth a word before it runs."""
+LONG_SECONDS = 3600.0  # a warning above this
 
 
 @dataclass(frozen=True)
 class Span:
-    """Some seconds: the expected ones, and the interval around them."""
+    """Seconds: expected, and the interval around them."""
 
     low: float
     expected: float
     high: float
 
     def __add__(self, other: Span) -> Span:
-        """Return both, one after the other."""
         return Span(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
     def times(self, low: float, expected: float, high: float) -> Span:
-        """Return each of the three so many times."""
         return Span(low * self.low, expected * self.expected, high * self.high)
 
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """How long a study takes.
-
-    Attributes:
-        phases: name -> its span; in order, their sum is the whole.
-        at_most: seconds if nobody is stopped early, None where nobody could be.
-        wall: seconds after which the study's own budget ends it.
-        basis: what the numbers rest on.
-        assumes: what was taken for granted, each in words.
-    """
-
-    phases: Mapping[str, Span]
-    at_most: float | None
-    wall: float | None
-    basis: str
+    phases: Mapping[str, Span]  # in order of time
+    at_most: float | None  # seconds without early stopping, if there is any
+    wall: float | None  # seconds of `budget.wall`
+    basis: str  # source of the numbers
     assumes: tuple[str, ...]
 
     @property
     def total(self) -> Span:
-        """All phases, one after the other, cut at the budget."""
+        """The sum of all phases, cut at the budget."""
         whole = sum(self.phases.values(), Span(0.0, 0.0, 0.0))
         if self.wall is None:
             return whole
         return Span(*(min(self.wall, seconds) for seconds in asdict(whole).values()))
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON data; seconds."""
         total = self.total
         return {
             "seconds": round(total.expected, 1),
@@ -208,14 +163,13 @@ class TimeEstimate:
         }
 
     def lines(self) -> list[str]:
-        """Return it as lines for a terminal."""
         total = self.total
         phases = ", ".join(
             f"{name} {span_of_time(span.expected)}" for name, span in self.phases.items()
         )
         most = ""
         if self.at_most is not None and self.at_most > 1.05 * total.high:
-            most = f"; at most {span_of_time(self.at_most)} if nobody is stopped early"
+            most = f"; at most {span_of_time(self.at_most)} without early stopping"
         found = [
             f"time       about {span_of_time(total.expected)} here, {span_of_time(total.low)} to "
             f"{span_of_time(total.high)}: {phases}{most}",
@@ -226,7 +180,7 @@ class TimeEstimate:
         return found
 
     def long_words(self) -> str:
-        """Return a warning that the study takes hours, and what would shorten it most."""
+        """Return a warning that the study takes hours, and the keys to lower."""
         total = self.total.expected
         share = {name: span.expected / max(total, 1e-9) for name, span in self.phases.items()}
         name = max(share, key=lambda phase: share[phase])
@@ -242,15 +196,8 @@ class TimeEstimate:
         )
 
 
-def time_lines(time: TimeEstimate | None, note: str) -> list[str]:
-    """Return the lines on time of `hpo check`: the estimate, or why there is none."""
-    if time is not None:
-        return time.lines()
-    return [f"time       not known: {note}"] if note else []
-
-
 def span_of_time(seconds: float) -> str:
-    """Format a span of time, to two digits or so: nobody knows it better.
+    """Format seconds to about two digits, the precision of an estimate.
 
     >>> span_of_time(7.3), span_of_time(95), span_of_time(1210), span_of_time(9700)
     ('7s', '1m35s', '20 min', '2.7 h')

@@ -3,76 +3,59 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import ConfigError
 
 FieldType = Literal[
     "word",
-    "words",
+    "words",  # a list of different ones of `words`
     "text",
-    "count",
+    "count",  # a whole number, may be written `200M`
     "number",
     "flag",
-    "seconds",
+    "seconds",  # may be written `2h`
     "map",
     "list",
-    "points",
-    "factors",
+    "points",  # a count, or a mapping of knob to count
+    "factors",  # a list of numbers
 ]
 _TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
-"""The default of what has none."""
+"""The default of a key that must be given."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One key of the file.
-
-    Attributes:
-        key: as written.
-        type: of its values; a `count` is a whole number and may be written `200M`; `seconds` may
-            be written `2h`; `words` is a list of different ones of `words`, `factors` a list of
-            numbers; `points` is a count or a mapping of knob to count.
-        default: its value when left out, or REQUIRED.
-        low: smallest legal number.
-        high: largest legal number.
-        low_open: `low` itself is not legal.
-        words: the legal words of a `word`; of a number, words legal beside it.
-        off: whether `null` or `off` is legal.
-        meaning: one line.
-        attribute: the field of the dataclass it fills, if called otherwise.
-    """
-
-    key: str
+    key: str  # as written
     type: FieldType
-    default: Any
-    meaning: str
+    default: Any  # or REQUIRED
+    meaning: str  # one line
     low: float = -math.inf
     high: float = math.inf
-    low_open: bool = False
-    words: tuple[str, ...] = ()
-    off: bool = False
-    attribute: str = ""
+    low_open: bool = False  # `low` itself is not legal
+    words: tuple[str, ...] = ()  # of a `word`; of a number, words that are legal instead
+    off: bool = False  # whether `null` or `off` is legal
+    attribute: str = ""  # the field of the dataclass, if it has another name
+    section: Any = None  # of a `map`, the dataclass that declares its keys
+    late: bool = False  # resolved studies omit its default, as those from before it was added
 
     @property
     def target(self) -> str:
-        """The field of the dataclass that it fills."""
         return self.attribute or self.key
 
     @property
     def has_default(self) -> bool:
-        """Whether it may be left out."""
         return self.default is not REQUIRED
 
     def contains(self, number: float) -> bool:
-        """Return whether a number lies in the range."""
         above = number > self.low if self.low_open else number >= self.low
         return above and number <= self.high
 
     def allowed(self) -> str:
-        """Return in words what is legal."""
         nouns = {
             "word": "",
             "words": f"a list of some of {', '.join(self.words)}",
@@ -106,19 +89,56 @@ def _range(low: float, high: float, low_open: bool) -> str:
     return f"{start} and at most {last}" if low_open else f"from {first} to {last}"
 
 
+def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:
+    """Declare a field of a dataclass as a key of the file; its annotation gives type and words.
+
+    `value` is the default, `also` are keys without a field, listed after this one,
+    `rest` are fields of `Field`.
+    """
+    default: Any = {} if is_dataclass(value) else value
+    metadata = {"key": {"default": default, "meaning": meaning, **rest}, "also": also}
+    if value is REQUIRED:
+        return field(metadata=metadata)
+    if isinstance(value, dict):
+        return field(default_factory=dict[str, Any], metadata=metadata)
+    return field(default=value, metadata=metadata)
+
+
+@cache
+def keys_of(section: type) -> tuple[Field, ...]:
+    """Return the keys that a dataclass declares, in order."""
+    declared = [one for one in fields(section) if "key" in one.metadata]
+    hints = get_type_hints(section) if declared else {}
+    found: list[Field] = []
+    for one in declared:
+        made = {"key": one.name, "attribute": one.name, **one.metadata["key"]}
+        found += [Field(**_of_hint(hints[one.name], made)), *one.metadata["also"]]
+    return tuple(found)
+
+
+def _of_hint(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """Add type, words and `off` as the annotation says, and the range of whole numbers."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    words = tuple(w for part in parts if get_origin(part) is Literal for w in get_args(part))
+    plain = {bool: "flag", int: "count", float: "number", str: "text"}
+    types = [plain[part] for part in parts if part in plain]
+    sections = [part for part in parts if is_dataclass(part)]
+    if not types:
+        types = ["word"] if words else ["list"] if get_origin(parts[0]) is tuple else ["map"]
+    found: dict[str, Any] = {"type": types[0], "words": words}
+    if sections and keys_of(sections[0]):
+        found["section"] = sections[0]
+    found["off"] = type(None) in parts and "words" not in made
+    limits = {"low": 0, "high": 1e15} if {**found, **made}["type"] == "count" else {}
+    return {**found, **limits, **made}
+
+
 def count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:
-    """Return the field of a whole number."""
     limits: dict[str, Any] = {"low": low, "high": 1e15, **rest}
     return Field(key, "count", default, meaning, **limits)
 
 
-def word(key: str, default: Any, words: tuple[str, ...], meaning: str, **rest: Any) -> Field:
-    """Return the field of one of some words."""
-    return Field(key, "word", default, meaning, words=words, **rest)
-
-
 def flag(key: str, default: bool, meaning: str) -> Field:
-    """Return the field of a switch."""
     return Field(key, "flag", default, meaning)
 
 
@@ -149,24 +169,19 @@ def option(
     >>> option("decay", 0.5, "weight of the trial before", low=0, high=1).allowed()
     'a number from 0 to 1'
     """
-    limits: dict[str, Any] = {"low_open": low_open}
-    limits |= {} if low is None else {"low": low}
-    limits |= {} if high is None else {"high": high}
+    given = {"low": low, "high": high, "low_open": low_open}
+    limits: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if isinstance(default, bool):
         return flag(name, default, meaning)
     if isinstance(default, str):
         made = Field(name, "word" if words else "text", default, meaning, words=words)
         legal = not words or default in words
     else:
-        whole = isinstance(default, int)
-        made = (
-            count(name, default, meaning, **limits)
-            if whole
-            else Field(name, "number", default, meaning, **limits)
-        )
+        made = Field(name, "number", default, meaning, **limits)
+        if isinstance(default, int):
+            made = count(name, default, meaning, **limits)
         legal = made.contains(default)
     if not legal:
-        raise ConfigError(
-            f"the default of option {name} is {default!r}; allowed: {made.allowed()}"
-        )
+        text = f"the default of option {name} is {default!r}; allowed: "
+        raise ConfigError(f"{text}{made.allowed()}")
     return made

@@ -1,4 +1,4 @@
-"""The text of a study to start from, for `hpo init ENV`: it runs as it is and names the rest."""
+"""The text of a first study, for `hpo init ENV`: runs as it is and names the usual keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..environments.table import EnvEntry
 from ..knobs import KNOBS
 from ..spaces.make import make_distribution
 from .search_methods import METHODS
-from .yaml_io import to_yaml
+from .yaml_io import flow, to_yaml
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _NORMALISED = "normalise_observations"
@@ -18,11 +18,7 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 
 
 def init_text(env_id: str) -> str:
-    """Return the text of a study of an environment; `LunarLander-v3` is `gym:LunarLander-v3`.
-
-    Raises:
-        UnknownNameError: no such environment; says the nearest.
-    """
+    """Return the text of a study; `LunarLander-v3` is `gym:LunarLander-v3`."""
     env = entry(full_id(env_id))
     name = env.id.lower().replace(":", "-").replace("/", "-")
     flat = env.source != "optical"  # those show bits, graphs or tokens
@@ -69,7 +65,7 @@ def _knob_line(name: str) -> str:
 def _env_lines(env: EnvEntry) -> list[str]:
     if not env.keys:
         return []
-    keys = ", ".join(f"{key}: {_shown(spec.default)}" for key, spec in list(env.keys.items())[:4])
+    keys = ", ".join(f"{key}: {flow(spec.default)}" for key, spec in list(env.keys.items())[:4])
     return [f"# env: {{id: {env.id}, {keys}}}"]
 
 
@@ -100,10 +96,5 @@ def _param_lines(env: EnvEntry) -> list[str]:
 
 
 def _works(env: EnvEntry, param: str) -> bool:
-    """Return whether a parameter changes anything while all keys are as they are by default."""
     switch = env.keys.get(_SWITCHES.get(param, ""))
     return switch is None or bool(switch.default)
-
-
-def _shown(value: object) -> str:
-    return to_yaml({"x": value}).removeprefix("x: ").strip()

@@ -1,4 +1,4 @@
-"""What must fit together in the environment of an optical study; files are read, nothing compiled.
+"""Checks of an optical study's environment: files are read, nothing is compiled.
 
 The settings and file readers of `core.envs.optical` judge; this module finds the line to blame.
 It is imported only for such studies, and needs no jax.
@@ -6,8 +6,7 @@ It is imported only for such studies, and needs no jax.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..core.envs.optical.modulation import make_modulation
@@ -19,39 +18,21 @@ from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from .programs import buckets_of
 from .spec import Study
-from .yaml_io import Node, Notes
 
 _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
-"""Keys that decide how many actions there are and what is observed."""
+"""Keys that decide the number of actions and the observation."""
+
+
+class _FaultError(ConfigError):
+    """With the key of the environment to blame, if one is known."""
+
+    def __init__(self, text: str, key: str | None):
+        self.key = key
+        super().__init__(text)
 
 
 def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> OpticalSettings:
-    """Return the settings of an `env:` mapping, with every file that it names read once.
-
-    Args:
-        id_: of the environment.
-        values: its keys and parameters, as written.
-        folder: that relative paths start from.
-
-    Raises:
-        ConfigError: a value is wrong, two are at odds, or a file is unusable.
-    """
-    found = _read(id_, values, folder)
-    if isinstance(found, _Fault):
-        raise ConfigError(found.text)
-    return found
-
-
-@dataclass(frozen=True)
-class _Fault:
-    """What is wrong, the section to blame, and the key in it, if one is known."""
-
-    text: str
-    section: str = "env"
-    key: str | None = None
-
-
-def _read(id_: str, values: Mapping[str, Any], folder: str) -> OpticalSettings | _Fault:
+    """Return the settings of an `env:` mapping, with every file that it names read once."""
     key: str | None = None
     try:
         settings = OpticalSettings.from_mapping({"id": id_, **rooted(id_, values, folder)})
@@ -66,65 +47,47 @@ def _read(id_: str, values: Mapping[str, Any], folder: str) -> OpticalSettings |
             key = "requests"
             read_requests(settings.requests, topology)
     except ConfigError as error:
-        text = str(error)
-        named = [word.strip("`'.,:;()") for word in text.split()]
+        named = [word.strip("`'.,:;()") for word in str(error).split()]
         first = next((word for word in named if word in ENVIRONMENTS[id_].keys), None)
-        return _Fault(text, key=key or first)
+        raise _FaultError(str(error), key or first) from error
     return settings
 
 
-def check_optical(notes: Notes, root: Node, study: Study) -> None:
-    """Note what is wrong with the environments of all buckets, each mistake once."""
-    told: set[str] = set()
+def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
+    """Yield (path, message) of each mistake in the environments of all buckets."""
     for bucket in buckets_of(study).found:
         searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
         values = {**study.env.values, **searched}
-        held_out = {**values, **study.evaluation.env}
-        for fault in _faults(study, values, held_out):
-            if fault.text not in told:
-                told.add(fault.text)
-                _note(notes, root, fault)
-
-
-def _faults(study: Study, values: Mapping[str, Any], held_out: Mapping[str, Any]) -> list[_Fault]:
-    """Return what is wrong with one bucket's two environments."""
-    settings = _read(study.env.id, values, study.source)
-    if isinstance(settings, _Fault):
-        return [settings]
-    judged = _read(study.env.id, held_out, study.source)
-    if isinstance(judged, _Fault):
-        return [_Fault(f"eval_env: {judged.text}", "eval_env", judged.key)]
-    faults: list[_Fault] = []
-    for key in _SHAPES:
-        ours, theirs = getattr(settings, key), getattr(judged, key)
-        if ours != theirs:
+        section = "env"
+        try:
+            settings = read_settings(study.env.id, values, study.source)
+            section = "eval_env"
+            held_out = {**values, **study.evaluation.env}
+            judged = read_settings(study.env.id, held_out, study.source)
+        except _FaultError as error:
+            text = str(error) if section == "env" else f"eval_env: {error}"
+            yield _path(section, error.key), text
+            continue
+        for key in _SHAPES:
+            ours, theirs = getattr(settings, key), getattr(judged, key)
+            if ours != theirs:
+                text = (
+                    f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see "
+                    "and choose among the same, so leave it out"
+                )
+                yield _path("eval_env", key), text
+        endless = judged.continuous and not judged.end_first_blocking
+        if endless and study.evaluation.steps is None:
             text = (
-                f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see and "
-                "choose among the same, so leave it out"
+                "evaluation.steps is not given, but the environment is continuous and no episode "
+                "ends; type evaluation: {steps: 5000}, the requests counted after the warm-up"
             )
-            faults.append(_Fault(text, "eval_env", key))
-    endless = judged.continuous and not judged.end_first_blocking
-    if endless and study.evaluation.steps is None:
-        text = (
-            "evaluation.steps is not given, but the environment is continuous and no episode "
-            "ends; type evaluation: {steps: 5000}, the requests counted after the warm-up"
-        )
-        faults.append(_Fault(text, "evaluation", "steps"))
-    if study.metric.name.endswith("_share") and not judged.histograms:
-        text = f"metric {study.metric.name} is reported only with env: {{histograms: true}}"
-        faults.append(_Fault(text, "metric", "name"))
-    return faults
+            yield "evaluation.steps", text
+        if study.metric.name.endswith("_share") and not judged.histograms:
+            text = f"metric {study.metric.name} is reported only with env: {{histograms: true}}"
+            yield "metric.name", text
 
 
-def _note(notes: Notes, root: Node, fault: _Fault) -> None:
-    """Note at the key to blame, where it is given or searched, or else at its section."""
-    places = [(fault.section, fault.key), ("space", f"env.{fault.key}"), ("env", fault.key)]
-    for section, key in places:
-        node = root.value.get(section)
-        if key is not None and node is not None and node.is_map and key in node.value:
-            notes.add(fault.text, node, key)
-            return
-    if fault.section in root.value:
-        notes.add(fault.text, root, fault.section)
-    else:
-        notes.add(fault.text, root)
+def _path(section: str, key: str | None) -> str:
+    """Return the places to blame: a key of a section, of `space` or of `env`, else the section."""
+    return section if key is None else f"{section}.{key}|space.env.{key}|env.{key}"

@@ -5,23 +5,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import StudyError
 from ..knobs import canonical_name
 from .yaml_io import Node, Notes, read_text
 
-SET = "override "
-"""Begins the origin of every node that an override set."""
+SET = "override "  # start of the origin of a node that an override set
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
-    """Change `root` in place; what cannot be applied is noted.
+    """Change `root` in place; overrides that cannot be applied are noted.
 
-    Args:
-        notes: where mistakes go.
-        root: the study.
-        overrides: each `path=value`; the path's keys are joined by dots (`env.x` of a space
-            counts as one key), numbers pick entries of lists, the value is YAML.
+    Each is `path=value` with a YAML value; the keys of the path are joined by dots (`env.x` of a
+    space counts as one key), numbers pick entries of lists.
     """
     for given in overrides:
         path, equals, text = given.partition("=")
@@ -53,7 +50,7 @@ def _keys(path: str) -> list[str]:
 def _mark(node: Node, origin: str) -> None:
     node.line, node.origin = None, origin
     node.key_lines = dict.fromkeys(node.key_lines)
-    for child in node.value.values() if node.is_map else node.value if node.is_list else ():
+    for child in node.children:
         _mark(child, origin)
 
 
@@ -61,36 +58,26 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
     here = root
     for depth, key in enumerate(keys):
         last = depth == len(keys) - 1
+        place: Any = key
         if here.is_list:
-            if not key.isdecimal() or len(key) > 6 or int(key) >= len(here.value):
-                count = len(here.value)
-                notes.add(
-                    f"{origin}{key!r} is not an index of that list; allowed: 0 to {count - 1}"
-                )
+            count = len(here.value)
+            if not key.isdecimal() or len(key) > 6 or int(key) >= count:
+                text = f"{key!r} is not an index of that list; allowed: 0 to {count - 1}"
+                notes.add(f"{origin}{text}")
                 return
-            if last:
-                here.value[int(key)] = value
-                return
-            here = here.value[int(key)]
-            continue
-        if not here.is_map:
-            # `env: CartPole-v1` becomes `env: {id: CartPole-v1}` when one of its keys is set.
-            named = depth == 1 and keys[0] == "env"
-            inner = {"id": Node(here.line, here.value, origin=here.origin)} if named else {}
-            here.value = inner
-            here.key_lines = dict.fromkeys(inner, here.line)
+            place = int(key)
+        else:
+            if not here.is_map:
+                # `env: CartPole-v1` becomes `env: {id: CartPole-v1}` when one of its keys is set.
+                named = depth == 1 and keys[0] == "env"
+                inner = {"id": Node(here.line, here.value, origin=here.origin)} if named else {}
+                here.value, here.key_lines = inner, dict.fromkeys(inner, here.line)
+            if last or key not in here.value or here.value[key].value is None:
+                here.value[key] = Node(None, {}, origin=origin)
+                here.key_lines[key] = None
         if last:
-            here.value[key] = value
-            here.key_lines[key] = None
-            return
-        if key not in here.value or (
-            not here.value[key].is_map
-            and not here.value[key].is_list
-            and here.value[key].value is None
-        ):
-            here.value[key] = Node(None, {}, origin=origin)
-            here.key_lines[key] = None
-        here = here.value[key]
+            here.value[place] = value
+        here = here.value[place]
 
 
 _MARK = "# Not this file alone: what follows was changed by the command line"
@@ -99,25 +86,14 @@ _RESULTS = "results"
 
 @dataclass(frozen=True)
 class Given:
-    """One command that runs a study.
-
-    Attributes:
-        verb: `run` or `train`.
-        file: the study file, as it was typed.
-        overrides: of `--set`, in order.
-        name: of `--name`, or the one that `--new` gave.
-        out: the folder of results.
-    """
-
-    verb: str
-    file: str
+    verb: str  # run or train
+    file: str  # the study file, as it was typed
     overrides: tuple[str, ...] = ()
-    name: str | None = None
+    name: str | None = None  # of `--name`, or made by `--new`
     out: str = _RESULTS
 
     @property
     def words(self) -> list[str]:
-        """The command, as words of a shell."""
         found = ["hpo", self.verb, self.file]
         for override in self.overrides:
             found += ["--set", override]
@@ -126,19 +102,19 @@ class Given:
 
     @property
     def command(self) -> str:
-        """The command as one line, to be typed; what cannot be printed is escaped."""
+        """The command as one line, to be typed; unprintable characters are escaped."""
         line = shlex.join(self.words)
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
     def on_top_of(self, text: str) -> str:
-        """Return the file with a comment about the command, where that changed anything."""
+        """Return the file with a comment about the command, if that changed anything."""
         text = without_given(text)
         if not self.overrides and self.name is None and self.verb == "run":
             return text
         return f"{_MARK}\n#   {self.command}\n{text}"
 
     def override_of(self, key: str) -> str:
-        """Return the last override that a key of the resolved study comes from, "" without one.
+        """Return the last override that sets a key of the resolved study; "" without one.
 
         >>> Given("run", "x.yaml", ("budget.trials=40",)).override_of("budget.trials")
         'budget.trials=40'
@@ -153,7 +129,7 @@ class Given:
 
 
 def given_in(text: str) -> Given | None:
-    """Return the command that a file kept beside results tells of, None if it tells of none."""
+    """Return the command that a kept file names; None without one."""
     lines = text.split("\n", 2)
     if len(lines) < 2 or lines[0] != _MARK:
         return None
@@ -179,7 +155,6 @@ def _of_words(words: Sequence[str]) -> Given | None:
 
 
 def without_given(text: str) -> str:
-    """Return a file without the comment about a command."""
     return text.split("\n", 2)[-1] if text.startswith(f"{_MARK}\n") else text
 
 

@@ -1,11 +1,11 @@
-"""Which buckets a study has: the distinct static parts of its configurations."""
+"""The buckets of a study: distinct static parts of its configurations, a program each."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ..environments.registry import find
@@ -20,130 +20,92 @@ from .spec import Study
 from .unused_knobs import possible_values
 
 _LISTED = 4
-_BODIES = ("agents", "num_agents")
+_AGENTS = ("agents", "num_agents")  # keys of environments with several
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """How some rows are cut into minibatches.
-
-    Attributes:
-        rows: of a rollout.
-        segments: rows are segments.
-        alone: what one row's minibatch holds cannot be normalised.
-    """
-
     rows: int
-    segments: bool
-    alone: bool
+    segments: bool  # rows are whole segments
+    alone: bool  # a minibatch of one row cannot be normalised
 
     def size(self, count: int) -> int:
-        """Return the rows of each minibatch but the last, which may have fewer."""
+        """Return the rows of each minibatch except the last, which may have fewer."""
         return math.ceil(self.rows / count)
 
     def made(self, count: int) -> int:
-        """Return how many minibatches there are where `count` are asked for."""
         return math.ceil(self.rows / self.size(count))
 
     def right(self, count: int) -> bool:
-        """Return whether so many are made, and none holds one sample alone."""
+        """Return whether `count` are made, and none is a single sample."""
         size = self.size(count)
         return self.made(count) == count and not (self.alone and self.rows % size == 1 % size)
 
     def near(self, count: int) -> str:
-        """Return the nearest numbers that are right, to be typed."""
         below = next((n for n in range(count, 0, -1) if self.right(n)), None)
         above = next((n for n in range(count, self.rows + 1) if self.right(n)), None)
         return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None)
 
     def words(self) -> str:
-        """Return the rows in words."""
         if self.segments:
             return f"{self.rows:,} whole segments, one of each environment,"
         return f"{self.rows:,} samples (num_envs x rollout_length)"
 
 
-@dataclass
-class Minibatches:
-    """Gathers what is to be said of the configurations of one study.
-
-    Attributes:
-        study: loaded.
-        fewer: numbers asked for that are not made.
-        single: numbers whose minibatches hold one sample each.
-        rest: numbers whose last minibatch does.
-    """
-
-    study: Study
-    fewer: dict[_Cut, dict[int, None]] = field(default_factory=dict[_Cut, dict[int, None]])
-    single: dict[_Cut, dict[int, None]] = field(default_factory=dict[_Cut, dict[int, None]])
-    rest: dict[_Cut, dict[int, None]] = field(default_factory=dict[_Cut, dict[int, None]])
+class _Minibatches:
+    def __init__(self, study: Study):
+        known = [find(one.id) for one in environments_of(study)]
+        agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
+        self._fixed = study.fixed
+        self._traced = any(value is not None for value in possible_values(study, "rho_clip"))
+        self._drawn = any(possible_values(study, "priority_alpha"))
+        self._normalises = any(possible_values(study, "normalise_advantages")) and not agents
+        self._asked: dict[tuple[str, _Cut], dict[int, None]] = {}
 
     def look(self, params: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-        """Look at one configuration.
-
-        Args:
-            params: what is searched of it.
-            config: all of it, complete.
-        """
-        given = {**self.study.fixed, **params}
+        given = {**self._fixed, **params}
         drawn = "num_minibatches" in given and given.get("minibatch_size") is not None
         if config["network"] not in KNOBS["network"].choices or drawn:
             return  # registered networks may need segments; rows that are drawn are cut as asked
-        segments = self._by_segments(config)
-        cut = _Cut(
-            config["num_envs"] * (1 if segments else config["rollout_length"]),
-            segments,
-            not segments and self._normalises() and not self._has_bodies(),
-        )
+        over = self._drawn and config["priority_over"] == "segments"
+        # as `Plan.by_segments` of the core
+        segments = config["network"] in RECURRENT_NETWORKS or self._traced or over
+        rows = config["num_envs"] * (1 if segments else config["rollout_length"])
+        cut = _Cut(rows, segments, not segments and self._normalises)
         asked = config["num_minibatches"]
         if given.get("minibatch_size") is None:
             asked = given.get("num_minibatches", KNOBS["num_minibatches"].default)
-        if asked > cut.rows:
+        if asked > rows:
             return  # refused elsewhere
         size = cut.size(asked)
         if cut.made(asked) != asked:
-            self.fewer.setdefault(cut, {})[asked] = None
-        if cut.alone and cut.rows > 1 and size == 1:
-            self.single.setdefault(cut, {})[asked] = None
-        elif cut.alone and cut.rows % size == 1:
-            self.rest.setdefault(cut, {})[asked] = None
+            self._asked.setdefault(("fewer", cut), {})[asked] = None
+        if cut.alone and rows > 1 and size == 1:
+            self._asked.setdefault(("single", cut), {})[asked] = None
+        elif cut.alone and rows % size == 1:
+            self._asked.setdefault(("rest", cut), {})[asked] = None
 
     def notes(self) -> list[str]:
-        """Return what is to be said, with what to type."""
-        found: list[str] = []
-        for cut, asked in self.fewer.items():
-            made = [f"{n} (makes {cut.made(n)}; type {cut.near(n)})" for n in asked]
-            found.append(
-                f"{cut.words()} make fewer minibatches than num_minibatches says: {_listed(made)}"
-            )
-        for cut, asked in self.single.items():
-            found.append(
-                f"num_minibatches {_listed(asked)}: minibatches of one sample, whose advantage is "
-                f"not normalised; type at most {cut.near(min(asked))}, or normalise_advantages: "
-                "false"
-            )
-        for cut, asked in self.rest.items():
-            made = [f"{n} (type {cut.near(n)})" for n in asked]
-            found.append(
-                "the last minibatch of an epoch is one sample, whose advantage is not normalised, "
-                f"with num_minibatches {_listed(made)}"
-            )
-        return found
-
-    def _by_segments(self, config: Mapping[str, Any]) -> bool:
-        """Return what `Plan.by_segments` of the core will be."""
-        traced = any(value is not None for value in possible_values(self.study, "rho_clip"))
-        drawn = any(possible_values(self.study, "priority_alpha"))
-        over = drawn and config["priority_over"] == "segments"
-        return config["network"] in RECURRENT_NETWORKS or traced or over
-
-    def _normalises(self) -> bool:
-        return any(possible_values(self.study, "normalise_advantages"))
-
-    def _has_bodies(self) -> bool:
-        known = [find(one.id) for one in environments_of(self.study)]
-        return any(entry and any(key in entry.keys for key in _BODIES) for entry in known)
+        found = dict[str, list[str]](fewer=[], single=[], rest=[])
+        for (kind, cut), asked in self._asked.items():
+            if kind == "fewer":
+                made = [f"{n} (makes {cut.made(n)}; type {cut.near(n)})" for n in asked]
+                text = f"{cut.words()} make fewer minibatches than num_minibatches: "
+                text += _listed(made)
+            elif kind == "single":
+                text = (
+                    f"num_minibatches {_listed(asked)}: minibatches of one sample, whose "
+                    f"advantage is not normalised; type at most {cut.near(min(asked))}, or "
+                    "normalise_advantages: false"
+                )
+            else:
+                text = (
+                    "the last minibatch of an epoch is one sample, whose advantage is not "
+                    "normalised, with num_minibatches "
+                )
+                text += _listed(f"{n} (type {cut.near(n)})" for n in asked)
+            found[kind].append(text)
+        return [text for texts in found.values() for text in texts]
 
 
 def _listed(items: Iterable[Any]) -> str:
@@ -158,38 +120,19 @@ _POINTS_OF_PARENTS = 5
 
 @dataclass(frozen=True)
 class Bucket:
-    """One program's worth of configurations.
-
-    Attributes:
-        key: its name: what `bucket_key` gave.
-        static: the static knobs that differ between buckets, name -> value.
-        config: one complete configuration of it.
-        quanta: how its runs are cut.
-    """
-
-    key: Any
-    static: Mapping[str, Any]
-    config: Mapping[str, Any]
+    key: Any  # of `bucket_key`
+    static: Mapping[str, Any]  # the knobs that differ between buckets
+    config: Mapping[str, Any]  # a complete one
     quanta: Quanta
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """All buckets found.
-
-    Attributes:
-        found: each once; that of the default configuration first.
-        more: there are further ones that were not listed.
-        endless: static knobs searched over real numbers: every trial is a bucket of its own.
-        refused: what the knobs say of combinations they do not allow, each once.
-        notes: what is legal but trains otherwise than it says.
-    """
-
-    found: tuple[Bucket, ...]
-    more: bool
-    endless: tuple[str, ...]
-    refused: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    found: tuple[Bucket, ...]  # the default configuration's first
+    more: bool  # there are more
+    endless: tuple[str, ...]  # static knobs over real numbers: a bucket per trial
+    refused: tuple[str, ...]  # errors of illegal combinations
+    notes: tuple[str, ...] = ()  # legal, but trains differently than configured
 
 
 def buckets_of(
@@ -197,28 +140,29 @@ def buckets_of(
 ) -> Buckets:
     """Enumerate the buckets of a study.
 
-    Args:
-        study: loaded.
-        bucket_key: names the bucket of a complete configuration; left out, configurations with
-            equal static knobs share one.
+    `bucket_key` names the bucket of a complete configuration; without it, configurations with
+    equal static knobs share one.
     """
     static = set(static_searched(study))
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
-    minibatches = Minibatches(study)
+    minibatches = _Minibatches(study)
     default = study.space.default()
     points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
     for point in taken[:_MOST_POINTS]:
         try:
-            params = {**_without(default, part.names if point else ()), **point}
+            params = {n: v for n, v in default.items() if not point or n not in part.names} | point
             config = study.complete(params, own_words=bool(study.imports))
         except ConfigError as error:
             refused[str(error)] = None
             continue
         minibatches.look(params, config)
-        key = bucket_key(config) if bucket_key else _key(study, config)
+        if bucket_key:
+            key = bucket_key(config)
+        else:
+            key = tuple(freeze(config[name]) for name in config if is_static(study, name))
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
             steps = config["num_envs"] * config["rollout_length"]
@@ -229,23 +173,18 @@ def buckets_of(
 
 
 def static_searched(study: Study) -> list[str]:
-    """Return the searched knobs whose values make programs."""
-    return [name for name in study.space.names if _is_static(study, name)]
+    """Return the searched knobs whose values need different programs."""
+    return [name for name in study.space.names if is_static(study, name)]
 
 
 def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
-    """Return what tells a bucket from the others, in few words; its environment if nothing does.
+    """Return the differing knobs of a bucket in at most `most` letters, or its environment.
 
-    Knobs that differ from the default come first, because what finds no room is left out.
-
-    Args:
-        study: loaded.
-        config: a complete configuration of the bucket.
-        most: letters.
+    Knobs that differ from the default come first, because the last ones are cut.
     """
     default, known = study.default(), {**study.space.constants, **config}
     active = [p.name for p in study.space.parameters if p.active(known)]
-    names = [name for name in dict.fromkeys(active) if _is_static(study, name)]
+    names = [name for name in dict.fromkeys(active) if is_static(study, name)]
     names.sort(key=lambda name: freeze(config[name]) == freeze(default[name]))
     found = [f"{name}={_word(config[name])}" for name in names]
     words = ", ".join(found) or study.env.id
@@ -263,23 +202,16 @@ def _word(value: Any) -> str:
     return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
-def _is_static(study: Study, name: str) -> bool:
+def is_static(study: Study, name: str) -> bool:
+    """Return whether a knob or a key of the environment is a part of the compiled program."""
     if not name.startswith("env."):
         return not KNOBS[name].traced
     each = [find(one.id) for one in environments_of(study)]
     return any(known and name.removeprefix("env.") in known.keys for known in each)
 
 
-def _key(study: Study, config: Mapping[str, Any]) -> Any:
-    return tuple(freeze(value) for name, value in config.items() if _is_static(study, name))
-
-
-def _without(params: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if name not in names}
-
-
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
-    """Return the space of static knobs and what decides whether they are active."""
+    """Return the space of static knobs and of the parents that activate them."""
     wanted = set(static)
     while True:
         parents = {
@@ -315,15 +247,7 @@ def programs_note(
     compile_seconds: float | None = None,
     seconds: float = 0.0,
 ) -> str:
-    """Return a sentence if compiling takes more than half of the time, or nobody knows and may.
-
-    Args:
-        study: says which knobs make programs.
-        programs: training programs, of which each is compiled once.
-        trials: how many, None if only the budget says.
-        compile_seconds: known or expected, None if not.
-        seconds: of the whole study, likewise.
-    """
+    """Return a sentence if compiling takes, or may take, more than half of the time."""
     if programs < 2 or trials is None:
         return ""
     if compile_seconds is None:

@@ -1,7 +1,7 @@
-"""The table of search methods: one row each, and all that anybody needs to know of a method.
+"""The table of search methods.
 
-The loader, the JSON Schema, `hpo check`, the tables of the documentation and the registry that
-builds samplers read it. A file that `imports` names adds rows by `register_sampler`.
+The loader, the JSON Schema, `hpo check`, the documentation and the registry that builds samplers
+read it. A file that `imports` names adds rows by `register_sampler`.
 """
 
 from __future__ import annotations
@@ -14,48 +14,29 @@ from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
 Dealt = Literal["modelled", "at random", "yes"]
-"""Part of the model; drawn at random beside it; of a method that has no model."""
+"""Part of the model; drawn at random; of a method without a model."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One search method.
-
-    Attributes:
-        name: as `search: {method: ...}` has it.
-        build: makes the sampler from a `SamplerSpec`; of our own the module below
-            `search/samplers/` whose function `build` does, imported only when a study asks for it.
-        options: of `search: {options: ...}`.
-        learns_from: what its proposals depend on, in words; "" on no result.
-        ahead: proposals are drawn while lanes run, where the study leaves it open: right for a
-            method that takes longer than a millisecond.
-        ends: it runs out of proposals by itself.
-        objectives: how many it takes: `one`, or `several`; `any number` of one that does not care.
-        constraints: how it deals with them, in words.
-        conditional: how it deals with parameters that are active only at times.
-        choices: how it deals with values without an order.
-        package: what must be installed, "" if nothing.
-        rests_on: further packages that decide what `package` proposes.
-        extra: the extra of ours that installs it.
-    """
-
-    name: str
+    name: str  # of `search.method`
+    # SamplerSpec -> sampler; a built-in one as `module:function` below `search/samplers/`
     build: str | Callable[..., Any]
-    options: tuple[Field, ...] = ()
-    learns_from: str = "results"
+    options: tuple[Field, ...] = ()  # of `search.options`
+    learns_from: str = "results"  # "": independent of results
+    # the meaning of `search.ahead: auto`; True for methods that take more than a millisecond
     ahead: bool = True
-    ends: bool = False
+    ends: bool = False  # runs out of proposals
     objectives: Literal["one", "several", "any number"] = "several"
     constraints: str = "its own way"
-    conditional: Dealt = "modelled"
-    choices: Dealt = "modelled"
-    package: str = ""
-    extra: str = ""
-    rests_on: tuple[str, ...] = ()
+    conditional: Dealt = "modelled"  # parameters under a `when`
+    choices: Dealt = "modelled"  # values without an order
+    package: str = ""  # to be installed
+    extra: str = ""  # of hpo, that installs it
+    rests_on: tuple[str, ...] = ()  # packages that change its proposals
 
     @property
     def learns(self) -> bool:
-        """Whether proposals depend on results."""
         return bool(self.learns_from)
 
 
@@ -158,11 +139,6 @@ METHODS: dict[str, Method] = {
 
 
 def add_method(row: Method) -> None:
-    """Add a row.
-
-    Raises:
-        ConfigError: its name is taken, or its options are not in order.
-    """
     if row.name in METHODS:
         raise ConfigError(
             f"a method called {row.name!r} is registered already; choose another name"
@@ -172,22 +148,13 @@ def add_method(row: Method) -> None:
 
 
 def method_row(name: str) -> Method:
-    """Return the row of a method.
-
-    Raises:
-        UnknownNameError: no method has this name.
-    """
     if name not in METHODS:
         raise UnknownNameError("search method", name, METHODS)
     return METHODS[name]
 
 
 def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:
-    """Refuse options that no study file could give.
-
-    Raises:
-        ConfigError: one is no `option(...)`, or has a name that is taken.
-    """
+    """Refuse options that no study file could give."""
     names = set(taken)
     for given in options:
         if not isinstance(given, Field):

@@ -7,13 +7,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
 from .field import Field
 from .search_methods import METHODS
 from .sections import read_section
-from .spec import EarlyTerminate, SearchSpec, WarmStart
+from .spec import EarlyTerminate, SearchSpec
 from .stopping_rules import RULES
-from .study_keys import SECTIONS, WARM_START
+from .study_keys import SECTIONS
 from .user_code import import_user_code
 from .yaml_io import Node, Notes, plain
 
@@ -21,16 +20,16 @@ _NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "search": ("method", METHODS),
     "early_terminate": ("type", RULES),
 }
-"""Section -> the key that names a row of a table, and the table."""
+"""Section -> its key that names a row of a table, and the table."""
 _OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def run_imports_for_names(
     notes: Notes, root: Node, imports: tuple[str, ...], source: Path
 ) -> None:
-    """Run `imports` where the study names a method or a rule that only they can bring.
+    """Run `imports` if the study names a method or a rule that no table has.
 
-    A file that raises is noted where it is named.
+    A file that raises is noted at its name.
     """
     unknown = [
         name
@@ -40,16 +39,14 @@ def run_imports_for_names(
     if not unknown or not imports:
         return
     _ask_for_devices(root)
-    try:
+    with notes.at(root, "imports"):
         import_user_code(imports, source)
-    except ConfigError as error:
-        notes.add(str(error), root, "imports")
 
 
 def _ask_for_devices(root: Node) -> None:
-    """Settle the host's devices before the study's own code, which may start jax, is run.
+    """Request the host's devices before the study's code, which may start jax, is run.
 
-    Not where workers share the machine: how many each has is known to them alone.
+    Not if workers share the machine: only they know how many each has.
     """
     if "executor" in root.value:
         return
@@ -62,14 +59,9 @@ def _ask_for_devices(root: Node) -> None:
 
 
 def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
-    """Return the keys of a section; where a rule was registered, those of that rule.
+    """Return the keys of a section; of a registered rule, those of that rule.
 
-    Of a study that ran before, whose rule is not known here, nobody knows the keys: None.
-
-    Args:
-        root: the study.
-        section: its name.
-        checked: the study ran before; its method and its rule need not be known here.
+    None for a recorded study (`checked`) whose rule is not known here.
     """
     if section not in _NAMED:
         return SECTIONS[section]
@@ -87,38 +79,28 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
 
 
 def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSpec:
-    """Read what `search` holds beside plain values: options, and an earlier study."""
-    node = root.value.get("search")
-    options = node.value.get("options") if node is not None and node.is_map else None
-    method = "random" if values["driver"] == "ray_tune" else values["method"]
-    usable = options if options is not None and options.is_map else None
-    named = _named(root, "search")
-    row = None if named is not None and named != values["method"] else METHODS.get(method)
-    earlier = values["warm_start"]
-    if earlier is not None:
-        earlier = read_section(notes, "search.warm_start", earlier, WARM_START)
-    if row is not None:
-        given = read_section(notes, "search.options", usable, row.options)
-    else:  # of a study that is looked at, or of a name that was noted as unknown
-        given = plain(usable or Node(None, {}))
-    return SearchSpec(
-        method,
-        values["random_share"],
-        given,
-        WarmStart(**earlier) if earlier else None,
-        **{key: values[key] for key in ("ahead", "driver", "scheduler", "searcher")},
-        **{key: plain(values[key]) for key in _OPTIONS if values[key]},
-    )
+    options = values["options"] if isinstance(values["options"], Node) else Node(None, {})
+    named, method = _named(root, "search"), values["method"]
+    known = named in (None, method)
+    method = "random" if values["driver"] == "ray_tune" else method
+    row = METHODS.get(method)
+    if row is not None and known:
+        given = read_section(notes, "search.options", options, row.options)
+    else:  # a recorded study, or a name that was noted as unknown
+        given = plain(options)
+    made: dict[str, Any] = {**values, "method": method, "options": given}
+    made |= {key: plain(values[key]) for key in _OPTIONS if values[key]}
+    return SearchSpec(**made)
 
 
 def read_early_terminate(
     root: Node, values: Mapping[str, Any], env_steps: int | None
 ) -> EarlyTerminate | None:
-    """Make the rule of what `early_terminate` holds; None where that was noted as wrong."""
+    """Return the rule; None if it was noted as wrong."""
     if "type" not in values or env_steps is None:
         return None
     rule = RULES.get(values["type"])
-    if rule is None:  # of a study that is looked at
+    if rule is None:  # a recorded study
         given = plain(root.value["early_terminate"])
         own = {field.name for field in fields(EarlyTerminate)} - {"options"}
         options = {key: value for key, value in given.items() if key not in own}
@@ -134,7 +116,6 @@ def read_early_terminate(
 
 
 def _named(root: Node, section: str) -> str | None:
-    """Return the method or the rule that a study names."""
     node = root.value.get(section)
     key, _ = _NAMED[section]
     child = node.value.get(key) if node is not None and node.is_map else None

@@ -10,7 +10,7 @@ from ..errors import ConfigError, UnknownNameError, suggestion
 from ..files.plain_data import is_list, is_mapping, is_sequence
 from ..importers.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
-from .field import Field
+from .field import Field, keys_of
 from .overrides import SET
 from .stopping_rules import RULES
 from .study_keys import SECTIONS, TOP
@@ -18,27 +18,24 @@ from .study_values import amount_meant, count_of, number_of, seconds_of
 from .yaml_io import Node, Notes, flow, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
-"""What elsewhere says how many run side by side; here that is the number of trials."""
-_SETTINGS = {"search", "early_terminate", "population"}
+"""Names elsewhere for the number of trials that run at the same time; here all trials do."""
+_BAD = object()
+_OFF = (None, "off")
 
 
 def belongs(where: str, key: str, child: Node) -> str:
-    """Return where a key belongs that its section does not know; "" if nowhere, or in several.
-
-    Args:
-        where: the section it stands in, such as `search` or `search.options`; "" at the top.
-        key: as it was written.
-        child: what stands behind it.
-    """
+    """Return the section that accepts this misplaced key, in words; "" if none or several do."""
     section = where.split(".")[0]
     if where and section not in SECTIONS:
         return ""
-    if key in _POPULATION and section in _SETTINGS and not (child.is_map or child.is_list):
+    scalar = not (child.is_map or child.is_list)
+    if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         return f" the population of pbt and pb2 is all trials:{_typed('budget', 'trials', child)}"
     homes = [
-        name for name, fields in SECTIONS.items()
+        name
+        for name, fields in SECTIONS.items()
         if name != where and any(field.key == key for field in fields)
-    ]  # fmt: skip
+    ]
     at_top = bool(where) and any(field.key == key for field in TOP)
     if len(homes) + at_top != 1:
         return ""
@@ -48,18 +45,11 @@ def belongs(where: str, key: str, child: Node) -> str:
 
 
 def _typed(section: str, key: str, child: Node) -> str:
-    """Return what to type, as an override where it was one."""
+    """Return the words to type, as an override if it was one."""
     value = flow(plain(child))
     if child.origin.startswith(SET):
         return f" type {section}.{key}={value}"
     return f" type `{section}: {{{key}: {value}}}`"
-
-
-_BAD = object()
-_OFF = (None, "off")
-_LATER = {
-    "method": ("bohb",),
-}
 
 
 def defaults(fields: Sequence[Field]) -> dict[str, Any]:
@@ -70,16 +60,7 @@ def defaults(fields: Sequence[Field]) -> dict[str, Any]:
 def checked_options(
     what: str, fields: Sequence[Field], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fill in options that were given in Python, where no file was read.
-
-    Args:
-        what: they are options of, for messages.
-        fields: their table.
-        given: name -> value.
-
-    Raises:
-        ConfigError: one is not known, or its value is not legal.
-    """
+    """Check options that were given in Python, without a file, and add the defaults."""
     known = {field.key: field for field in fields}
     for key, value in given.items():
         if key not in known:
@@ -100,34 +81,32 @@ def _node(value: Any) -> Node:
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Return target -> value for every field; what is wrong is noted and has its default.
+    """Return target -> value for every field; wrong values are noted and have their defaults.
 
-    Args:
-        notes: where mistakes go.
-        where: the section's name, for messages; empty for the top of the file.
-        node: the section, or None when left out.
-        fields: its table.
+    `where` is the section's name in messages, "" at the top of the file.
     """
     values = defaults(fields)
     if node is None:
         return values
     if not node.is_map:
-        notes.add(
-            f"{where} is {node.shown()}; allowed: a mapping such as {_example(fields, node)}", node
-        )
+        example = _example(fields, node)
+        notes.add(f"{where} is {node.shown()}; allowed: a mapping such as {example}", node)
         return values
     known = {field.key: field for field in fields}
-    for key in node.value:
+    for key, child in node.value.items():
         if key not in known:
-            inside = f" in {where}" if where else ""
-            listed = ", ".join(known) or "none"
-            hint = "" if where else _knob_place(node, key) or _track_place(node.value[key], key)
-            hint = hint or belongs(where, key, node.value[key]) or hint_of(key)
-            hint = hint or f"{suggestion(key, known)} Known: {listed}"
-            notes.add(f"unknown key {key!r}{inside};{hint}", node, key)
+            hint = "" if where else _knob_place(node, key) or _track_place(child, key)
+            hint = hint or belongs(where, key, child) or hint_of(key)
+            hint = hint or f"{suggestion(key, known)} Known: {', '.join(known) or 'none'}"
+            notes.add(f"unknown key {key!r}{where and f' in {where}'};{hint}", node, key)
     for field in fields:
         if field.key in node.value:
-            value = read_value(notes, where, node, field)
+            value = _read_value(notes, where, node, field)
+            if where and field.section is not None and isinstance(value, Node):
+                keys = keys_of(field.section)
+                inner = read_section(notes, f"{where}.{field.key}", value, keys)
+                whole = all(one.target in inner for one in keys)
+                value = field.section(**inner) if whole else None
             if value is not _BAD:
                 values[field.target] = value
         elif not field.has_default:
@@ -136,7 +115,7 @@ def read_section(
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Return where the knob belongs that stands at the top of the file; nothing if it is none."""
+    """Return the section of a knob that is at the top of the file; "" for other keys."""
     name = canonical_name(key)
     if name is None:
         return ""
@@ -154,125 +133,91 @@ def _knob_place(root: Node, key: str) -> str:
 
 
 def _track_place(child: Node, key: str) -> str:
-    """Return what to type for `track: {every: ..., parts: [...]}`; nothing for another key."""
+    """Return the replacement of `track: {every: ..., parts: [...]}`; "" for other keys."""
     if key != "track" or not child.is_map:
         return ""
-    given = {name: plain(node) for name, node in child.value.items()}
-    wanted = {
-        "policies_every": given.get("every", "100k"),
-        "parts": given.get("parts", ["trajectories", "losses", "gradients"]),
-    }
+    given = {"every": "100k", "parts": ["trajectories", "losses", "gradients"], **plain(child)}
+    wanted = {"policies_every": given["every"], "parts": given["parts"]}
     return f" write `checkpoint: {flow(wanted)}`"
 
 
-def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
-    """Return the value of one field of a section, or note what is wrong with it."""
+def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
+    """Return the value of one field of a section, or note the mistake and return `_BAD`."""
     child: Node = node.value[field.key]
-    if field.off and not child.is_map and not child.is_list and child.value in _OFF:
+    given = child.value
+    if field.off and not child.is_map and not child.is_list and given in _OFF:
         return None
     value = _convert(field, child)
     if value is not _BAD:
         return value
+    if field.type == "word" and isinstance(given, str):
+        meant, later = given, ""
+        if field.key == "method":
+            meant = SEARCH_METHODS.get(given.lower(), given)
+            later = " (not available in this version)" if given == "bohb" else ""
+        hint = suggestion(meant, field.words)
+        if field.key == "method" and given in RULES:
+            hint = f" type `early_terminate: {{type: {given}}}`;"
+        text = f"unknown {field.key} {given!r}{later};{hint} Known: {', '.join(field.words)}"
+        notes.add(f"{where}: {text}" if where else text, node, field.key)
+        return _BAD
+    allowed = field.allowed()
+    if field.key in SECTIONS:
+        example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
+        allowed = allowed.replace("a mapping", example)
+    meant = amount_meant(given) if field.type == "count" else ""
+    hint = f" did you mean {meant}?" if meant else ""
     name = f"{where}.{field.key}" if where else field.key
-    if field.type == "word" and isinstance(child.value, str):
-        hint = suggestion(_here(field.key, child.value), field.words)
-        later = " (not available in this version)" if _is_later(field.key, child.value) else ""
-        if field.key == "method" and child.value in RULES:
-            hint = f" type `early_terminate: {{type: {child.value}}}`;"
-        text = f"unknown {field.key} {child.value!r}{later};{hint} Known: {', '.join(field.words)}"
-        notes.add(text if not where else f"{where}: {text}", node, field.key)
-    else:
-        allowed = field.allowed()
-        if field.key in SECTIONS:
-            example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
-            allowed = allowed.replace("a mapping", example)
-        meant = amount_meant(child.value) if field.type == "count" else ""
-        hint = f" did you mean {meant}?" if meant else ""
-        notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
+    notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return _BAD
 
 
-def _here(key: str, word: str) -> str:
-    """Return what a word of another system is here."""
-    return SEARCH_METHODS.get(word.lower(), word) if key == "method" else word
-
-
-def _is_later(key: str, word: str) -> bool:
-    return word in _LATER.get(key, ())
-
-
 def _example(fields: Sequence[Field], given: Node) -> str:
-    """Return a section that may be meant: what was given under its first key, if that fits."""
+    """Return a section that may be meant: the given value under the first key, if that fits."""
     if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
         return flow({fields[0].key: given.value})
     for field in fields:
         if not field.has_default:
             return f"{{{field.key}: {field.words[0] if field.words else '...'}}}"
     for field in fields:
-        if field.type in ("count", "word") and field.has_default and field.default is not None:
+        if field.type in ("count", "word") and field.default is not None:
             return f"{{{field.key}: {field.default}}}"
     return f"{{{fields[0].key}: ...}}" if fields else "{}"
 
 
 def _convert(field: Field, child: Node) -> Any:
+    value = child.value
     if field.type == "map":
-        named = field.key == "env" and (isinstance(child.value, str) or child.is_list)
+        named = field.key == "env" and (isinstance(value, str) or child.is_list)
         return child if child.is_map or named else _BAD
     if field.type == "list":
         return child if child.is_list else _BAD
-    if field.type == "points":
-        return _points(field, child)
-    if field.type == "factors":
-        return _factors(field, child)
     if field.type == "words":
-        return _words(field, child)
-    if child.is_map or child.is_list:
-        return _BAD
-    value = child.value
+        given = plain(child)
+        legal = is_list(given) and all(item in field.words for item in given)
+        return tuple(given) if legal and len(set(given)) == len(given) else _BAD
+    if field.type == "factors" or (field.type == "points" and child.is_map):
+        points = field.type == "points"
+        items = value.values() if points else value if child.is_list else ()
+        numbers = [_amount(field, item.value) for item in items]
+        if not numbers or any(number is _BAD for number in numbers):
+            return _BAD
+        return dict(zip(value, numbers, strict=True)) if points else tuple(numbers)
     if field.type == "flag":
         return value if isinstance(value, bool) else _BAD
     if field.type in ("word", "text"):
         legal = isinstance(value, str) and (field.type == "text" or value in field.words)
         return value if legal else _BAD
     if isinstance(value, str) and value in field.words:
-        return value
+        return None if value == "auto" else value
     return _amount(field, value)
 
 
 def _amount(field: Field, value: Any) -> Any:
-    parse = {"count": count_of, "seconds": seconds_of}.get(field.type, number_of)
-    number = parse(value)
-    if number is None or not math.isfinite(number):
+    whole = field.type in ("count", "points")
+    number = count_of(value) if whole else number_of(value)
+    if field.type == "seconds":
+        number = seconds_of(value)
+    if number is None or not math.isfinite(number) or not field.contains(number):
         return _BAD
-    if number < field.low or number > field.high or (field.low_open and number == field.low):
-        return _BAD
-    return float(number) if field.type != "count" else number
-
-
-def _factors(field: Field, child: Node) -> Any:
-    if not child.is_list or not child.value:
-        return _BAD
-    given = [_BAD if item.is_map or item.is_list else item.value for item in child.value]
-    numbers = [_BAD if item is _BAD else _amount(field, item) for item in given]
-    return _BAD if any(number is _BAD for number in numbers) else tuple(numbers)
-
-
-def _words(field: Field, child: Node) -> Any:
-    given = plain(child)
-    if not is_list(given) or any(item not in field.words for item in given):
-        return _BAD
-    return tuple(given) if len(set(given)) == len(given) else _BAD
-
-
-def _points(field: Field, child: Node) -> Any:
-    if not child.is_map:
-        return _BAD if child.is_list else _amount_count(field, child.value)
-    counts: Mapping[str, Any] = {
-        name: _amount_count(field, plain(count)) for name, count in child.value.items()
-    }
-    return counts if counts and all(count is not _BAD for count in counts.values()) else _BAD
-
-
-def _amount_count(field: Field, value: Any) -> Any:
-    number = count_of(value)
-    return number if number is not None and field.low <= number <= field.high else _BAD
+    return number if whole else float(number)

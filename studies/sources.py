@@ -1,7 +1,7 @@
 """A study as Python gives it: a path, marked YAML, a mapping, or a loaded one; with its text.
 
 A plain string is always a path: YAML is marked by `yaml("...")`, so that a typing error in a path
-is told as one.
+is reported as one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,11 @@ from .yaml_io import to_yaml
 
 @dataclass(frozen=True)
 class YamlText:
-    """A study file's text; `yaml` makes one.
-
-    Attributes:
-        text: what the file would say.
-    """
-
     text: str
 
 
 Source = Study | YamlText | Mapping[str, Any] | str | PathLike[str]
-"""What a study can be given as."""
+"""The forms in which a study can be given."""
 
 
 def yaml(text: str) -> YamlText:
@@ -45,16 +39,7 @@ def yaml(text: str) -> YamlText:
 
 
 def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
-    """Return a study and its text, as it would stand in a file.
-
-    Args:
-        given: path, `yaml("...")`, mapping, or a loaded study.
-        name: replaces its name; text and mapping without one are called `study`.
-
-    Raises:
-        StudyError: with every mistake.
-        ConfigError: it is none of these.
-    """
+    """Return a study and the text of its file; text and mapping without a name are `study`."""
     if isinstance(given, Study):
         study = given if name is None else replace(given, name=name)
         return study, resolved_yaml(study)
@@ -68,7 +53,7 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
             mistakes = [Mistake(None, mistake.text) for mistake in error.mistakes]
             raise StudyError("the mapping", mistakes) from None
     if isinstance(given, str) and "\n" in given:
-        raise ConfigError('a study of several lines is no path; type hpo.yaml("""...""")')
+        raise ConfigError('multi-line text is not a path; type hpo.yaml("""...""")')
     try:
         path = Path(given)
     except TypeError:
@@ -81,7 +66,7 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with NumPy's numbers, paths and the like as YAML has them."""
+    """Replace NumPy's numbers, paths and the like by values that YAML has."""
     if is_mapping(value):
         return {str(key): _plain(item) for key, item in value.items()}
     if is_sequence(value) or isinstance(value, range):

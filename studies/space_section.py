@@ -1,4 +1,4 @@
-"""Reads `space` and `forbid`: from nodes to a `Space`, every mistake with its line."""
+"""Reads `space`, `forbid` and `enqueue`: from nodes to a `Space`, every mistake with its line."""
 
 from __future__ import annotations
 
@@ -27,20 +27,12 @@ _LONGEST_LIST = 200
 
 @dataclass
 class SpaceReader:
-    """Reads the search space of one study.
-
-    Attributes:
-        notes: where mistakes go.
-        vocabulary: the names and values that are legal.
-        fixed: knob -> value, already read.
-    """
-
     notes: Notes
     vocabulary: Vocabulary
     fixed: Mapping[str, Any]
 
     def read(self, space: Node | None, rules: Sequence[Node]) -> Space:
-        """Return the space; with mistakes noted, one without what was wrong."""
+        """Return the space; incomplete where mistakes were noted."""
         entries = self._entries(space)
         if len(entries) > _MOST_PARAMETERS:
             self.notes.add(f"{len(entries)} parameters; allowed: {_MOST_PARAMETERS}", space)
@@ -52,15 +44,16 @@ class SpaceReader:
             if parameter is not None:
                 parameters.append(parameter)
                 places.append(node)
-        constants = self._constants(parameters, places, entries)
+        searched = {name for name, _ in entries}
+        constants = self._constants(parameters, places, searched)
         faults = structure_faults(parameters, constants)
         for index, text in faults:
             self.notes.add(text, places[index])
-        searched = {name for name, _ in entries}
-        forbid, named = self._rules(rules, searched)
+        forbid = self._rules(rules)
         if faults or len(parameters) < len(entries):
             return Space()
-        return Space(tuple(parameters), forbid, {**constants, **named})
+        named = (name for rule in forbid for name in rule.names if name not in searched)
+        return Space(tuple(parameters), forbid, constants | {n: self._constant(n) for n in named})
 
     def _entries(self, space: Node | None) -> list[tuple[str, Node]]:
         """Return (our name, node of one distribution) in the order of the file."""
@@ -69,23 +62,17 @@ class SpaceReader:
             return entries
         given_as: dict[str, str] = {}
         for given, child in space.value.items():
-            try:
+            with self.notes.at(space, given):
                 name = self.vocabulary.name(given)
-            except ConfigError as error:
-                self.notes.add(str(error), space, given)
-                continue
-            if name in given_as:
-                text = f"{given!r} and {given_as[name]!r} are the same knob; keep one"
-                self.notes.add(text, space, given)
-            elif name in self.fixed:
-                one = flow({"value": self.fixed[name]})
-                text = f"{name} is both searched and fixed; remove one, or search {one} alone"
-                self.notes.add(text, space, given)
-            elif name.startswith("env.") and name[4:] in self.vocabulary.env_values:
-                self.notes.add(
-                    f"{name} is searched and given under env:; remove one", space, given
-                )
-            else:
+                if name in given_as:
+                    text = f"{given!r} and {given_as[name]!r} are the same knob; keep one"
+                    raise ConfigError(text)
+                if name in self.fixed:
+                    one = flow({"value": self.fixed[name]})
+                    text = f"{name} is both searched and fixed; remove one, or search {one} alone"
+                    raise ConfigError(text)
+                if name.startswith("env.") and name[4:] in self.vocabulary.env_values:
+                    raise ConfigError(f"{name} is searched and given under env:; remove one")
                 given_as[name] = given
                 branching = child.is_list and any(item.is_map for item in child.value)
                 branches = child.value if branching else [child]
@@ -125,7 +112,9 @@ class SpaceReader:
             return None, [Fault("distribution", text)]
         kind = self.vocabulary.type(name)
         if kind not in ("float", "int"):
-            return None, [Fault("distribution", f"{_typed(kind)}; list its `values`")]
+            nouns = {"bool": "true or false", "choice": "one of a few words"}
+            text = f"is {nouns.get(kind, 'a list of widths')}; list its `values`"
+            return None, [Fault("distribution", text)]
         if kind == "int" and distribution.kind not in WHOLE_KINDS:
             kinds = ", ".join(WHOLE_KINDS)
             text = f"takes integers, not {distribution.kind}; type one of {kinds}"
@@ -159,16 +148,13 @@ class SpaceReader:
             own = self.vocabulary.default(name)
             fits = distribution.why_not(own) is None
             return distribution.canonical(own) if fits else distribution.middle()
-        try:
+        with self.notes.at(node, "default", "default: "):
             value = self.vocabulary.value(name, plain(node.value["default"]))
-        except ConfigError as error:
-            self.notes.add(f"default: {error}", node, "default")
-            return _NOT_READ
-        reason = distribution.why_not(value)
-        if reason is not None:
+            reason = distribution.why_not(value)
+            if reason is None:
+                return distribution.canonical(value)
             self.notes.add(f"{name}: default {reason}", node, "default")
-            return _NOT_READ
-        return distribution.canonical(value)
+        return _NOT_READ
 
     def _when(self, name: str, node: Node) -> tuple[Condition, ...] | None:
         if "when" not in node.value:
@@ -187,80 +173,48 @@ class SpaceReader:
 
     def _wanted(self, node: Node, given: str) -> tuple[str, tuple[Any, ...]] | None:
         """Read `knob: value` or `knob: [value, ...]` of a condition or a rule."""
-        try:
+        with self.notes.at(node, given):
             name = self.vocabulary.name(given)
             raw = plain(node.value[given])
             listed = isinstance(raw, list)
             if self.vocabulary.type(name) == "widths":
                 listed = listed and any(isinstance(item, list) for item in raw)
             values = [self.vocabulary.value(name, item) for item in (raw if listed else [raw])]
-        except ConfigError as error:
-            self.notes.add(str(error), node, given)
-            return None
-        if not values:
+            if values:
+                return name, tuple(values)
             self.notes.add(f"{name}: an empty list; give at least one value", node, given)
-            return None
-        return name, tuple(values)
+        return None
 
     def _constant(self, name: str) -> Any:
         return self.fixed[name] if name in self.fixed else self.vocabulary.default(name)
 
     def _constants(
-        self,
-        parameters: Sequence[Parameter],
-        places: Sequence[Node],
-        entries: Sequence[tuple[str, Node]],
+        self, parameters: Sequence[Parameter], places: Sequence[Node], searched: set[str]
     ) -> dict[str, Any]:
-        """Return the values of what conditions name but nobody searches; note what never holds."""
-        searched = {name for name, _ in entries}
+        """Return the values of unsearched knobs in conditions; note conditions that never hold."""
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
             for condition in parameter.when:
-                if condition.name in searched:
-                    self._check_reachable(parameter, condition, parameters, place)
-                    continue
-                constants[condition.name] = self._constant(condition.name)
-                if not condition.holds(constants):
-                    value = constants[condition.name]
-                    self.notes.add(
-                        f"{parameter.name} is never active: {condition.name} is not searched and "
-                        f"is {value!r}",
-                        place,
-                        "when",
-                    )
-        return constants
-
-    def _check_reachable(
-        self,
-        parameter: Parameter,
-        condition: Condition,
-        parameters: Sequence[Parameter],
-        place: Node,
-    ) -> None:
-        parents = [parent for parent in parameters if parent.name == condition.name]
-        for value in condition.values:
-            reasons = [parent.distribution.why_not(value) for parent in parents]
-            if reasons and None not in reasons:
-                text = f"{parameter.name}: when {condition.name}: {reasons[0]}"
-                self.notes.add(text, place, "when")
-
-    def _rules(
-        self, nodes: Sequence[Node], searched: set[str]
-    ) -> tuple[tuple[Rule, ...], dict[str, Any]]:
-        rules: list[Rule] = []
-        constants: dict[str, Any] = {}
-        if len(nodes) > _MOST_RULES:
-            self.notes.add(f"forbid has {len(nodes)} rules; allowed: {_MOST_RULES}", nodes[0])
-            return (), {}
-        for node in nodes:
-            rule = self._rule(node)
-            if rule is None:
-                continue
-            rules.append(rule)
-            for name in rule.names:
+                name, texts = condition.name, list[str]()
                 if name not in searched:
                     constants[name] = self._constant(name)
-        return tuple(rules), constants
+                    if not condition.holds(constants):
+                        why = f"{name} is not searched and is {constants[name]!r}"
+                        texts.append(f"{parameter.name} is never active: {why}")
+                parents = [parent.distribution for parent in parameters if parent.name == name]
+                for value in condition.values if name in searched else ():
+                    reasons = [parent.why_not(value) for parent in parents]
+                    if reasons and None not in reasons:
+                        texts.append(f"{parameter.name}: when {name}: {reasons[0]}")
+                for text in texts:
+                    self.notes.add(text, place, "when")
+        return constants
+
+    def _rules(self, nodes: Sequence[Node]) -> tuple[Rule, ...]:
+        if len(nodes) > _MOST_RULES:
+            self.notes.add(f"forbid has {len(nodes)} rules; allowed: {_MOST_RULES}", nodes[0])
+            return ()
+        return tuple(rule for rule in map(self._rule, nodes) if rule is not None)
 
     def _rule(self, node: Node) -> Rule | None:
         if node.is_map and node.value:
@@ -268,27 +222,18 @@ class SpaceReader:
             read = tuple(entry for entry in wanted if entry is not None)
             return ValueRule(read) if len(read) == len(wanted) else None
         if not isinstance(node.value, str):
-            text = (
-                f"a rule is {node.shown()}; allowed: a mapping such as {{network: mlp}} or a "
-                "comparison such as 'gamma < gae_lambda - 0.15'"
-            )
-            self.notes.add(text, node)
+            text = f"a rule is {node.shown()}; allowed: a mapping such as {{network: mlp}} "
+            self.notes.add(f"{text}or a comparison such as 'gamma < gae_lambda - 0.15'", node)
             return None
-        try:
+        with self.notes.at(node):
             rule = parse_rule(node.value)
             for name in rule.names:
-                self._check_rule_name(name)
-        except ConfigError as error:
-            self.notes.add(str(error), node)
-            return None
-        return rule
-
-    def _check_rule_name(self, name: str) -> None:
-        ours = self.vocabulary.name(name)
-        if ours != name:
-            raise ConfigError(
-                f"unknown hyperparameter {name!r} in a rule; here it is called {ours!r}"
-            )
+                ours = self.vocabulary.name(name)
+                if ours != name:
+                    text = f"unknown hyperparameter {name!r} in a rule; here it is called {ours!r}"
+                    raise ConfigError(text)
+            return rule
+        return None
 
 
 def _how_to_write(node: Node) -> str:
@@ -296,30 +241,18 @@ def _how_to_write(node: Node) -> str:
         written = flow({"values": plain(node)})
         short = node.value and len(written) <= _LONGEST_LIST
         return f"type {written if short else '{values: [...]}'}"
-    if node.value is None:
-        return "give a distribution such as {min: 0.1, max: 1.0}"
-    return "give a distribution such as {min: 0.1, max: 1.0}, or write the knob under `fixed`"
-
-
-def _typed(kind: str) -> str:
-    nouns = {"bool": "is true or false", "choice": "is one of a few words"}
-    return nouns.get(kind, "is a list of widths")
+    also = "" if node.value is None else ", or write the knob under `fixed`"
+    return f"give a distribution such as {{min: 0.1, max: 1.0}}{also}"
 
 
 def _bounds(distribution: Distribution) -> list[tuple[str | None, Any]]:
     """Return (key, value) of the extremes that the knob must allow."""
     low, high = distribution.ends()[-2:]
-    keys: tuple[str | None, str | None] = ("min", "max")
+    bounds: list[tuple[str | None, Any]] = [("min", low), ("max", high)]
     if isinstance(distribution, Normal):
-        low, high = distribution.bounds
-        keys = (
-            None if distribution.min is None else "min",
-            None if distribution.max is None else "max",
-        )
-    bounds: list[tuple[str | None, Any]] = [(keys[0], low), (keys[1], high)]
-    if distribution.zero:
-        bounds.append(("zero", distribution.nothing))
-    return bounds
+        keys = [key if getattr(distribution, key) is not None else None for key in ("min", "max")]
+        bounds = list(zip(keys, distribution.bounds, strict=True))
+    return [*bounds, ("zero", distribution.nothing)] if distribution.zero else bounds
 
 
 _MOST = 2000
@@ -330,8 +263,7 @@ def read_enqueue(
 ) -> tuple[dict[str, Any], ...]:
     """Read `enqueue`: partial configurations that the space must be able to complete.
 
-    One that is the default configuration, or another entry once more, is left out: it would repeat
-    every bit of that one's runs.
+    The default configuration and repeated entries are dropped: their runs would be bitwise equal.
     """
     if len(nodes) > _MOST:
         notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST}", nodes[0])
@@ -343,41 +275,31 @@ def read_enqueue(
             text = f"an entry of enqueue is {node.shown()}; allowed: {{knob: value, ...}}"
             notes.add(text, node)
             continue
-        entry = _read_entry(notes, vocabulary, node)
-        if entry is None:
+        entry: dict[str, Any] = {}
+        for given, child in node.value.items():
+            with notes.at(node, given, "enqueue: "):
+                name = vocabulary.name(given)
+                entry[name] = vocabulary.value(name, plain(child))
+        if len(entry) < len(node.value):
             continue
-        try:
+        with notes.at(node, before="enqueue: "):
             key = space.canonical(space.complete(entry))
-        except ConfigError as error:
-            notes.add(f"enqueue: {error}", node)
-            continue
-        if key not in known:
-            known.add(key)
-            read.append(entry)
+            if key not in known:
+                known.add(key)
+                read.append(entry)
     return tuple(read)
-
-
-def _read_entry(notes: Notes, vocabulary: Vocabulary, node: Node) -> dict[str, Any] | None:
-    entry: dict[str, Any] = {}
-    for given, child in node.value.items():
-        try:
-            name = vocabulary.name(given)
-            entry[name] = vocabulary.value(name, plain(child))
-        except ConfigError as error:
-            notes.add(f"enqueue: {error}", node, given)
-    return entry if len(entry) == len(node.value) else None
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def ships(name: str) -> bool:
-    """Return whether a space of this name comes with the package."""
+    """Return whether a space of this name is part of the package."""
     return (_PACKAGE / name).is_file()
 
 
 def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, list[Node]]:
-    """Return the mapping of parameters (None if there is none) and the rules, files followed."""
+    """Return the mapping of parameters (or None) and the rules, files followed."""
     forbid, node = root.value.get("forbid"), root.value.get("space")
     rules: list[Node] = forbid.value if forbid is not None and forbid.is_list else []
     if node is None or not node.is_map:
@@ -386,65 +308,52 @@ def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, li
         return node, rules
     for key in node.value:
         if key not in ("file", "override"):
-            text = f"unknown key {key!r} beside `file`; allowed: override: {{{key}: ...}}"
+            text = f"unknown key {key!r} next to `file`; allowed: override: {{{key}: ...}}"
             notes.add(text, node, key)
-    path = _find(notes, node, source)
-    read = None if path is None else _read(notes, node, path)
-    if read is None:
-        return None, rules
-    parameters, more_rules = read
-    _override(notes, node, parameters)
-    return parameters, [*more_rules, *rules]
+    with notes.at(node, "file"):
+        parameters, more_rules = _read(notes, node, _find(node.value["file"], source))
+        _override(notes, node, parameters)
+        return parameters, [*more_rules, *rules]
+    return None, rules
 
 
-def _find(notes: Notes, node: Node, source: Path) -> Path | None:
-    given = node.value["file"]
-    if not isinstance(given.value, str) or not is_inside(given.value):
-        text = (
-            f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
-            "that ships, such as spaces/ppo.yaml"
-        )
-        notes.add(text, node, "file")
-        return None
+def _find(given: Node, source: Path) -> Path:
+    name = given.value
+    if not isinstance(name, str) or not is_inside(name):
+        text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
+        raise ConfigError(f"{text}that ships, such as spaces/ppo.yaml")
     for base in (source, _PACKAGE):
-        if (base / given.value).is_file():
-            return base / given.value
+        if (base / name).is_file():
+            return base / name
     shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
-    text = (
-        f"space.file {given.value!r}: no such file;{suggestion(given.value, shipped)} "
-        f"Those that ship: {', '.join(shipped)}"
-    )
-    notes.add(text, node, "file")
-    return None
+    text = f"space.file {name!r}: no such file;{suggestion(name, shipped)} Those that ship: "
+    raise ConfigError(f"{text}{', '.join(shipped)}")
 
 
-def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]] | None:
+def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
     shown, line = node.value["file"].value, node.key_lines["file"]
     try:
         root = read_file(path, shown)
     except StudyError as error:
-        for text in str(error).splitlines():
+        *first, last = str(error).splitlines()
+        for text in first:
             notes.add(text, node, "file")
-        return None
+        raise ConfigError(last) from None
     _mark(root, shown, line)
     if not root.is_map:
-        notes.add(f"{shown} is {root.shown()}; allowed: {{space: {{...}}}}", node, "file")
-        return None
+        raise ConfigError(f"{shown} is {root.shown()}; allowed: {{space: {{...}}}}")
     for key in root.value:
         if key not in ("space", "forbid"):
             notes.add(f"unknown key {key!r}; Known: space, forbid", root, key)
     space, rules = root.value.get("space"), root.value.get("forbid")
     if space is None or not space.is_map or "file" in space.value:
-        notes.add(f"{shown} needs `space`, a mapping of knobs", node, "file")
-        return None
+        raise ConfigError(f"{shown} needs `space`, a mapping of knobs")
     if rules is not None and not rules.is_list:
         notes.add(f"forbid is {rules.shown()}; allowed: a list", rules)
-        rules = None
-    return space, [] if rules is None else rules.value
+    return space, rules.value if rules is not None and rules.is_list else []
 
 
 def _override(notes: Notes, node: Node, parameters: Node) -> None:
-    """Replace, add or (with null) drop parameters of the file."""
     override = node.value.get("override")
     if override is None:
         return
@@ -459,13 +368,11 @@ def _override(notes: Notes, node: Node, parameters: Node) -> None:
         elif key in parameters.value:
             del parameters.value[key], parameters.key_lines[key]
         else:
-            hint = suggestion(key, parameters.value)
-            notes.add(
-                f"override drops {key!r}, which the file does not have;{hint}", override, key
-            )
+            text = f"override drops {key!r}, which the file does not have;"
+            notes.add(f"{text}{suggestion(key, parameters.value)}", override, key)
 
 
 def _mark(node: Node, shown: str, line: int | None) -> None:
     node.origin, node.outer = shown, line
-    for child in node.value.values() if node.is_map else node.value if node.is_list else ():
+    for child in node.children:
         _mark(child, shown, line)

@@ -1,8 +1,11 @@
-"""A study as frozen data: what `load` makes of a YAML file and what the search loop reads.
+"""A study as frozen data, and the declaration of every key of its file.
 
-Every field is filled in (defaults included), so that nothing below the loader ever sees a raw
-mapping from a file; amounts are plain numbers (env steps, seconds), never text such as `200M`.
+Each field is declared once by `key`, with default, range and meaning: the loader, the resolved
+study, the JSON Schema and the reference follow from it. Below the loader amounts are plain
+numbers (env steps, seconds), never text such as `200M`.
 """
+
+# ruff: noqa: RUF009  # `key` returns a field
 
 from __future__ import annotations
 
@@ -19,28 +22,27 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
-from .stopping_rules import RULES
+from .field import REQUIRED, Field, key
+from .search_methods import METHODS
+from .stopping_rules import RULES, rule_fields
+
+PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
+_RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
+Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An environment: a registered id and the fixed values of its keys.
-
-    Attributes:
-        id: for example `CartPole-v1`, `rmsa`, `gym:HalfCheetah-v5`.
-        values: the keys given under `env:` besides `id`, static ones and float parameters alike.
-        scale: of a study over several environments, what scores 0 and 1; else None.
-        place: where a file names it, as `study.yaml:3`; "" where none does.
-    """
+    """An environment: a registered id and the fixed values of its keys."""
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    scale: Reference | None = None
-    place: str = field(default="", compare=False)
+    scale: Reference | None = None  # what scores 0 and 1, over several environments
+    place: str = field(default="", compare=False)  # in a file, as `study.yaml:3`
 
     @contextmanager
     def named_in_errors(self) -> Generator[None]:
-        """Begin the message of a `ConfigError` raised within with the place that names it."""
+        """Put the place before the message of a `ConfigError` raised within."""
         try:
             yield
         except ConfigError as error:
@@ -50,10 +52,10 @@ class EnvSpec:
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
-    """Return what tables, folders and words call the environments of a study, each once.
+    """Return the names of a study's environments in tables, folders and words, each once.
 
-    The id; of several with one id the keys in which they differ, too. Only letters, digits, `.`,
-    `_`, `-`, `=` are left, so that a label can name a folder.
+    The id; for several with one id also the keys in which they differ. Labels have only letters,
+    digits, `.`, `_`, `-`, `=`, so that they can name folders.
 
     >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
     ('CartPole-v1', 'rmsa_load=200', 'rmsa')
@@ -75,37 +77,30 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
 
 
 def _short(value: Any) -> str:
-    """Return a value in words, whole numbers without a point."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
     return str(int(value) if whole else value)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What is optimised: `name` at the last evaluation, aggregated over the replicates."""
+    """The objective: `name` at the last evaluation, aggregated over the replicates."""
 
-    name: str = "eval/return_mean"
-    goal: Literal["maximize", "minimize"] = "maximize"
-    aggregate: Literal["mean", "median", "min", "max", "iqm"] = "mean"
+    name: str = key("eval/return_mean", "a metric of docs/reference/study-file.md")
+    goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
+    aggregate: Aggregate = key("mean", "over the replicates of a trial")
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric; a trial that violates one ranks below all that violate none.
+    """A bound on a metric; a trial that violates one ranks below all that violate none."""
 
-    Attributes:
-        metric: measured at the last evaluation.
-        min, max: the bounds; at least one is given.
-        aggregate: over the replicates.
-    """
-
-    metric: str
-    min: float | None = None
-    max: float | None = None
-    aggregate: Literal["mean", "median", "min", "max", "iqm"] = "mean"
+    metric: str = key(REQUIRED, "a metric of docs/reference/study-file.md, or a cost")
+    min: float | None = key(None, "the least that is allowed")
+    max: float | None = key(None, "the most that is allowed")
+    aggregate: Aggregate = key("mean", "over the replicates of a trial")
 
     def violation(self, value: float) -> float:
-        """Return how far a value lies outside of the bounds, at most 0 inside.
+        """Return the distance of a value from the bounds, at most 0 inside.
 
         >>> Constraint("eval/length_mean", max=10.0).violation(12.0)
         2.0
@@ -119,96 +114,64 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and how a policy is evaluated, on seeds that training never uses.
+    """When and how a policy is evaluated, on seeds that training never uses."""
 
-    Attributes:
-        every: `rungs` (each rung and the end) or a number of env steps (and the end).
-        episodes: episodes an evaluation, if `steps` is None.
-        steps: env steps an evaluation in continuous operation, else None.
-        greedy: the distribution's mode instead of a sample.
-        env: keys of the environment that differ in evaluation.
-    """
-
-    every: Literal["rungs"] | int = "rungs"
-    episodes: int = 20
-    steps: int | None = None
-    greedy: bool = True
-    env: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    every: Literal["rungs"] | int = key(
+        "rungs", "env steps between evaluations, or at rungs and the end", low=1
+    )
+    episodes: int = key(20, "episodes of one evaluation", low=1, high=100_000)
+    steps: int | None = key(
+        None, "env steps of one evaluation instead, in continuous operation", low=1
+    )
+    greedy: bool = key(True, "take the mode of the policy, not a sample")
+    env: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `eval_env` of the file
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """An earlier study whose trials inform the search: its folder or its `trials.parquet`."""
+    """An earlier study whose trials inform the search."""
 
-    study: str
+    study: str = key(REQUIRED, "its folder, or its trials.parquet; relative to this file")
 
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """Who proposes.
-
-    Attributes:
-        method: its name.
-        random_share: share of the proposals that are drawn at random.
-        options: of the method.
-        warm_start: an earlier study that it knows.
-        ahead: whether proposals are drawn while lanes run; `auto` leaves it to the method.
-        driver: who decides: our own loop over `lanes`, or `ray_tune`.
-        scheduler: of Ray Tune: `asha`, `pbt`, or the dotted name of a class.
-        searcher: of Ray Tune: `random`, `optuna`, or the dotted name of a class.
-        scheduler_options, searcher_options: keyword arguments of these classes.
-    """
-
-    method: str = "tpe"
-    random_share: float = 0.2
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    warm_start: WarmStart | None = None
-    ahead: Literal["auto", "always", "never"] = "auto"
-    driver: Literal["lanes", "ray_tune"] = "lanes"
-    scheduler: str = "asha"
-    searcher: str = "random"
-    scheduler_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    searcher_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    method: str = key("tpe", "proposes trials", type="word", words=tuple(METHODS))
+    random_share: float = key(0.2, "share of proposals drawn at random", low=0, high=1)
+    options: Mapping[str, Any] = key({}, "of the method")
+    warm_start: WarmStart | None = key(None, "an earlier study informs the search; null: none")
+    ahead: Literal["auto", "always", "never"] = key(
+        "auto", "draw proposals while lanes run: no time is lost, but they know less"
+    )
+    driver: Literal["lanes", "ray_tune"] = key("lanes", "what decides: hpo itself, or Ray Tune")
+    scheduler: str = key("asha", "ray_tune: asha, pbt, or the dotted name of a class")
+    searcher: str = key("random", "ray_tune: random, optuna, or the dotted name of a class")
+    scheduler_options: Mapping[str, Any] = key({}, "ray_tune: keyword arguments of that class")
+    searcher_options: Mapping[str, Any] = key({}, "ray_tune: keyword arguments of that class")
 
 
 @dataclass(frozen=True)
 class EarlyTerminate:
-    """Who is stopped early, or (`pbt`, `pb2`) who goes on from another's state with other knobs.
-
-    Attributes:
-        type: a rule of the table in `stopping_rules`.
-        min: env steps of the first rung.
-        eta: one in `eta` goes on; rungs are min * eta^i below the length of a run, of `plateau`
-            every multiple of min.
-        audit: share of stopped trials that run on, to measure false stops.
-        patience: of `plateau`, rungs without an improvement that counts.
-        tolerance: of `plateau`, the share of a trial's gain so far that counts as one.
-        every: env steps between the rungs of a population that evolves.
-        quantile: share of that population that takes over a state, and share that gives it.
-        resample: chance that a knob of a copy is drawn anew.
-        perturb: factors, one of which a knob of a copy is moved by if it is not drawn anew.
-        pause: of `asha`, how many trials are kept paused at rungs in place of stopped.
-        options: of a registered rule.
-    """
+    """A rule of `stopping_rules` with its keys, declared there; other rules' keys are unused."""
 
     type: str = "asha"
     min: int = 0
-    eta: float = 4.0
-    audit: float = 0.0
-    patience: int = 4
-    tolerance: float = 0.02
+    eta: float = _RULE_DEFAULTS["eta"]
+    audit: float = _RULE_DEFAULTS["audit"]
+    patience: int = _RULE_DEFAULTS["patience"]
+    tolerance: float = _RULE_DEFAULTS["tolerance"]
     every: int = 0
-    quantile: float = 0.25
-    resample: float = 0.25
-    perturb: tuple[float, ...] = (0.8, 1.25)
-    pause: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    quantile: float = _RULE_DEFAULTS["quantile"]
+    resample: float = _RULE_DEFAULTS["resample"]
+    perturb: tuple[float, ...] = _RULE_DEFAULTS["perturb"]
+    pause: int = _RULE_DEFAULTS["pause"]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of a registered rule
 
     @property
     def evolves(self) -> bool:
-        """Whether all trials run side by side and take over states from each other.
+        """Whether all trials run at the same time and copy each other's states.
 
-        Of a rule whose file was not run here, in a study that is looked at, its keys tell.
+        If the rule is not registered here, in a recorded study, its keys decide.
         """
         rule = RULES.get(self.type)
         return rule.evolves if rule is not None else self.every > 0 and self.min == 0
@@ -216,243 +179,253 @@ class EarlyTerminate:
 
 @dataclass(frozen=True)
 class Racing:
-    """Seeds race: a trial begins with `start` and gets more unless it is clearly worse.
+    """A trial starts with `start` seeds and gets more unless it is clearly worse."""
 
-    Attributes:
-        start: seeds before the first look.
-        confidence: that a trial dropped is worse than the best one, all looks together.
-    """
-
-    start: int = 3
-    confidence: float = 0.95
+    start: int = key(3, "seeds before the first look", low=2, high=1000)
+    confidence: float = key(
+        0.95, "that a trial dropped is worse, all looks together", low=0.5, high=0.9999
+    )
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """Replicates: `per_config` a trial at most, of which `tolerate` may diverge."""
-
-    per_config: int = 1
-    tolerate: int = 0
-    racing: Racing | None = None
+    per_config: int = key(1, "replicates of a trial", low=1, high=1000)
+    tolerate: int = key(0, "replicates that may diverge before the trial counts as diverged")
+    racing: Racing | None = key(None, "stop spending seeds on clear losers; null: no")
 
     @property
     def first(self) -> int:
-        """Replicates that a trial begins with."""
+        """Replicates that a trial starts with."""
         most = self.per_config
         return most if self.racing is None else min(self.racing.start, most)
 
 
 @dataclass(frozen=True)
 class Confirm:
-    """The `top_k` are run again on `choose` fresh seeds, the winner and the default on others.
+    """The best trials run again on selection seeds, the winner and the default on test seeds."""
 
-    Attributes:
-        top_k: how many; 0 for none, so that there is no winner.
-        choose: fresh seeds that select the winner.
-        report: further seeds, of the winner.
-        default: the default runs on these, too.
-        also: (trial, seeds): trials that run on so many of the report seeds, whatever became of
-            them in the search. They are asked for one by one, so `budget` does not bound them.
-    """
-
-    top_k: int = 5
-    choose: int = 8
-    report: int = 16
-    default: bool = True
-    also: tuple[tuple[int, int], ...] = ()
+    top_k: int = key(5, "trials run again; 0: none, and no winner", high=1000)
+    choose: int = key(8, "selection seeds: new seeds that decide the winner", low=1, high=1000)
+    report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
+    default: bool = key(True, "the default configuration runs on the test seeds, too")
+    also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
+        (),
+        "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
+        "default",
+        type="map",
+        late=True,
+    )
 
     def reports(self, objectives: int) -> int:
-        """Return how many replicates may run on the report seeds; several objectives use none.
-
-        Those of `also` apart.
-        """
+        """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
         chosen = objectives < 2 and self.top_k > 0
         return self.report * (2 if self.default else 1) if chosen else 0
 
     def runs(self, objectives: int) -> int:
-        """Return how many replicates the whole stage may run; fewer if the default wins."""
-        beside = objectives > 1 and self.default and self.top_k > 0  # the default, on `choose`
-        return (self.top_k + beside) * self.choose + self.reports(objectives)
+        """Return the most replicates of the whole stage; fewer run if the default wins."""
+        default = objectives > 1 and self.default and self.top_k > 0  # on `choose`
+        return (self.top_k + default) * self.choose + self.reports(objectives)
 
     @property
     def asked(self) -> int:
-        """How many replicates `also` runs, at most: the winner or the default may be in it."""
+        """The most replicates of `also`, which may include the winner or the default."""
         return sum(seeds for _, seeds in self.also)
 
 
 @dataclass(frozen=True)
 class PopulationSpec:
-    """Lanes of one program; `lanes` None means the rule of `search.lanes` decides.
+    """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
 
-    `workers` step host environments, where a call may take `step_timeout` seconds, 0 for any;
-    None leaves them to `search.hosting`.
-    """
-
-    lanes: int | None = None
-    device: Literal["auto", "cpu", "gpu"] = "auto"
-    deterministic: bool = False
-    workers: int | None = None
-    step_timeout: float | None = None
+    lanes: int | None = key(
+        None,
+        "lanes of a program, or auto; rounded up to a multiple of the devices",
+        low=1,
+        high=1_000_000,
+        words=("auto",),
+    )
+    device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
+    deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
+    workers: int | None = key(
+        None,
+        "processes that step gym: environments, or auto; 0: none",
+        high=1024,
+        words=("auto",),
+    )
+    step_timeout: float | None = key(
+        None,
+        "that a call of a gym: environment may take in a worker until it counts as hung, or auto: "
+        "5m; 0: any",
+        type="seconds",
+        low=0,
+        high=1e9,
+        words=("auto",),
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds of the whole study; None means unbounded.
+    """Bounds of the whole study; None means unbounded."""
 
-    Attributes:
-        trials: number of configurations proposed.
-        env_steps: training env steps, search and confirm together; never exceeded.
-        wall_seconds: running time over all starts of the study.
-        max_failures: errors (not divergences) after which the study stops.
-    """
-
-    trials: int | None = 64
-    env_steps: int | None = None
-    wall_seconds: float | None = None
-    max_failures: int = 20
+    trials: int | None = key(64, "configurations proposed", low=1, high=1e9)
+    env_steps: int | None = key(None, "training env steps of the whole study", low=1)
+    wall_seconds: float | None = key(
+        None,
+        "running time over all starts",
+        key="wall",
+        type="seconds",
+        low=0,
+        low_open=True,
+        high=1e9,
+    )
+    max_failures: int = key(20, "errors after which the study stops", high=1e9)
 
 
 @dataclass(frozen=True)
 class Executor:
-    """Where populations live.
-
-    Attributes:
-        type: `local`, this process; `ray`, workers of a cluster.
-        workers: over which the lanes of every population are spread.
-        address: of the cluster, `auto` or `host:port`; None: one on this machine alone.
-        cpus: that each worker takes; None: its share of the cluster's.
-    """
-
-    type: Literal["local", "ray"] = "local"
-    workers: int = 1
-    address: str | None = None
-    cpus: int | None = None
+    type: Literal["local", "ray"] = key("local", "this process, or workers of a Ray cluster")
+    workers: int = key(1, "ray: processes over which lanes are spread", low=1, high=1024)
+    address: str | None = key(
+        None, "ray: of the cluster, auto or host:port; null: one on this machine alone"
+    )
+    cpus: int | None = key(
+        None, "ray: CPUs of each worker; null: its share of the cluster's", low=1, high=4096
+    )
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is kept of trials, and how often everything is brought to disk.
+    """The policies to keep, and the time between commits."""
 
-    Attributes:
-        keep_best: how many of the best policies.
-        best_evaluation: whether the policy with the best evaluation of all is kept, too.
-        each_seed: whether those of all seeds of the best trials are kept, too.
-        policies_every: env steps between two policies kept of each seed; None: none.
-        best_of_each: whether each trial's policy at its best evaluation is kept, too.
-        parts: what is written beside each of them.
-        commit_seconds: between two commits of the study, once it has run a while.
-    """
-
-    keep_best: int = 3
-    best_evaluation: bool = False
-    each_seed: bool = False
-    policies_every: int | None = None
-    best_of_each: bool = False
-    parts: tuple[str, ...] = ()
-    commit_seconds: float = 10.0
+    keep_best: int = key(3, "policies kept, of the best trials at their end", high=1000)
+    best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
+    each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
+    policies_every: int | None = key(
+        None,
+        "env steps between two policies kept of each seed of the best trials; null: none",
+        low=1,
+        high=1e13,
+        late=True,
+    )
+    best_of_each: bool = key(
+        False, "also keep each trial's policy at its best evaluation", late=True
+    )
+    parts: tuple[str, ...] = key((), "parts written with each policy", type="words", words=PARTS)
+    commit_seconds: float = key(
+        10.0,
+        "between two commits; those after a start come sooner. 0: at every boundary",
+        key="commit_every",
+        type="seconds",
+        low=0,
+        high=1e9,
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
 class Init:
-    """What every lane starts from instead of fresh parameters.
-
-    Attributes:
-        folder: of a saved policy, relative to the study file's.
-        keep: all its parameters, the critic's or the policy's.
-        optimiser: starts fresh, or as it was saved.
-    """
-
-    folder: str
-    keep: Literal["all", "critic", "policy"] = "all"
-    optimiser: Literal["fresh", "restored"] = "fresh"
+    folder: str = key(REQUIRED, "folder of a saved policy, relative to this file's", key="from")
+    keep: Literal["all", "critic", "policy"] = key("all", "of its parameters; the rest is fresh")
+    optimiser: Literal["fresh", "restored"] = key(
+        "fresh", "restored needs keep: all and a policy with the part optimiser"
+    )
 
 
 @dataclass(frozen=True)
 class Logger:
-    """One sink beside the store: `console`, `csv`, `tensorboard` or `wandb`."""
+    """One sink in addition to the store: `console`, `csv`, `tensorboard` or `wandb`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
-    """A whole study; see docs/study.md for the file it comes from.
+    """A whole study; docs/study.md describes the file."""
 
-    Attributes:
-        name: names the folder of results; letters, digits, `.`, `_`, `-`.
-        seed: the one integer every random stream comes from.
-        imports: paths of user code to import first, relative to the file's folder.
-        env: the environment; of several the first.
-        more_envs: those after the first, where a trial is one configuration on several.
-        over_environments: how the scores of one seed on several become one value.
-        env_steps: training env steps of one full run of one replicate.
-        schedule_env_steps: that schedules and chunks are laid out over; None: over `env_steps`.
-        fixed: knob -> value, for knobs that are not searched.
-        space: what is searched.
-        baselines: rules that learn nothing, measured on the streams that trials are evaluated on.
-        enqueue: configurations (partial: the default fills the rest) tried first, after the
-            default configuration, which is always trial 0.
-        metric: what is optimised; the first of `objectives` where there are several.
-        objectives: all of them where there are several, else empty.
-        constraints: bounds that a good trial keeps.
-        log_every: env steps between two rows of curves; None: those of a chunk.
-        source: the folder the file came from (for relative paths); not compared, not hashed.
-    """
-
-    name: str
-    env: EnvSpec
-    env_steps: int
-    space: Space
-    seed: int = 0
-    imports: tuple[str, ...] = ()
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    enqueue: tuple[Mapping[str, Any], ...] = ()
-    baselines: tuple[str, ...] = ()
-    metric: Metric = Metric()
-    objectives: tuple[Metric, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    evaluation: Evaluation = Evaluation()
-    search: SearchSpec = SearchSpec()
-    early_terminate: EarlyTerminate | None = None
-    seeds: Seeds = Seeds()
-    confirm: Confirm | None = None
-    population: PopulationSpec = PopulationSpec()
-    budget: Budget = Budget()
-    executor: Executor = Executor()
-    checkpoint: Checkpoint = Checkpoint()
-    init: Init | None = None
-    loggers: tuple[Logger, ...] = ()
-    schedule_env_steps: int | None = None
-    log_every: int | None = None
+    name: str = key(
+        REQUIRED, "names the folder of results; left out: the file's name", default=None
+    )
+    seed: int = key(0, "every random number of the study follows from it", high=2**31 - 1)
+    imports: tuple[str, ...] = key(
+        (), "Python files that register environments, networks, samplers"
+    )
+    env: EnvSpec = key(  # of several the first
+        REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
+    )
     more_envs: tuple[EnvSpec, ...] = ()
-    over_environments: Over = "mean"
-    source: str = field(default=".", compare=False)
+    over_environments: Over = key(
+        "mean", "of several environments: the value of a seed, from its scores on each"
+    )
+    env_steps: int = key(REQUIRED, "training env steps of one full run", low=1, high=1e13)
+    schedule_env_steps: int | None = key(
+        None,
+        "env steps that schedules and chunks are laid out over; left out: env_steps",
+        low=1,
+        high=1e13,
+        late=True,
+    )
+    fixed: Mapping[str, Any] = key({}, "knob -> value, for knobs that are not searched")
+    space: Space = key(
+        Space(),
+        "knob -> distribution, or {file: ..., override: {...}}",
+        also=(Field("forbid", "list", (), "combinations that are never run"),),
+    )
+    enqueue: tuple[Mapping[str, Any], ...] = key(  # partial: the default fills the rest
+        (), "configurations tried first"
+    )
+    metric: Metric = key(Metric(), "the objective")  # the first of several objectives
+    objectives: tuple[Metric, ...] = key(
+        (), "several metrics instead, each {name, goal, aggregate}"
+    )
+    constraints: tuple[Constraint, ...] = key(
+        (), "bounds on metrics, each {metric, min, max, aggregate}"
+    )
+    evaluation: Evaluation = key(
+        Evaluation(),
+        "when and how policies are evaluated",
+        also=(Field("eval_env", "map", {}, "keys of env that differ in evaluation"),),
+    )
+    baselines: tuple[str, ...] = key(
+        (),
+        "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp "
+        "in optical networks",
+    )
+    search: SearchSpec = key(SearchSpec(), "how trials are proposed")
+    early_terminate: EarlyTerminate | None = key(
+        None, "the rule that stops trials early; null: none"
+    )
+    seeds: Seeds = key(Seeds(), "replicates")
+    confirm: Confirm | None = key(None, "run the best again on new seeds; null: no")
+    population: PopulationSpec = key(PopulationSpec(), "lanes and device")
+    budget: Budget = key(Budget(), "bounds of the whole study")
+    executor: Executor = key(Executor(), "where populations run")
+    checkpoint: Checkpoint = key(Checkpoint(), "which policies are kept")
+    init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
+    log_every: int | None = key(
+        None,
+        "env steps between two rows of curves; left out: those of a chunk",
+        low=1,
+        high=1e13,
+        late=True,
+    )
+    loggers: tuple[Logger, ...] = key((), "sinks in addition to the store")
+    source: str = field(default=".", compare=False)  # folder of the file, for relative paths
 
     @property
     def spread(self) -> int:
-        """How many environments there are, each of which a replicate trains on for its length."""
+        """The number of environments, on each of which a replicate trains for its length."""
         return 1 + len(self.more_envs)
 
     @property
     def horizon(self) -> int:
-        """Env steps that schedules and chunks are laid out over."""
         return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
 
     def complete(self, params: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return the whole configuration that searched values make with what is fixed.
-
-        Args:
-            params: active searched knob -> value.
-            own_words: as of `knobs.complete`.
-
-        Raises:
-            ConfigError: a value is illegal, or values contradict each other.
-        """
+        """Return the whole configuration: searched values, `fixed` and defaults."""
         return complete({**self.fixed, **params}, own_words)
 
     def default(self) -> dict[str, Any]:
-        """Return the whole default configuration; refused as by `complete`."""
         return dict(self._default)
 
     @cached_property

@@ -1,6 +1,6 @@
-"""The table of rules of `early_terminate`: one row each, and all that anybody needs to know.
+"""The table of rules of `early_terminate`.
 
-A rule stops trials at rungs, or lets a population evolve: trials run side by side and take over
+A rule stops trials at rungs, or lets a population evolve: trials run at the same time and copy
 each other's states. The loader, the JSON Schema, `hpo check`, the reference and the registry that
 builds rules read the table. A file that `imports` names adds rows by `register_rule`.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import ConfigError, UnknownNameError
-from .field import REQUIRED, Field, count, word
+from .field import REQUIRED, Field, count
 from .search_methods import check_options
 
 _STOPPING = (
     count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
-    Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta goes on",
+    Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta passes",
           low=1.5, high=100.0),
     Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
 )  # fmt: skip
@@ -27,49 +27,34 @@ _EVOLVING = (
           low=0, low_open=True, high=0.5),
 )  # fmt: skip
 _PERTURB = (
-    Field("resample", "number", 0.25, "chance that a copied knob is drawn anew", low=0, high=1),
-    Field("perturb", "factors", (0.8, 1.25), "what a copied knob is else moved by",
+    Field("resample", "number", 0.25, "chance that a copied knob is drawn again", low=0, high=1),
+    Field("perturb", "factors", (0.8, 1.25), "factors that change a copied knob otherwise",
           low=0, low_open=True, high=100),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule.
-
-    Attributes:
-        name: as `early_terminate: {type: ...}` has it.
-        build: makes the rule from an `EarlyTerminate` and the study: something that judges, or,
-            where a population evolves, something that explores; of our own the module below
-            `search/rules/` whose function `build` does.
-        options: its own keys of `early_terminate`, beside those of its kind.
-        evolves: it is no rule that stops trials, but one whose population evolves.
-        learns: an evolving one looks at what knobs gained so far.
-        even: its rungs are all multiples of `min`, instead of min x eta^i.
-        finishes: it ends trials with the value they have, as if their runs were over.
-        passing: how many trials are expected to pass a rung: the best one in eta, that in
-            brackets, half of them, or nobody knows and all are counted.
-        shown: its words in `hpo check`, a format of its keys.
-    """
-
-    name: str
+    name: str  # of `early_terminate.type`
+    # (EarlyTerminate, study) -> rule; a built-in one as `module:function` below `search/rules/`
     build: str | Callable[..., Any]
-    options: tuple[Field, ...] = ()
-    evolves: bool = False
-    learns: bool = False
-    even: bool = False
-    finishes: bool = False
+    options: tuple[Field, ...] = ()  # keys after those of its kind
+    evolves: bool = False  # its population evolves, instead of stopping trials
+    learns: bool = False  # evolves from the gains of knobs so far
+    even: bool = False  # rungs are multiples of `min`, not min x eta^i
+    finishes: bool = False  # stopped trials count as finished
+    # expected share past a rung: one in eta, the same per bracket, half, or unknown (count all)
     passing: Literal["halving", "brackets", "half", "all"] = "all"
-    shown: str = ""
+    shown: str = ""  # format of its keys in `hpo check`
 
     @property
     def registered(self) -> bool:
-        """Whether a file of `imports` brought it: its own options are `EarlyTerminate.options`."""
+        """Whether a file of `imports` added it: its options are `EarlyTerminate.options`."""
         return not isinstance(self.build, str)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Its keys of `early_terminate`, beside `type`."""
+        """Its keys of `early_terminate`, without `type`."""
         return (*(_EVOLVING if self.evolves else _STOPPING), *self.options)
 
 
@@ -80,7 +65,7 @@ RULES: dict[str, Rule] = {
             "asha",
             "successive_halving:build_asha",
             (
-                count("pause", 0, "trials kept paused at rungs, which go on if the cut-off comes "
+                count("pause", 0, "trials kept paused at rungs, which resume if the cut-off falls "
                       "to them; 0: they are stopped for good", high=100_000),
             ),
             passing="halving",
@@ -112,11 +97,6 @@ RULES: dict[str, Rule] = {
 
 
 def add_rule(row: Rule) -> None:
-    """Add a row.
-
-    Raises:
-        ConfigError: its name is taken, or its options are not in order.
-    """
     if row.name in RULES:
         raise ConfigError(f"a rule called {row.name!r} is registered already; choose another name")
     taken = ["type", *(field.key for field in (*_STOPPING, *_EVOLVING))]
@@ -125,18 +105,13 @@ def add_rule(row: Rule) -> None:
 
 
 def rule_row(name: str) -> Rule:
-    """Return the row of a rule.
-
-    Raises:
-        UnknownNameError: no rule has this name.
-    """
     if name not in RULES:
         raise UnknownNameError("early_terminate type", name, RULES)
     return RULES[name]
 
 
 def finishing_rules() -> frozenset[str]:
-    """Return the names of rules that end trials with the value they have.
+    """Return the names of rules that finish trials with their current value.
 
     >>> sorted(finishing_rules())
     ['plateau']
@@ -145,7 +120,7 @@ def finishing_rules() -> frozenset[str]:
 
 
 def foreign_keys(name: str) -> tuple[str, ...]:
-    """Return the keys of `early_terminate` that rules of ours have and this one does not.
+    """Return the keys of `early_terminate` that only other built-in rules have.
 
     >>> foreign_keys("plateau")
     ('pause', 'every', 'quantile', 'resample', 'perturb')
@@ -156,10 +131,10 @@ def foreign_keys(name: str) -> tuple[str, ...]:
 
 
 def rule_fields() -> tuple[Field, ...]:
-    """Return the section `early_terminate` with the keys of all rules of ours."""
+    """Return the section `early_terminate` with the keys of all built-in rules."""
     ours = tuple(rule.name for rule in RULES.values() if not rule.registered)
     stopping = [rule.name for rule in RULES.values() if not (rule.registered or rule.evolves)]
-    found = [word("type", REQUIRED, ours, "the rule")]
+    found = [Field("type", "word", REQUIRED, "the rule", words=ours)]
     for field, names in _takers().values():
         whose = "" if names == stopping else f"{', '.join(names)}: "
         found.append(replace(field, meaning=whose + field.meaning))
@@ -167,7 +142,7 @@ def rule_fields() -> tuple[Field, ...]:
 
 
 def _takers() -> dict[str, tuple[Field, list[str]]]:
-    """Return key -> its field and the rules of ours that have it."""
+    """Return key -> its field and the built-in rules that have it."""
     found: dict[str, tuple[Field, list[str]]] = {}
     for rule in RULES.values():
         for field in () if rule.registered else rule.fields:

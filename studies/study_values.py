@@ -1,8 +1,4 @@
-"""The names a study may use for what it sets: knobs, and parameters of its environment.
-
-Everything below asks here whether a name or a value is legal, so knobs and `env.<name>` are
-checked in one place, by the two plain tables that need no jax.
-"""
+"""The legal names and values of knobs and of the environment's parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def number_of(value: Any) -> float | int | None:
-    """Return a finite number, or None if it is none; `50k` is 50000, whole numbers stay int.
+    """Return a finite number, or None; `50k` is 50000, whole numbers stay int.
 
     >>> number_of("1.1k"), number_of(0.5), number_of("x"), number_of(True)
     (1100, 0.5, None, None)
@@ -39,7 +35,7 @@ def number_of(value: Any) -> float | int | None:
 
 
 def count_of(value: Any) -> int | None:
-    """Return a whole number, or None if it is none; `200M` and `1e6` are whole.
+    """Return a whole number, or None; `200M` and `1e6` are whole.
 
     >>> count_of("200M"), count_of(1e6), count_of("1.5"), count_of(1.5)
     (200000000, 1000000, None, None)
@@ -49,7 +45,7 @@ def count_of(value: Any) -> int | None:
 
 
 def amount_meant(value: Any) -> str:
-    """Return a number with a unit that is none as it was probably meant, or "".
+    """Return the likely meaning of a number with an unknown unit, or "".
 
     >>> amount_meant("20q"), amount_meant("1.5 m"), amount_meant("20k"), amount_meant("x20")
     ('20k', '1.5M', '', '')
@@ -62,7 +58,7 @@ def amount_meant(value: Any) -> str:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a time in seconds, or None if it is none; a bare number is seconds.
+    """Return a time in seconds, or None; a bare number is seconds.
 
     >>> seconds_of("2h30m"), seconds_of(90), seconds_of("2 hours")
     (9000.0, 90.0, None)
@@ -87,26 +83,18 @@ def _suffixed(text: str) -> float | int | None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What may be named.
-
-    Attributes:
-        env: the table's entry of the environment; None when it is not known.
-        env_values: what the study gives under `env:`; the first environment's of several.
-        imports: something else may know what the tables do not: user code, or where the study ran.
-    """
-
-    env: EnvEntry | None = None
+    env: EnvEntry | None = None  # None: unknown
+    # of `env:`; of several environments the first one that has a key
     env_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # names may be known to user code, or to the machine where the study ran
     imports: bool = False
 
     def name(self, given: str) -> str:
-        """Return our spelling of a knob or of `env.<name>`.
-
-        Raises:
-            ConfigError: it is not known; says the nearest.
-        """
+        """Return our spelling of a knob or of `env.<name>`."""
         if not given.startswith("env."):
-            return self._knob_name(given)
+            if self.env is not None and given in self.env.params and canonical_name(given) is None:
+                raise ConfigError(f"unknown knob {given!r}; did you mean 'env.{given}'?")
+            return check_name(given)
         key = given.removeprefix("env.")
         if self.env is None or key in self.env.params or key in self.env.keys:
             return given
@@ -121,7 +109,7 @@ class Vocabulary:
         raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} {known}")
 
     def is_fixed_in_a_program(self, name: str) -> bool:
-        """Return whether a known name is a key of the environment that makes a bucket a value."""
+        """Return whether a name is a key of the environment that needs a bucket per value."""
         return self._env_key(name) is not None
 
     def _env_key(self, name: str) -> EnvKey | None:
@@ -129,40 +117,27 @@ class Vocabulary:
             return None
         return self.env.keys.get(name.removeprefix("env."))
 
-    def _knob_name(self, given: str) -> str:
-        if self.env is not None and given in self.env.params and canonical_name(given) is None:
-            raise ConfigError(f"unknown hyperparameter {given!r}; did you mean 'env.{given}'?")
-        return check_name(given)
-
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
-        """Return the type of a known name."""
         if not name.startswith("env."):
             return KNOBS[name].type
         key = self._env_key(name)
         return "float" if key is None else _KEY_TYPES[key.type]
 
     def is_real(self, name: str) -> bool:
-        """Return whether a known name is known to be a real number.
+        """Return whether a name is known to be a real number.
 
-        Parameters of environments that no table knows may be whole in meaning.
+        Parameters of unknown environments may be whole in meaning.
         """
         if name.startswith("env."):
             return self.env is not None and name.removeprefix("env.") in self.env.params
         return KNOBS[name].type == "float"
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """Return the words that are legal for a number beside numbers."""
-        return () if name.startswith("env.") else KNOBS[name].choices
-
     def value(self, name: str, given: Any) -> Any:
-        """Make the value of a known name canonical; `50k` is 50000.
-
-        Raises:
-            ConfigError: says what was given and what is allowed.
-        """
+        """Make the value of a known name canonical; `50k` is 50000."""
         number = number_of(given) if isinstance(given, str) else None
-        value = given if number is None or given in self.words(name) else number
-        if not name.startswith("env."):
+        own = not name.startswith("env.")
+        value = given if number is None or (own and given in KNOBS[name].choices) else number
+        if own:
             if name in REGISTRABLE and self.imports and isinstance(value, str):
                 return value
             return check_value(name, value)
@@ -171,7 +146,7 @@ class Vocabulary:
         return check_env_value(self.env, name.removeprefix("env."), given)
 
     def default(self, name: str) -> Any:
-        """Return the value a known name has when nobody sets it; None for unknown parameters."""
+        """Return the default of a known name; None for unknown parameters."""
         if not name.startswith("env."):
             return KNOBS[name].default
         key = name.removeprefix("env.")
@@ -192,7 +167,6 @@ _KEY_TYPES: Mapping[str, Literal["float", "int", "bool", "choice", "widths"]] = 
 
 
 def _plain_value(name: str, value: Any) -> Any:
-    """Take what a parameter or key of an environment that no table knows may be."""
     if not isinstance(value, bool | int | float | str):
         raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
     if isinstance(value, float) and not math.isfinite(value):
@@ -201,41 +175,30 @@ def _plain_value(name: str, value: Any) -> Any:
 
 
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
-    """Make the value of one key under `env:` canonical.
-
-    Raises:
-        ConfigError: the environment has no such key, or not with this value.
-    """
     if key in env.params:
-        number = None if isinstance(given, bool) else number_of(given)
-        if number is None or not math.isfinite(number):
-            raise ConfigError(f"env.{key} is {given!r}; allowed: {_number_noun(env, key)}")
-        if key in env.positive and number <= 0:
-            raise ConfigError(f"env.{key} is {given!r}; allowed: {_number_noun(env, key)}")
+        number, positive = (
+            None if isinstance(given, bool) else number_of(given),
+            key in env.positive,
+        )
+        if number is None or not math.isfinite(number) or (positive and number <= 0):
+            noun = "a number above 0" if positive else "a finite number"
+            raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
         return float(number)
     if key in env.elsewhere:
         ours = env.elsewhere[key]
         raise ConfigError(f"{env.id} has no key {key!r}; here it is called {ours!r}")
     if key not in env.keys:
         known = [*env.keys, *env.params]
-        raise ConfigError(
-            f"{env.id} has no key {key!r};{suggestion(key, known)} "
-            f"{listed(key, known) if known else 'Known: none'}"
-        )
+        words = listed(key, known) if known else "Known: none"
+        raise ConfigError(f"{env.id} has no key {key!r};{suggestion(key, known)} {words}")
     return _key_value(key, env.keys[key], given)
-
-
-def _number_noun(env: EnvEntry, key: str) -> str:
-    return "a number above 0" if key in env.positive else "a finite number"
 
 
 def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
     if given is None and spec.default is None:
         return None
-    value = given
-    if spec.type in ("int", "float") and isinstance(given, str):
-        number = number_of(given)
-        value = given if number is None else number
+    number = number_of(given) if isinstance(given, str) else None
+    value = given if number is None or spec.type not in ("int", "float") else number
     if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if spec.type == "int" and isinstance(value, float) and value.is_integer():

@@ -1,8 +1,8 @@
-"""A run made longer: when it equals the run that was long from the start, and why not otherwise.
+"""`hpo train`: a study of one trial, and when its run can be made longer.
 
-Schedules, chunks and the evaluations of `hpo train` are laid out over a horizon, which is the
-length of a run unless `schedule_env_steps` says another. A run may grow as long as its horizon
-stays: then everything it did so far is what the long run would have done.
+Schedules, chunks and the evaluations of `hpo train` are laid out over a horizon: the length of a
+run, or `schedule_env_steps`. While the horizon stays, a run can grow: the result is bitwise that
+of a run which was long from the start.
 """
 
 from __future__ import annotations
@@ -16,24 +16,20 @@ from ..spaces.space import Space
 from .several_environments import has_key
 from .spec import EnvSpec, SearchSpec, Study
 
-LENGTH_KEYS = ("env_steps", "schedule_env_steps")
-"""Keys of a study that say how long a run is; they are judged together."""
-
+LENGTH_KEYS = ("env_steps", "schedule_env_steps")  # judged together
 _OTHERWISE = "start another study"
+_EVALUATIONS = 10
 
 
 def can_grow(study: Study) -> bool:
-    """Return whether runs of a study can be lengthened: it trains one configuration to its end."""
+    """Return whether runs can be lengthened: one configuration, trained to its end."""
     plain = study.early_terminate is None and study.seeds.racing is None
     alone = not study.space.parameters and study.confirm is None
     return plain and alone and study.search.driver == "lanes"
 
 
 def moving_schedules(fixed: Mapping[str, Any]) -> list[str]:
-    """Return what depends on the progress of a run, as `knob: value`.
-
-    Args:
-        fixed: knob -> value, as in a study.
+    """Return the settings that depend on the progress of a run, as `knob: value`.
 
     >>> moving_schedules({"lr_schedule": "linear"}), moving_schedules({})
     (['lr_schedule: linear'], [])
@@ -48,12 +44,7 @@ def moving_schedules(fixed: Mapping[str, Any]) -> list[str]:
 
 
 def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
-    """Return a study whose run grew with the horizon it began with, where no schedule minds.
-
-    Args:
-        study: as it is asked for now.
-        old: the resolved study that ran.
-    """
+    """Return a longer study with the horizon of the resolved one, if no schedule minds."""
     began, grows = horizon_of(old), study.env_steps >= old["env_steps"]
     given = study.schedule_env_steps is not None or study.horizon == began
     if given or not grows or not can_grow(study) or moving_schedules(study.fixed):
@@ -62,12 +53,7 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 
 
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return why a study cannot go on with another length of its runs; "" if it can.
-
-    Args:
-        old: the resolved study that ran.
-        new: the one asked for now.
-    """
+    """Return why a resolved study cannot resume with another length of runs; "" if it can."""
     if new["env_steps"] < old["env_steps"]:
         return f"a run may only grow; {_OTHERWISE}"
     began, now = horizon_of(old), horizon_of(new)
@@ -82,38 +68,31 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if began == now:
         return ""
     moving = ", ".join(moving_schedules(new["fixed"]))
-    words = f"what is counted over {began} env steps{f' ({moving})' if moving else ''} "
-    words += f"would be counted over {now}; "
-    return f"{words}type schedule_env_steps: {began} to keep that, or {_OTHERWISE}"
+    words = f"schedules over {began} env steps{f' ({moving})' if moving else ''} would become "
+    return f"{words}{now}; type schedule_env_steps: {began} to keep them, or {_OTHERWISE}"
 
 
 def horizon_of(data: Mapping[str, Any]) -> int:
-    """Return `Study.horizon` of a resolved study."""
     over = data.get("schedule_env_steps")
     return data["env_steps"] if over is None else over
 
 
 def _trains_one(data: Mapping[str, Any]) -> bool:
-    """As `can_grow`, of a resolved study."""
     plain = data["early_terminate"] is None and data["seeds"]["racing"] is None
     alone = not data["space"] and data["confirm"] is None
     return plain and alone and data["search"].get("driver", "lanes") == "lanes"
 
 
-_EVALUATIONS = 10
-
-
 def single(study: Study) -> Study:
     """Return the study of one trial: the default configuration, run to its end on every seed.
 
-    Nobody is stopped and nothing is confirmed; where the file leaves evaluations to rungs there
-    are ten, equally far apart over what schedules are laid out over, and the policies of all
-    seeds are kept.
+    Nothing is stopped or confirmed. Evaluations at rungs become ten equally spaced ones over the
+    horizon, and the policies of all seeds are kept.
     """
     default = study.space.default()
-    env = {name.removeprefix("env."): v for name, v in default.items() if _of_env(name)}
-    knobs = {name: value for name, value in default.items() if not _of_env(name)}
-    evaluation, budget = study.evaluation, study.budget
+    env = {name: value for name, value in default.items() if name.startswith("env.")}
+    knobs = {name: value for name, value in default.items() if name not in env}
+    evaluation, checkpoint = study.evaluation, study.checkpoint
     if evaluation.every == "rungs":
         evaluation = replace(evaluation, every=max(1, study.horizon // _EVALUATIONS))
     return replace(
@@ -128,20 +107,15 @@ def single(study: Study) -> Study:
         seeds=replace(study.seeds, racing=None),
         confirm=None,
         evaluation=evaluation,
-        budget=replace(budget, trials=1, env_steps=None),
+        budget=replace(study.budget, trials=1, env_steps=None),
         checkpoint=replace(
-            study.checkpoint,
-            keep_best=max(1, study.checkpoint.keep_best),
-            each_seed=study.checkpoint.each_seed or study.seeds.per_config > 1,
+            checkpoint,
+            keep_best=max(1, checkpoint.keep_best),
+            each_seed=checkpoint.each_seed or study.seeds.per_config > 1,
         ),
     )
 
 
 def _with(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:
-    """Return an environment with those of some parameters that it has."""
-    own = {name: value for name, value in searched.items() if has_key(one.id, f"env.{name}")}
+    own = {name[4:]: value for name, value in searched.items() if has_key(one.id, name)}
     return replace(one, values={**one.values, **own})
-
-
-def _of_env(name: str) -> bool:
-    return name.startswith("env.")

@@ -1,7 +1,7 @@
 """Knobs that a study names although they change nothing in any of its configurations.
 
-They are legal, so that a space may be shared between studies; `hpo check` says them, because a
-search over a knob without effect is rarely meant.
+They are legal, so that a space may be shared between studies; `hpo check` warns about them,
+because a search over a knob without effect is rarely meant.
 """
 
 from __future__ import annotations
@@ -14,27 +14,16 @@ from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
 from ..spaces.base import same
 from .several_environments import each_alone
 from .spec import Study
+from .yaml_io import flow
 
 
 @dataclass(frozen=True)
 class Need:
-    """What another knob must be: one of some values, or none of them.
-
-    Attributes:
-        knob: the other one.
-        values: of it.
-        among: whether it must be one of them.
-    """
-
     knob: str
     values: tuple[Any, ...]
-    among: bool = True
+    among: bool = True  # False: none of them
 
     def met(self, value: Any) -> bool:
-        """Return whether a value of the other knob will do.
-
-        What user code registers may use all.
-        """
         own = isinstance(value, str) and value not in KNOBS[self.knob].choices
         if own and self.knob in ("optimiser", "distribution"):
             return True
@@ -42,14 +31,8 @@ class Need:
 
     def __str__(self) -> str:
         shown = [value for value in self.values if value is not None] or [None]
-        words = " or ".join(_shown(value) for value in shown)
+        words = " or ".join("off" if value is None else flow(value) for value in shown)
         return f"{self.knob} {'' if self.among else 'other than '}{words}"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "off"
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 def _on(knob: str) -> tuple[Need, ...]:
@@ -130,10 +113,7 @@ _FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
 
 
 def idle_knobs(study: Study) -> list[str]:
-    """Return what each knob that the study names, and that changes nothing in it, would need.
-
-    A knob is told where none of the values that another one may take, each by itself, would do.
-    """
+    """Return each named knob that changes nothing in the study, with its missing condition."""
     named = dict.fromkeys([*study.fixed, *study.space.names])
     each = each_alone(study)
     found = {
@@ -145,7 +125,7 @@ def idle_knobs(study: Study) -> list[str]:
 
 
 def _reason(study: Study, name: str) -> str | None:
-    """Return what a knob lacks, None if nothing."""
+    """Return the condition that a knob lacks; None if it has an effect."""
     known = find(study.env.id)
     if known is not None and known.source != "optical":
         if name in _OF_MASKS:
@@ -167,7 +147,6 @@ def _reason(study: Study, name: str) -> str | None:
 
 
 def _shadows(study: Study) -> list[Any]:
-    """Return what `env.shadow` is or may become."""
     given = study.env.values.get("shadow")
     own = [p for p in study.space.parameters if p.name == "env.shadow"]
     return [given, *(value for p in own for value in p.distribution.ends())]
@@ -180,7 +159,7 @@ def _shares_all_layers(study: Study) -> bool:
 
 
 def possible_values(study: Study, name: str) -> list[Any]:
-    """Return the values that a knob may take, of a range its ends."""
+    """Return the values that a knob may have; of a range its ends."""
     own = [parameter for parameter in study.space.parameters if parameter.name == name]
     values = [value for parameter in own for value in parameter.distribution.ends()]
     if not own or any(parameter.when for parameter in own):

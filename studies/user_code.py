@@ -1,12 +1,10 @@
-"""A study's `imports`: Python files beside it that register environments and the like.
-
-Each is run once a process; what goes wrong in one is told with its own file and line.
-"""
+"""A study's `imports`: Python files that register environments and more, run once per process."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -22,80 +20,60 @@ from .spec import Study
 
 
 def imported_files(imports: Iterable[str], source: Path) -> list[str]:
-    """Return the files of `imports`, and what they import from beside them, each once.
-
-    Args:
-        imports: as a study names them.
-        source: the folder they are relative to, as the returned paths are.
-    """
-    named, found = list(imports), dict[str, None]()
-    waiting = [Path(given) for given in named]
+    """Return the files of `imports` and their local imports, relative to `source`, each once."""
+    waiting, found = [Path(given) for given in imports], dict[str, None]()
+    roots = list(dict.fromkeys(path.parent for path in waiting))
     while waiting:
         path = waiting.pop(0)
         if path.as_posix() not in found and (source / path).is_file():
             found[path.as_posix()] = None
-            roots = {Path(given).parent for given in named}
             waiting += _imports_of(source, path, roots)
     return list(found)
 
 
-def _imports_of(source: Path, path: Path, roots: Iterable[Path]) -> Iterator[Path]:
-    """Find the files beside a study's imports that one of them imports, wherever in its text."""
+def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
+    """Find the local files that a file imports, anywhere in its text, with their packages."""
     try:
         tree = ast.parse((source / path).read_bytes())
-    except (SyntaxError, ValueError, OSError):  # told where it is run
+    except (SyntaxError, ValueError, OSError):  # reported where it is run
         return
     for node in ast.walk(tree):
+        starts = roots
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-            starts = list(roots)
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)]
-            starts = [path.parents[node.level - 1]] if 0 < node.level <= len(path.parents) else []
-            starts = starts or list(roots)
+            if 0 < node.level <= len(path.parents):
+                starts = [path.parents[node.level - 1]]
         else:
             continue
-        for start in starts:
-            for name in filter(None, names):
-                yield from _modules(source, start, name.split("."))
-
-
-def _modules(source: Path, start: Path, words: list[str]) -> Iterator[Path]:
-    """Find the files of a dotted name: those of the packages on the way, and its own."""
-    for count in range(1, len(words) + 1):
-        stem = start.joinpath(*words[:count])
-        for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
-            if (source / path).is_file():
-                yield path
+        for start, name in itertools.product(starts, filter(None, names)):
+            words = name.split(".")
+            for count in range(1, len(words) + 1):
+                stem = start.joinpath(*words[:count])
+                files = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+                yield from (file for file in files if (source / file).is_file())
 
 
 _DONE: dict[Path, ModuleType] = {}
-_texts: dict[Path, list[bytes]] = {}  # of each, and of what it imports beside it, when it was run
+_texts: dict[Path, list[bytes]] = {}  # of each and its local imports, when it was run
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
-    """Run the files that a study names.
+    """Run the files that a study names; a changed one, as in a notebook, is run again.
 
-    One that has changed since it was run, as in a notebook that mends it, is run again. They may
-    import each other and what lies beside them: their folder comes last on `sys.path`,
-    so that it hides nothing.
-
-    Args:
-        paths: as the study names them.
-        source: the folder they are relative to.
-
-    Raises:
-        ConfigError: `file:line: what went wrong`.
+    They may import each other and their neighbours: their folder comes last on `sys.path`, so that
+    it hides nothing. Errors are `file:line: message`.
     """
     for given in paths:
         path = (Path(source) / given).resolve()
         files = [Path(source) / name for name in imported_files([given], Path(source))]
         texts = [file.read_bytes() for file in files]
-        mended = path in _DONE and texts != _texts[path]
-        if path in _DONE and not mended:
+        changed = path in _DONE and texts != _texts[path]
+        if path in _DONE and not changed:
             continue
-        if mended:
+        if changed:
             _forget(file.resolve() for file in files)
         folder = str(path.parent)
         if folder not in sys.path:
@@ -103,11 +81,10 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
         try:
             _DONE[path] = _run(path, Path(source) / given)
         except ConfigError as error:
-            if not mended:
+            if not changed:
                 raise
-            raise ConfigError(f"{error}; it was mended since it was run: start Python anew") from (
-                error.__cause__
-            )
+            text = f"{error}; the file changed after it was imported: restart Python"
+            raise ConfigError(text) from error.__cause__
         _texts[path] = texts
 
 
@@ -118,11 +95,7 @@ def user_module(name: str) -> ModuleType | None:
 
 
 def check_registered(study: Study) -> None:
-    """Check the words that a study could only be sure of once its `imports` had run.
-
-    Raises:
-        ConfigError: says where the word stands, what it is and what is known.
-    """
+    """Check the words that only a study's `imports` could make legal, once these have run."""
     places: list[tuple[str, Iterable[tuple[str, Any]]]] = [("fixed", study.fixed.items())]
     for parameter in study.space.parameters:
         if not parameter.name.startswith("env."):
@@ -135,21 +108,16 @@ def check_registered(study: Study) -> None:
                 try:
                     check_value(name, value)
                 except ConfigError as error:
-                    hint = "; own ones are registered by `imports`"
-                    raise ConfigError(f"{place}: {error}{hint}") from None
-            if name == "distribution" and value is not None:
-                for one in environments_of(study):
-                    _check_fits(one.id, place, value)
-
-
-def _check_fits(id_: str, place: str, distribution: str) -> None:
-    known = find(id_)
-    fitting = () if known is None else fitting_distributions(known.actions)
-    if known is not None and fitting and distribution not in fitting:
-        raise ConfigError(
-            f"{place}: distribution {distribution!r} does not fit {known.id}, whose actions are "
-            f"{known.actions}; allowed: {', '.join(fitting)}"
-        )
+                    text = f"{place}: {error}; own ones are registered by `imports`"
+                    raise ConfigError(text) from None
+            for one in environments_of(study) if name == "distribution" else ():
+                known = find(one.id)
+                fitting = () if known is None else fitting_distributions(known.actions)
+                if value is not None and known and fitting and value not in fitting:
+                    raise ConfigError(
+                        f"{place}: distribution {value!r} does not fit {known.id}, whose actions "
+                        f"are {known.actions}; allowed: {', '.join(fitting)}"
+                    )
 
 
 def _run(path: Path, shown: Path) -> ModuleType:
@@ -161,7 +129,7 @@ def _run(path: Path, shown: Path) -> ModuleType:
         name = f"hpo_imports_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{shown}: is no Python file that can be imported")
+        raise ConfigError(f"{shown}: is not a Python file that can be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -173,7 +141,6 @@ def _run(path: Path, shown: Path) -> ModuleType:
 
 
 def _forget(files: Iterable[Path]) -> None:
-    """Let modules of some files be imported anew."""
     paths = set(files)
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
@@ -197,16 +164,10 @@ def _said(error: BaseException) -> str:
 
 
 def run_own_code(study: Study, cores: int | None = None) -> None:
-    """Run a study's `imports`; a module that starts jax finds as many devices as the study needs.
+    """Run a study's `imports`, after requesting the devices that the study needs.
 
-    An array made at import, as gymnax and many a module of one's own has, starts jax.
-
-    Args:
-        study: whose `imports` are run.
-        cores: of this machine that this process may use; None: all.
-
-    Raises:
-        ConfigError: `file:line: what went wrong`.
+    An array made at import, as in gymnax and many user modules, starts jax. `cores`: CPUs that
+    this process may use; None: all.
     """
     if study.imports:
         from ..core.device_request import ask_for_devices

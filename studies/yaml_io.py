@@ -1,4 +1,4 @@
-"""Strict YAML: text to nodes that know their lines, with everything dangerous refused early.
+"""Strict YAML: text to nodes that know their lines, and data to text.
 
 It takes the core schema of YAML 1.2 (so `010` is 10, `off` is a word, `1e-4` a number), one
 document, no tags, no duplicate keys. Size and depth are checked on parser events, before any node
@@ -10,14 +10,15 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import Mistake, StudyError
+from ..errors import ConfigError, Mistake, StudyError
 from ..files.plain_data import is_mapping, is_sequence
 
 MOST_BYTES = 256 * 1024
@@ -26,45 +27,42 @@ MOST_NODES = 20_000
 MOST_MISTAKES = 100
 _MOST_DIGITS = 40
 
-_NULL = re.compile(r"~|null|Null|NULL|")
-_TRUE = re.compile(r"true|True|TRUE")
-_FALSE = re.compile(r"false|False|FALSE")
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)")
-_NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
+_WORDS = {
+    **dict.fromkeys(("~", "null", "Null", "NULL", ""), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
+    (r"[-+]?[0-9]+", int),
+    (r"0o[0-7]+|0x[0-9a-fA-F]+", lambda text: int(text, 0)),
+    (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", float),
+    (r"[-+]?\.(inf|Inf|INF)", lambda text: float(text.replace(".", "", 1))),
+    (r"\.(nan|NaN|NAN)", lambda text: float("nan")),
+)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass
 class Node:
-    """One value of a file.
-
-    Attributes:
-        line: where it starts, counted from 1; None if it came from `--set`.
-        value: a scalar; or a list of nodes; or a dict of key to node.
-        key_lines: of a dict, the line of each key.
-        origin: words put before a mistake about this node, such as `--set a.b=c: `.
-        outer: the line of the study that names the file this node was read from, if another.
-    """
-
-    line: int | None
-    value: Any
+    line: int | None  # from 1; None: from the command line
+    value: Any  # scalar, list of nodes, or dict of key -> node
     key_lines: dict[str, int | None] = field(default_factory=dict[str, int | None])
-    origin: str = ""
-    outer: int | None = None
+    origin: str = ""  # before messages, such as `override a.b=c: `
+    outer: int | None = None  # the study's line that names the file of this node, if another
 
     @property
     def is_map(self) -> bool:
-        """Whether the value is a mapping."""
         return isinstance(self.value, dict)
 
     @property
     def is_list(self) -> bool:
-        """Whether the value is a list."""
         return isinstance(self.value, list)
+
+    @property
+    def children(self) -> list[Node]:
+        if self.is_map:
+            return list(self.value.values())
+        return self.value if self.is_list else []
 
     def shown(self) -> str:
         """Return the value in few words, for a message."""
@@ -81,47 +79,29 @@ class Node:
 
 
 def plain(node: Node) -> Any:
-    """Return the value with all nodes taken out of it.
+    """Return the value without nodes.
 
     >>> plain(read_text("{a: [1, 0x10, 1e-4], b: off}", "x.yaml"))
     {'a': [1, 16, 0.0001], 'b': 'off'}
     """
     if node.is_map:
         return {key: plain(child) for key, child in node.value.items()}
-    if node.is_list:
-        return [plain(child) for child in node.value]
-    return node.value
+    return [plain(child) for child in node.value] if node.is_list else node.value
 
 
 def scalar_of(text: str) -> Any:
-    """Return what a plain (unquoted) scalar means in the core schema of YAML 1.2.
-
-    Raises:
-        ValueError: a number with more digits than any number of ours has.
+    """Return the meaning of an unquoted scalar in the core schema of YAML 1.2.
 
     >>> scalar_of("010"), scalar_of("1e-4"), scalar_of("off"), scalar_of("~"), scalar_of("200M")
     (10, 0.0001, 'off', None, '200M')
     """
-    if _NULL.fullmatch(text):
-        return None
-    if _TRUE.fullmatch(text):
-        return True
-    if _FALSE.fullmatch(text):
-        return False
-    if _FLOAT.fullmatch(text) and len(text) > _MOST_DIGITS:
-        raise ValueError(f"a number of {len(text)} characters")
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
-        if len(text) > _MOST_DIGITS:
-            raise ValueError(f"a number of {len(text)} characters")
-        return int(text, 0)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if _INFINITE.fullmatch(text):
-        return float(text.replace(".", "", 1))
-    if _NOT_A_NUMBER.fullmatch(text):
-        return float("nan")
+    if text in _WORDS:
+        return _WORDS[text]
+    for pattern, number in _NUMBERS:
+        if re.fullmatch(pattern, text):
+            if len(text) > _MOST_DIGITS:
+                raise ValueError(f"a number of {len(text)} characters")
+            return number(text)
     return text
 
 
@@ -131,11 +111,7 @@ def events_of(text: str, loader: Any = _LOADER) -> Iterator[Any]:
 
 
 def read_file(path: Path, shown: str) -> Node:
-    """Read a file; `shown` is how messages name it.
-
-    Raises:
-        StudyError: it cannot be read, is too large, is no UTF-8 or no YAML that we take.
-    """
+    """Read a file; `shown` is its name in messages."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             text = "is a pipe or a device; write the study into a file"
@@ -160,32 +136,23 @@ def read_file(path: Path, shown: str) -> Node:
 
 
 def read_text(text: str, shown: str) -> Node:
-    """Read YAML text; `shown` is how messages name it.
-
-    Raises:
-        StudyError: with every mistake up to the first that keeps the rest from being read.
-    """
+    """Read YAML text; `shown` is its name in messages."""
     return _Composer(shown).compose(text)
 
 
 def _height(node: Node) -> int:
-    children = node.value.values() if node.is_map else node.value if node.is_list else ()
-    return 1 + max((_height(child) for child in children), default=0)
+    return 1 + max(map(_height, node.children), default=0)
 
 
 class _Composer:
-    """Builds nodes from parser events, refusing as it goes."""
-
     def __init__(self, shown: str):
-        self._shown = shown
-        self._mistakes: list[Mistake] = []
+        self._notes = Notes(shown)
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._open: set[str] = set()
         self._count = 0
         self._depth = 0
 
     def compose(self, text: str) -> Node:
-        """Return the root node."""
         try:
             root = self._document(self._events(text))
         except yaml.MarkedYAMLError as error:
@@ -195,8 +162,8 @@ class _Composer:
             raise self._stop(line, "a control character is not allowed; remove it") from None
         except yaml.YAMLError as error:
             raise self._stop(1, f"is not valid YAML: {error}") from None
-        if self._mistakes:
-            raise StudyError(self._shown, self._mistakes)
+        if self._notes:
+            raise self._notes.error()
         return root
 
     def _events(self, text: str) -> Iterator[Any]:
@@ -250,7 +217,7 @@ class _Composer:
 
     def _alias(self, anchor: str, line: int) -> Node:
         if anchor in self._open:
-            raise self._stop(line, f"alias *{anchor[:60]} stands inside the value it names")
+            raise self._stop(line, f"alias *{anchor[:60]} is inside the value it names")
         if anchor not in self._anchors:
             raise self._stop(line, f"alias *{anchor[:60]} names nothing defined before it")
         node, size = self._anchors[anchor]
@@ -267,24 +234,19 @@ class _Composer:
 
     def _items(self, events: Iterator[Any]) -> list[Node]:
         items: list[Node] = []
-        for event in events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                break
+        while not isinstance(event := next(events), yaml.SequenceEndEvent):
             items.append(self._node(event, events))
         return items
 
     def _fill(self, node: Node, events: Iterator[Any]) -> None:
-        for event in events:
-            if isinstance(event, yaml.MappingEndEvent):
-                break
+        while not isinstance(event := next(events), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
-            scalar = isinstance(event, yaml.ScalarEvent)
-            key = event.value if scalar else None
+            key = event.value if isinstance(event, yaml.ScalarEvent) else None
             self._node(event, events)
             child = self._node(next(events), events)
             if key is None:
                 self._refuse(line, "a key must be a word, not a list, a mapping or an alias")
-            elif key == "<<":
+            elif key == "<<" and event.implicit[0]:  # quoted, it is a word
                 self._refuse(line, "merge keys (`<<`) are not allowed; write the keys out")
             elif key in node.value:
                 first = node.key_lines[key]
@@ -303,18 +265,17 @@ class _Composer:
             return None
 
     def _refuse(self, line: int, text: str) -> None:
-        self._mistakes.append(Mistake(line, text))
-        if len(self._mistakes) >= MOST_MISTAKES:
-            raise self._stop(None, "and more mistakes")
+        self._notes.add(text, Node(line, None))
 
-    def _stop(self, line: int | None, text: str, **remedies: str) -> StudyError:
-        return StudyError(self._shown, [*self._mistakes, Mistake(line, text)], **remedies)
+    def _stop(self, line: int, text: str, **remedies: str) -> StudyError:
+        self._refuse(line, text)
+        return self._notes.error(**remedies)
 
     def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
         mark = error.problem_mark or error.context_mark
         words = " ".join(part for part in (error.context, error.problem) if part)
         lines = dict(enumerate(text.split("\n")))
-        line = lines.get(mark.line, "") if mark else ""  # it may lie behind the last one
+        line = lines.get(mark.line, "") if mark else ""  # it may be after the last one
         if mark and line[mark.column : mark.column + 1] == "\t":
             words = "there is a tab; YAML is indented with blanks"
         return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")
@@ -324,8 +285,6 @@ _LONGEST = 1200
 
 
 class Notes:
-    """Mistakes found so far in one file."""
-
     def __init__(self, shown: str):
         self.shown = shown
         self._mistakes: dict[Mistake, None] = {}
@@ -334,11 +293,7 @@ class Notes:
         return bool(self._mistakes)
 
     def add(self, text: str, node: Node | None = None, key: str | None = None) -> None:
-        """Note a mistake at a node, or at one key of it; without a node it has no line.
-
-        Raises:
-            StudyError: there are so many by now that the rest would only cost time.
-        """
+        """Note a mistake at a node, or at one key of it; without a node it has no line."""
         line = None
         if node is not None:
             line, origin, outer = node.line, node.origin, node.outer
@@ -348,33 +303,41 @@ class Notes:
                     origin, outer = node.value[key].origin, node.value[key].outer
             text = f"{origin}{text}" if outer is None else f"{origin}:{line}: {text}"
             line = line if outer is None else outer
-        self._mistakes.setdefault(Mistake(line, _cut(text)))
+        text = text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"
+        self._mistakes.setdefault(Mistake(line, text))
         if len(self._mistakes) > MOST_MISTAKES:
             raise self.error()
 
-    def error(self) -> StudyError:
+    @contextmanager
+    def at(self, node: Node, key: str | None = None, before: str = "") -> Generator[None]:
+        """Note a `ConfigError` raised within as a mistake at a node, or at one key of it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.add(f"{before}{error}", node, key)
+
+    def error(self, **remedies: str) -> StudyError:
         """Return the error with all mistakes, each once, in the order of the file."""
         ordered = sorted(
             self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
         )
         if len(ordered) > MOST_MISTAKES:
             ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
-        return StudyError(self.shown, ordered)
+        return StudyError(self.shown, ordered, **remedies)
 
 
-def _cut(text: str) -> str:
-    """Return a text short enough for a terminal, whatever the file repeats in it."""
-    return text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"
+def place_of(root: Node, path: str) -> tuple[Node, str | None]:
+    """Return the node and key that a path `section.key|section.key` blames.
 
-
-def place_of(root: Node, section: str, key: str | None = None) -> tuple[Node, str | None]:
-    """Return the arguments of `Notes.add` behind its text."""
-    node = root.value.get(section)
-    if node is None:
-        return root, None
-    if key is not None and node.is_map and key in node.value:
-        return node, key
-    return root, section
+    The first key that is given, else the first section, else the whole file.
+    """
+    places = [place.partition(".")[::2] for place in path.split("|")]
+    for section, key in places:
+        node = root.value.get(section)
+        if key and node is not None and node.is_map and key in node.value:
+            return node, key
+    given = (section for section, _ in places if section in root.value)
+    return root, next(given, None)
 
 
 _WIDTH = 99
@@ -402,12 +365,8 @@ def _entry(key: str, value: Any, indent: int) -> str:
 
 
 def _is_block(value: Any) -> bool:
-    """Whether a top-level value holds further structures, better read one a line."""
-    items: Sequence[Any] = ()
-    if is_mapping(value):
-        items = list(value.values())
-    elif is_sequence(value):
-        items = value
+    """Return whether a top-level value holds further structures, better read one per line."""
+    items = value.values() if is_mapping(value) else value if is_sequence(value) else ()
     return any(is_mapping(item) and item for item in items)
 
 
@@ -431,7 +390,7 @@ def flow(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text plain where it stays a text, else in quotes."""
+    """Return a text, quoted where YAML would read something else."""
     if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
         return text
     quoted = json.dumps(text, ensure_ascii=False)

@@ -404,7 +404,8 @@ class RegisteredExplorerContract(_Options, ExplorerContract):
 
 
 def _study(space: Space | None = None, **parts: Any) -> Study:
-    return Study("contract", EnvSpec("CartPole-v1"), 16_000, space or contract_space(), **parts)
+    env, space = EnvSpec("CartPole-v1"), space or contract_space()
+    return Study(name="contract", env=env, env_steps=16_000, space=space, **parts)
 
 
 def _ends(field: Field) -> Iterator[Any]:

@@ -18,7 +18,7 @@ import yaml
 
 import hpo
 from hpo.cli import main, make_parser
-from hpo.studies.study_keys import PARTS
+from hpo.studies.spec import PARTS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

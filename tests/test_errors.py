@@ -17,8 +17,7 @@ from hpo.errors import (
 
 
 def classes():
-    found = [getattr(errors, name) for name in errors.__all__]
-    return [x for x in found if isinstance(x, type) and issubclass(x, Exception)]
+    return [x for x in vars(errors).values() if isinstance(x, type) and issubclass(x, HpoError)]
 
 
 def test_everything_is_an_hpo_error_with_an_exit_code():

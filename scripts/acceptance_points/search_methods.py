@@ -176,7 +176,7 @@ def _sobol_difference() -> float:
     from hpo.studies.spec import EnvSpec, SearchSpec, Study
 
     space = _mixed_space()
-    study = Study("sobol", EnvSpec("CartPole-v1"), 16_000, space, seed=11,
+    study = Study(name="sobol", env=EnvSpec("CartPole-v1"), env_steps=16_000, space=space, seed=11,
                   search=SearchSpec("sobol"))  # fmt: skip
     proposer = Proposer(study, make_sampler(study))
     seen: list[Past] = []

@@ -1,1 +1,1 @@
-"""Tuned configurations that ship: their records, what others publish, and studies made of them."""
+"""Tuned configurations: records, published configurations, and studies made from them."""

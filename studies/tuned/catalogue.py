@@ -1,7 +1,7 @@
-"""Where tuned configurations lie, and which one a name means.
+"""The files of tuned configurations, and their names.
 
 Those of the working directory (`results/tuned`, where `hpo tuned add` writes) come before those
-that ship with the package.
+of the package.
 """
 
 from __future__ import annotations
@@ -18,21 +18,15 @@ from ..yaml_io import plain, read_file
 from .record import Record, read_record
 
 PLACE = Path("results") / "tuned"
-PREFIX = "tuned:"
-"""What a study file's place says to mean a tuned configuration: `hpo train tuned:CartPole-v1`."""
+PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
 def shipped() -> Path:
-    """Return the folder of those that come with the package."""
     return Path(__file__).parents[2] / PLACE
 
 
 def folders(place: Path | None = None) -> list[Path]:
-    """Return the folders to look in, the first one first.
-
-    Args:
-        place: look there alone.
-    """
+    """Return the folders to search, the first one first; only `place` if given."""
     if place is not None:
         return [place]
     return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
@@ -48,7 +42,7 @@ def file_name(name: str) -> str:
 
 
 def record_files(where: Sequence[Path]) -> dict[str, Path]:
-    """Return file stem -> file, of each the first there is, by name."""
+    """Return file stem -> file, sorted by name; the first folder wins."""
     found: dict[str, Path] = {}
     for folder in where:
         for path in folder.glob("*.yaml"):
@@ -57,31 +51,17 @@ def record_files(where: Sequence[Path]) -> dict[str, Path]:
 
 
 def known_record(env: str) -> Record | None:
-    """Return the tuned configuration of an environment, None without one.
-
-    Raises:
-        UnknownNameError: there is no such environment, nor a tuned configuration of that name.
-        StudyError: its file is damaged.
-    """
     path = _path_of(env, folders())
     return None if path is None else read_record(path)
 
 
 def find_record(name: str, place: Path | None = None) -> Record:
-    """Return the tuned configuration of an environment, or of a name of one.
-
-    Raises:
-        UnknownNameError: there is none; lists those there are.
-        StudyError: its file is damaged.
-    """
     path = _path_of(name, folders(place))
     if path is not None:
         return read_record(path)
     files = record_files(folders(place))
     if not files:
-        raise ConfigError(
-            f"there is no tuned configuration in {place or PLACE}; make one", tuned=True
-        )
+        raise ConfigError(f"no tuned configuration in {place or PLACE}; make one", tuned=True)
     raise UnknownNameError("tuned configuration", name, files)
 
 
@@ -96,22 +76,14 @@ _FILE = Path(__file__).with_name("published.yaml")
 
 @dataclass(frozen=True)
 class Published:
-    """One configuration of one environment.
-
-    Attributes:
-        by: the project, the name of a row in tables.
-        source: `repository`, `commit`, `file`, and `env_steps`, the length it was published for;
-            `without`, what it names and we do not have; `written_for`, if another environment.
-        knobs: knob -> value.
-    """
-
-    by: str
+    by: str  # the project; names its row in tables
+    # repository, commit, file, env_steps (its length); without (settings that hpo lacks);
+    # written_for (another environment)
     source: Mapping[str, Any]
     knobs: Mapping[str, Any]
 
 
 def published(env: str) -> tuple[Published, ...]:
-    """Return what is published for an environment."""
     return _all().get(env, ())
 
 

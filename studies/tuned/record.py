@@ -1,12 +1,12 @@
-"""One tuned configuration with its proof, as data: what a file under `results/tuned` holds.
+"""One tuned configuration with its test results: the data of a file under `results/tuned`.
 
-A record stands alone: it has the whole configuration of everybody who ran, one value a seed, and
-what it takes to train each of them again.
+A record is complete: the whole configuration of every contender, one value per seed, and all
+settings needed to train each of them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -14,116 +14,69 @@ from typing import Any, Literal
 from ...errors import ConfigError, Mistake, StudyError
 from ...files.plain_data import as_lists, is_mapping, is_sequence
 from ...knobs import complete
-from ..yaml_io import Node, flow, plain, read_file
+from ..yaml_io import flow, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
 SEEDS = 32
-"""Fresh seeds that a proof rests on."""
+"""Test seeds of a record."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a configuration's runs looked like on the way, over all seeds.
+    """The course of a configuration's runs, over all seeds."""
 
-    Attributes:
-        env_steps: of each point, ascending.
-        greedy: IQM over seeds of the metric in evaluation.
-        low, high: its 95 % interval.
-        training: mean over seeds of the return of training episodes, the last 100 of each seed;
-            None before the first one ended.
-    """
-
-    env_steps: tuple[int, ...]
-    greedy: tuple[float, ...]
-    low: tuple[float | None, ...]
+    env_steps: tuple[int, ...]  # ascending
+    greedy: tuple[float, ...]  # IQM over seeds of the evaluated metric
+    low: tuple[float | None, ...]  # its 95 % interval
     high: tuple[float | None, ...]
+    # mean over seeds of the mean return of the last 100 training episodes; None before the first
     training: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What all seeds of one configuration took together.
-
-    Attributes:
-        env_steps: trained.
-        eval_env_steps: of evaluations.
-        cpu_seconds: of the process, compiling included; None where that is not known.
-    """
-
     env_steps: int
     eval_env_steps: int
-    cpu_seconds: float | None = None
+    cpu_seconds: float | None = None  # of the process, with compilation
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One configuration with what it got on the seeds of the proof.
+    """One configuration with its results on the test seeds; None for a seed that diverged."""
 
-    A seed that diverged has None.
-
-    Attributes:
-        who: `tuned`, `default`, or who publishes it.
-        config: the whole configuration, every knob.
-        greedy: the metric in the last evaluation, one value a seed.
-        training: the return of the last 100 training episodes, one value a seed.
-        area: the mean height of the seed's evaluations over env steps.
-        to_threshold: env steps of the first evaluation that reaches the threshold; None: never.
-        curve: on the way.
-        cost: of all seeds.
-        source: where it was published: `by`, `repository`, `commit`, `file`, `env_steps`, and
-            `without`, what could not be taken over; of others nothing.
-    """
-
-    who: str
-    config: Mapping[str, Any]
-    greedy: tuple[float | None, ...]
+    who: str  # tuned, default, or the publisher
+    config: Mapping[str, Any]  # every knob
+    greedy: tuple[float | None, ...]  # of the last evaluation, per seed
     training: tuple[float | None, ...]
-    area: tuple[float | None, ...]
+    area: tuple[float | None, ...]  # mean height of the curve, per seed
+    # env steps of the first evaluation at the threshold, per seed; None: never
     to_threshold: tuple[int | None, ...]
     curve: Curve
     cost: Cost
+    # of published ones: by, repository, commit, file, env_steps, without (settings hpo lacks)
     source: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The study that found the configuration.
+    """The study that found the configuration."""
 
-    Attributes:
-        file: the study file, relative to the folder that holds `results/tuned`.
-        sha256: of its bytes.
-        trial: the winner's number.
-        trials: how many the study had.
-        verdict: of its own conclusion.
-        said: that conclusion in words.
-        env_steps: trained by the study, its confirm stage included.
-        seeds: of the search, of those that chose, of those that chose nothing; a trial's each.
-    """
-
-    file: str
+    file: str  # relative to the folder of `results/tuned`
     sha256: str
-    trial: int
+    trial: int  # the winner's number
     trials: int
     verdict: str
-    said: str
-    env_steps: int
-    seeds: Mapping[str, int]
+    said: str  # the verdict in words
+    env_steps: int  # search and confirm
+    seeds: Mapping[str, int]  # per trial: in search, selection and test
 
 
 @dataclass(frozen=True)
 class Made:
-    """What ran the proof.
+    """The software and machine of the test runs."""
 
-    Attributes:
-        on: the day, as 2026-11-22.
-        commit: of the checkout, with `+` where it had changes; "" of an installed package.
-        versions: package -> version.
-        backend: `cpu` or `gpu`.
-        devices: how many.
-    """
-
-    on: str
-    commit: str
+    on: str  # as 2026-11-22
+    commit: str  # `+` at its end: with changes; "": an installed package
     versions: Mapping[str, str]
     backend: str
     devices: int
@@ -131,56 +84,41 @@ class Made:
 
 @dataclass(frozen=True)
 class Record:
-    """Everything about one environment.
-
-    Attributes:
-        name: of the file and in commands.
-        env: its id.
-        env_values: the keys given beside the id.
-        env_steps: of one run.
-        metric: what was optimised and is compared.
-        goal: `maximize` or `minimize`.
-        evaluation: how runs were evaluated: episodes (of a network without end, how many
-            networks), env steps of each where they do not end, and whether greedy.
-        seed: the root of the seeds of the proof, which no study used.
-        threshold: the value whose first reaching is timed.
-        made: what ran it.
-        origin: the study.
-        contenders: the tuned configuration first, then the default, then what others publish.
-        heuristics: of an optical network, name -> the metric on the requests of each seed's last
-            evaluation, one value a seed.
-    """
-
     name: str
     env: str
     env_values: Mapping[str, Any]
-    env_steps: int
+    env_steps: int  # of one run
     metric: str
     goal: Literal["maximize", "minimize"]
+    # episodes (networks, if episodes do not end), steps (of each, if they do not end), greedy
     evaluation: Mapping[str, Any]
-    seed: int
-    threshold: float
+    seed: int  # root of the test seeds, used by no study
+    threshold: float  # its first reaching is timed
     made: Made
     origin: Origin
+    # the tuned configuration, the default, then published ones
     contenders: Sequence[Contender]
+    # of optical networks: name -> the metric on the requests of the last evaluation, per seed
     heuristics: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, Any])
 
     @property
+    def env_given(self) -> Any:
+        return {"id": self.env, **self.env_values} if self.env_values else self.env
+
+    @property
     def tuned(self) -> Contender:
-        """Ours."""
         return self.contenders[0]
 
     @property
     def estimator(self) -> Literal["mean", "iqm"]:
-        """What the values of all seeds are summarised by, the same for everybody compared.
+        """The estimator of the values of all seeds, the same for all contenders.
 
-        The mean where heuristics serve the same requests: blocking is a rate, so that of all
+        The mean where heuristics serve the same requests: blocking is a rate, so the rate of all
         requests together is the mean, and a difference paired by seed is one of means.
         """
         return "mean" if self.heuristics else "iqm"
 
     def contender(self, who: str) -> Contender | None:
-        """Return one of them by name."""
         return next((one for one in self.contenders if one.who == who), None)
 
 
@@ -193,11 +131,11 @@ _SEEDED = ("greedy", "training", "area", "to_threshold")
 
 
 def record_text(record: Record) -> str:
-    """Return a record as the text of its file."""
-    base = as_lists(_default_config(record.contenders))
+    defaults = (one.config for one in record.contenders if one.who == DEFAULT)
+    base = as_lists(next(defaults, complete({})))  # configurations are written as differences
     data: dict[str, Any] = {
         "name": record.name,
-        "env": {"id": record.env, **record.env_values} if record.env_values else record.env,
+        "env": record.env_given,
         "env_steps": record.env_steps,
         "config": _difference(record.tuned.config, base),
         "metric": {"name": record.metric, "goal": record.goal},
@@ -216,17 +154,13 @@ def record_text(record: Record) -> str:
 
 
 def _result(one: Contender, base: Mapping[str, Any]) -> dict[str, Any]:
-    data = asdict(one)
-    del data["who"]
-    data["config"] = _difference(one.config, base)
-    if one.who == TUNED:  # it stands at the top of the file
-        del data["config"]
-    return {key: value for key, value in data.items() if key != "source" or value}
-
-
-def _default_config(contenders: Sequence[Contender]) -> Mapping[str, Any]:
-    """Return what configurations are written as differences from: the default's."""
-    return next((one.config for one in contenders if one.who == DEFAULT), complete({}))
+    data = {**asdict(one), "config": _difference(one.config, base)}
+    omitted = {
+        "who",
+        *(["config"] if one.who == TUNED else []),
+        *([] if one.source else ["source"]),
+    }
+    return {key: value for key, value in data.items() if key not in omitted}
 
 
 def _difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,7 +186,6 @@ def _written(key: str, value: Any, indent: int) -> str:
 
 
 def _wrapped(value: Any, indent: int) -> str:
-    """Write a flow mapping or list over several lines."""
     if is_mapping(value):
         ends, cells = "{}", [f"{flow(k)}: {flow(v)}" for k, v in value.items()]
     else:
@@ -271,142 +204,115 @@ def _wrapped(value: Any, indent: int) -> str:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record.
-
-    Raises:
-        StudyError: the file is no YAML, or lacks something; with file and line.
-    """
+    """Read a record; a `StudyError` names file and line."""
     node = read_file(path, str(path))
     try:
-        return _record(_mapping(plain(node), "the file"))
+        return _record(_Part(plain(node)))
     except _LackError as lack:
-        line = _line_of(node, lack.path)
+        line = node.line
+        for key in lack.path:  # of the deepest key that exists
+            if not node.is_map or key not in node.value:
+                break
+            node = node.value[key]
+            line = node.line
         raise StudyError(str(path), [Mistake(line, str(lack))]) from None
 
 
 class _LackError(ConfigError):
-    """Something is missing or of the wrong kind.
-
-    Attributes:
-        path: the keys that lead there.
-    """
-
     def __init__(self, path: Sequence[str], text: str):
         self.path = tuple(path)
         super().__init__(f"{'.'.join(path)}: {text}" if path else text)
 
 
-def _line_of(node: Node, path: Sequence[str]) -> int | None:
-    """Return the line of the deepest key of a path that is there."""
-    line = node.line
-    for key in path:
-        if not node.is_map or key not in node.value:
-            break
-        node = node.value[key]
-        line = node.line
-    return line
+class _Part:
+    def __init__(self, data: Any, path: tuple[str, ...] = ()):
+        if not is_mapping(data):
+            name = ".".join(path) or "the file"
+            raise _LackError((), f"{name} is not a mapping of names and values")
+        self.data, self.path = data, path
+
+    def of(self, key: str, kind: Any) -> Any:
+        if key not in self.data:
+            raise self.lack("is missing; make the record again", key)
+        value = self.data[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise self.lack(f"{value!r} is of the wrong kind", key)
+        return value
+
+    def part(self, key: str, optional: bool = False) -> _Part:
+        data = self.data.get(key, {}) if optional else self.of(key, dict)
+        return _Part(data, (*self.path, key))
+
+    def numbers(self, key: str) -> tuple[Any, ...]:
+        values = self.of(key, list)
+        for value in values:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not number:
+                raise self.lack(f"{value!r} is not a number", key)
+        return tuple(values)
+
+    def lists(self, names: Iterable[str], what: str) -> dict[str, tuple[Any, ...]]:
+        """Return lists of numbers of one length."""
+        found = {name: self.numbers(name) for name in names}
+        if len({len(values) for values in found.values()}) != 1:
+            raise self.lack(f"{what} have different lengths")
+        return found
+
+    def fill(self, kind: Any) -> Any:
+        """Return a dataclass from a mapping with exactly its fields."""
+        names = [field.name for field in fields(kind)]
+        values = {name: self.of(name, object) for name in names}
+        for name in self.data:
+            if name not in names:
+                raise self.lack(f"unknown; known: {', '.join(names)}", name)
+        return kind(**values)
+
+    def lack(self, text: str, *keys: str) -> _LackError:
+        return _LackError((*self.path, *keys), text)
 
 
-def _record(data: Mapping[str, Any]) -> Record:
-    env = _of(data, "env", (str, dict))
-    metric = _map(data, "metric")
-    base = _map(data, "defaults")
-    results = _map(data, "results")
-    goal = _of(metric, "goal", str, "metric")
+def _record(file: _Part) -> Record:
+    env, metric, results = file.of("env", (str, dict)), file.part("metric"), file.part("results")
+    env = _Part({"id": env} if isinstance(env, str) else env, ("env",))
+    goal = metric.of("goal", str)
     if goal not in ("maximize", "minimize"):
-        raise _LackError(("metric", "goal"), f"{goal!r}; allowed: maximize, minimize")
-    if next(iter(results), None) != TUNED:
-        raise _LackError(("results",), "begins with tuned, the configuration of this file")
-    configs = {TUNED: _map(data, "config")}
-    contenders = [_contender(who, results, {**base}, configs.get(who)) for who in results]
-    heuristics = _mapping(data.get("heuristics", {}), "heuristics")
+        raise metric.lack(f"{goal!r}; allowed: maximize, minimize", "goal")
+    if next(iter(results.data), None) != TUNED:
+        raise results.lack("begins with tuned, the configuration of this file")
+    base, config = file.part("defaults").data, file.part("config").data
+    contenders = tuple(_contender(who, results.part(who), base, config) for who in results.data)
+    heuristics, seeds = file.part("heuristics", optional=True), len(contenders[0].greedy)
+    blocking = {name: heuristics.numbers(name) for name in heuristics.data}
+    for name, values in blocking.items():
+        if len(values) != seeds or None in values:
+            raise heuristics.lack(f"it needs {seeds} numbers, one per seed", name)
     return Record(
-        name=_of(data, "name", str),
-        env=env if isinstance(env, str) else _of(env, "id", str, "env"),
-        env_values={} if isinstance(env, str) else {k: v for k, v in env.items() if k != "id"},
-        env_steps=_of(data, "env_steps", int),
-        metric=_of(metric, "name", str, "metric"),
+        name=file.of("name", str),
+        env=env.of("id", str),
+        env_values={key: value for key, value in env.data.items() if key != "id"},
+        env_steps=file.of("env_steps", int),
+        metric=metric.of("name", str),
         goal=goal,
-        evaluation=_map(data, "evaluation"),
-        seed=_of(data, "seed", int),
-        threshold=float(_of(data, "threshold", (int, float))),
-        made=_fields(Made, _map(data, "made"), "made"),
-        origin=_fields(Origin, _map(data, "study"), "study"),
-        contenders=tuple(contenders),
-        heuristics={
-            name: _seeds_of(heuristics, name, len(contenders[0].greedy)) for name in heuristics
-        },
+        evaluation=file.part("evaluation").data,
+        seed=file.of("seed", int),
+        threshold=float(file.of("threshold", (int, float))),
+        made=file.part("made").fill(Made),
+        origin=file.part("study").fill(Origin),
+        contenders=contenders,
+        heuristics=blocking,
     )
-
-
-def _seeds_of(heuristics: Mapping[str, Any], name: str, seeds: int) -> tuple[float, ...]:
-    values = _values(heuristics, name, "heuristics")
-    if len(values) != seeds or None in values:
-        raise _LackError(("heuristics", name), f"it needs {seeds} numbers, one a seed")
-    return values
 
 
 def _contender(
-    who: str, results: Mapping[str, Any], base: dict[str, Any], own: Mapping[str, Any] | None
+    who: str, data: _Part, base: Mapping[str, Any], tuned: Mapping[str, Any]
 ) -> Contender:
-    place = f"results.{who}"
-    data = _map(results, who, "results")
-    config = own if own is not None else _map(data, "config", place)
-    curve = _map(data, "curve", place)
-    points = {f.name: _values(curve, f.name, f"{place}.curve") for f in fields(Curve)}
-    if len({len(values) for values in points.values()}) != 1:
-        raise _LackError(("results", who, "curve"), "its lists are of unlike length")
-    seeded = {name: _values(data, name, place) for name in _SEEDED}
-    if len({len(values) for values in seeded.values()}) != 1:
-        raise _LackError(("results", who), f"{', '.join(_SEEDED)} are of unlike length")
+    config = tuned if who == TUNED else data.part("config").data
+    points = data.part("curve").lists([field.name for field in fields(Curve)], "its lists")
     return Contender(
         who=who,
         config={**base, **config},
-        greedy=seeded["greedy"],
-        training=seeded["training"],
-        area=seeded["area"],
-        to_threshold=seeded["to_threshold"],
+        **data.lists(_SEEDED, ", ".join(_SEEDED)),
         curve=Curve(**points),
-        cost=_fields(Cost, _map(data, "cost", place), f"{place}.cost"),
-        source=_mapping(data.get("source", {}), f"{place}.source"),
+        cost=data.part("cost").fill(Cost),
+        source=data.part("source", optional=True).data,
     )
-
-
-def _values(data: Mapping[str, Any], key: str, place: str) -> tuple[Any, ...]:
-    values = _of(data, key, list, place)
-    for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not number:
-            raise _LackError((*place.split("."), key), f"{value!r} is no number")
-    return tuple(values)
-
-
-def _fields(kind: Any, data: Mapping[str, Any], place: str) -> Any:
-    """Return a dataclass made of a mapping that must have just its fields."""
-    names = [f.name for f in fields(kind)]
-    for name in names:
-        _of(data, name, object, place)
-    for name in data:
-        if name not in names:
-            raise _LackError((*place.split("."), name), f"unknown; known: {', '.join(names)}")
-    return kind(**data)
-
-
-def _map(data: Mapping[str, Any], key: str, place: str = "") -> Mapping[str, Any]:
-    return _of(data, key, dict, place)
-
-
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
-    if not is_mapping(value):
-        raise _LackError((), f"{what} is no mapping of names and values")
-    return value
-
-
-def _of(data: Mapping[str, Any], key: str, kind: Any, place: str = "") -> Any:
-    path = (*place.split("."), key) if place else (key,)
-    if key not in data:
-        raise _LackError(path, "is missing; make the record again")
-    value = data[key]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise _LackError(path, f"{value!r} is of the wrong kind")
-    return value

@@ -1,9 +1,10 @@
-"""Studies made of a tuned configuration: one that trains it, one that searches around it."""
+"""Studies made from a tuned configuration: one that trains it, one that searches around it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...knobs import KNOBS, complete
 from ..load import load, loads
 from ..spec import Study
 from ..yaml_io import flow, to_yaml
-from .catalogue import PREFIX, find_record
+from .catalogue import PREFIX, file_name, find_record
 from .record import DEFAULT, Record
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
@@ -23,61 +24,42 @@ _COMMENT = 44
 
 
 def knobs_of(record: Record) -> dict[str, Any]:
-    """Return the tuned configuration in knobs of today: those that have gone are left out."""
+    """Return the tuned configuration in knobs of today: removed knobs are left out."""
     config = record.tuned.config
     return {name: value for name, value in config.items() if name in KNOBS}
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return as few knobs as make the same whole configuration today.
-
-    Raises:
-        ConfigError: a value is not legal today.
-    """
+    """Return the smallest set of knobs that gives the same whole configuration today."""
     whole = as_lists(complete(config))
-    plain_default = as_lists(complete({}))
-    kept = {
-        name: value
-        for name, value in whole.items()
-        if name not in plain_default or plain_default[name] != value
-    }
+    usual = as_lists(complete({}))
+    kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
     for name in list(kept):
         fewer = {other: value for other, value in kept.items() if other != name}
-        if _completes_to(fewer, whole):
-            kept = fewer
+        with suppress(ConfigError):  # the rest contradicts itself
+            if as_lists(complete(fewer)) == whole:
+                kept = fewer
     return kept
 
 
 def former_default(record: Record) -> dict[str, Any]:
-    """Return the knobs that make today's default the one that a record ran beside.
-
-    Raises:
-        ConfigError: a value is not legal today.
-    """
+    """Return the knobs that turn today's default into the one of the record."""
     for one in record.contenders:
         if one.who == DEFAULT:
             return least({name: value for name, value in one.config.items() if name in KNOBS})
     return {}
 
 
-def _completes_to(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
-    try:
-        return as_lists(complete(config)) == whole
-    except ConfigError:  # what is left contradicts itself
-        return False
-
-
 def train_text(record: Record, seeds: int = 5) -> str:
     """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
-    config = least(knobs_of(record))
     return _head(record, "trained") + to_yaml(
         {
-            "name": f"tuned-{_plain(record.name)}",
-            "env": _env(record),
+            "name": f"tuned-{_stem(record)}",
+            "env": record.env_given,
             "env_steps": record.env_steps,
-            "fixed": config,
+            "fixed": least(knobs_of(record)),
             "metric": {"name": record.metric, "goal": record.goal},
-            "evaluation": _evaluation(record),
+            "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
             "seeds": {"per_config": seeds},
             "budget": {"trials": 1},
         }
@@ -87,23 +69,27 @@ def train_text(record: Record, seeds: int = 5) -> str:
 def around_text(record: Record) -> str:
     """Return a study whose default is the configuration, for `hpo init ENV`.
 
-    The usual knobs and those that the study moved are searched, numbers a factor of 4 around the
-    tuned value on the axis of their own search space.
+    The usual knobs are searched, numbers within a factor of 4 of the tuned value on the axis of
+    their search space.
     """
     config = {name: _rounded(name, value) for name, value in least(knobs_of(record)).items()}
     whole = complete(config)
-    space = {name: _around(name, whole[name]) for name in _SEARCHED if _fits(name, whole[name])}
+    space = {
+        name: _around(name, whole[name])
+        for name in _SEARCHED
+        if whole[name] < 1.0 or _kind(name) != "one_minus_log"  # whose axis ends below 1
+    }
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, record.env_steps // 8)
     lines = [
         _head(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
-        to_yaml({"name": _plain(record.name).lower(), "env": _env(record)}),
+        to_yaml({"name": _stem(record).lower(), "env": record.env_given}),
         _said(f"env_steps: {record.env_steps}", "of one full run"),
         _said("fixed:", "the same in every trial") if fixed else "",
         *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
         _said("space:", "searched; default: the value in trial 0"),
-        *(_line(name, data) for name, data in space.items()),
+        *(f"  {flow(name)}: {flow(data)}\n" for name, data in space.items()),
         _said(f"metric: {flow({'name': record.metric, 'goal': record.goal})}", "to optimise"),
         _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
         _said("search: {method: tpe}", "proposes the trials"),
@@ -120,11 +106,15 @@ def _said(line: str, what: str) -> str:
     return f"{line.ljust(_COMMENT)} # {what}\n"
 
 
+def _kind(name: str) -> str:
+    return (KNOBS[name].search or {}).get("distribution", "")
+
+
 def _rounded(name: str, value: Any) -> Any:
-    """Return a number to four digits, of a value near 1 those of its distance from 1."""
+    """Round a number to four digits; near 1, its distance from 1."""
     if not isinstance(value, float):
         return value
-    if (KNOBS[name].search or {}).get("distribution") == "one_minus_log" and 0.0 < value < 1.0:
+    if _kind(name) == "one_minus_log" and 0.0 < value < 1.0:
         return float(f"{1.0 - float(f'{1.0 - value:.4g}'):.10g}")
     return float(f"{value:.4g}")
 
@@ -133,30 +123,16 @@ def _head(record: Record, what: str) -> str:
     return f"# {record.env}: the tuned configuration tuned:{record.name} is {what}.\n"
 
 
-def _plain(name: str) -> str:
-    return name.replace(":", "-").replace("/", "-")
-
-
-def _env(record: Record) -> Any:
-    return {"id": record.env, **record.env_values} if record.env_values else record.env
+def _stem(record: Record) -> str:
+    return file_name(record.name).removesuffix(".yaml")
 
 
 def _how(record: Record) -> dict[str, Any]:
-    """Return episodes, or env steps, of an evaluation."""
     return {k: v for k, v in record.evaluation.items() if k != "greedy" or v is False}
 
 
-def _evaluation(record: Record) -> dict[str, Any]:
-    return {"every": max(1, record.env_steps // 20), **_how(record)}
-
-
-def _fits(name: str, value: float) -> bool:
-    """Return whether a value has a place on the axis that the knob is searched on."""
-    return value < 1.0 or (KNOBS[name].search or {})["distribution"] != "one_minus_log"
-
-
 def _around(name: str, value: Any) -> dict[str, Any]:
-    """Return the part of a knob's usual range that lies around a value, which is its default."""
+    """Return the part of a knob's usual range around a value, which becomes the default."""
     usual = dict(KNOBS[name].search or {})
     low, high = usual["min"], usual["max"]
     kind = usual["distribution"]
@@ -178,19 +154,10 @@ def _around(name: str, value: Any) -> dict[str, Any]:
     return {**usual, **bounds}
 
 
-def _line(name: str, data: Mapping[str, Any]) -> str:
-    return f"  {flow(name)}: {flow(data)}\n"
-
-
 def load_given(
     file: str, overrides: Sequence[str] = (), name: str | None = None
 ) -> tuple[Study, str]:
-    """Return a study and its text: of a file, or the one that trains a tuned configuration.
-
-    Raises:
-        StudyError: with every mistake in the file.
-        UnknownNameError: there is no such tuned configuration.
-    """
+    """Return a study and its text: of a file, or the one that trains `tuned:NAME`."""
     if not file.startswith(PREFIX):
         return load(file, overrides, name), Path(file).read_text(encoding="utf-8")
     text = train_text(find_record(file.removeprefix(PREFIX)))

@@ -1,4 +1,4 @@
-"""What the seeds of a proof say: values with intervals, and who is better."""
+"""Test results of a record: values with intervals, and comparisons."""
 
 from __future__ import annotations
 
@@ -15,46 +15,28 @@ from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, medi
 from .record import Contender, Curve, Record
 
 Verdict = Literal["better", "worse", "no_difference"]
-"""As `store.comparison`; a proof ran all its seeds, so nothing is undecided."""
+"""As `store.comparison`; all test seeds ran, so nothing is undecided."""
 _WAY = 0.9
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One contender's numbers.
-
-    Attributes:
-        greedy, training, area: the estimator over seeds (IQM, or mean), with its 95 % interval;
-            NaN without any value, as the training return of a network whose episodes never end.
-        reached: seeds that got to the threshold.
-        to_threshold: the median of the env steps that took, never counted as infinite; None where
-            at most half of the seeds got there.
-        diverged: seeds without a value.
-    """
-
+    # estimator over seeds with its 95 % interval; NaN without values (episodes that never end)
     greedy: tuple[float, Interval]
     training: tuple[float, Interval]
     area: tuple[float, Interval]
-    reached: int
+    reached: int  # seeds that reached the threshold
+    # median env steps (never: infinite); None if at most half of the seeds reached it
     to_threshold: float | None
-    diverged: int
+    diverged: int  # seeds without a value
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The tuned configuration beside another one.
-
-    Attributes:
-        who: the other one.
-        verdict: by the interval of the probability of improvement of the greedy value: above one
-            half, below, or around it.
-        greedy, training, area: the probability of improvement (Agarwal et al. 2021, section 4.3),
-            that a run of ours is better than a run of theirs, with its 95 % interval; NaN where
-            nobody has a value.
-    """
-
     who: str
     verdict: Verdict
+    # probability of improvement (Agarwal et al. 2021, section 4.3) of ours with its 95 %
+    # interval; NaN without values. The interval of `greedy` excluding 1/2 decides the verdict.
     greedy: tuple[float, Interval]
     training: tuple[float, Interval]
     area: tuple[float, Interval]
@@ -62,19 +44,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class BesideHeuristic:
-    """The tuned configuration beside a rule that learns nothing, on the same requests.
-
-    Attributes:
-        who: the heuristic.
-        verdict: by the interval of `less`: whether it leaves 0 out, and on which side.
-        greedy: the heuristic's mean over seeds, with its 95 % interval.
-        less: the mean of the tuned configuration's value less the heuristic's, paired by seed,
-            with its 95 % interval.
-    """
+    """The tuned configuration against a heuristic, on the same requests."""
 
     who: str
-    verdict: Verdict
-    greedy: tuple[float, Interval]
+    verdict: Verdict  # of the interval of `less`
+    greedy: tuple[float, Interval]  # the heuristic's mean over seeds
+    # mean of the tuned configuration minus the heuristic, paired by seed
     less: tuple[float, Interval]
 
 
@@ -106,7 +81,7 @@ def _middle(
 
 
 def _whole(values: Sequence[float | None], goal: str) -> list[float]:
-    """Return the values, the worst in place of those that are missing; nothing without any."""
+    """Replace missing values by the worst; [] without any."""
     finite = [value for value in values if value is not None]
     if not finite:
         return []
@@ -115,12 +90,10 @@ def _whole(values: Sequence[float | None], goal: str) -> list[float]:
 
 
 def comparisons(record: Record) -> list[Comparison]:
-    """Return the tuned configuration beside each other contender."""
     return [compare(record.tuned, other, record.goal) for other in record.contenders[1:]]
 
 
 def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Comparison:
-    """Return which of two contenders is better, and how surely."""
     chances = {
         name: _chance(getattr(ours, name), getattr(theirs, name), sign)
         for name, sign in (("greedy", goal), ("training", "maximize"), ("area", goal))
@@ -133,7 +106,7 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
 
 
 def beside_heuristics(record: Record) -> list[BesideHeuristic]:
-    """Return the tuned configuration beside each heuristic of its record.
+    """Compare the tuned configuration with each heuristic of its record.
 
     A seed that diverged counts as the tuned configuration's worst value.
     """
@@ -196,14 +169,9 @@ def threshold_of(
 ) -> float:
     """Return the value whose first reaching is timed, to six digits.
 
-    It lies 90 % of the way from random actions to the reference score, where these were measured;
-    else from where the worst contender is at its first evaluation to the best end, so that
-    somebody reaches it and nobody has it at the start.
-
-    Args:
-        curves: of all contenders.
-        goal: `maximize` or `minimize`.
-        scale: of the environment, if it was measured.
+    It is 90 % of the way from random actions to the reference score, if these were measured; else
+    from the worst first evaluation to the best last one, so that at least one contender reaches it
+    and none starts there.
     """
     best, worst = (max, min) if goal == "maximize" else (min, max)
     if scale is None:

@@ -1,8 +1,7 @@
-"""The records of a folder as three Parquet tables, which `hpo query --study results/tuned` reads.
+"""The records of a folder as three Parquet tables, for `hpo query --study results/tuned`.
 
-`trials` is the leaderboard: one row a configuration of an environment or a heuristic, the best of
-each first. `evaluations` has one row a seed, `curves` one a point. They hold nothing that the YAML
-files lack.
+`trials` is the leaderboard: one row per configuration or heuristic, the best of each environment
+first. `evaluations` has one row per seed, `curves` one per point. All follow from the YAML files.
 """
 
 from __future__ import annotations
@@ -19,33 +18,27 @@ from .summary import BesideHeuristic, Summary, beside_heuristics, compare, summa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLES = ("trials", "evaluations", "curves")
 _FLOATS = ("greedy", "training", "area")
 
 
 def write_tables(records: Sequence[Record], folder: Path) -> None:
-    """Write the tables of some records into their folder, the same bytes for the same records.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write the tables of records into their folder, the same bytes for the same records."""
     for name, table in tables_of(records).items():
         with replacing(folder / f"{name}.parquet", table.schema) as writer:
             write_grouped(writer, [table])
 
 
 def tables_of(records: Sequence[Record]) -> dict[str, pa.Table]:
-    """Return the tables of some records, by name."""
     import pyarrow as pa
 
     ordered = sorted(records, key=lambda record: record.name.lower())
-    rows = {
-        "trials": [row for record in ordered for row in _trials(record)],
-        "evaluations": [row for record in ordered for row in _evaluations(record)],
-        "curves": [row for record in ordered for row in _curves(record)],
+    makers = {"trials": _trials, "evaluations": _evaluations, "curves": _curves}
+    return {
+        name: pa.Table.from_pylist(
+            [row for record in ordered for row in make(record)], schema=pa.schema(_columns(name))
+        )
+        for name, make in makers.items()
     }
-    schemas = {name: pa.schema(_columns(name)) for name in TABLES}
-    return {name: pa.Table.from_pylist(rows[name], schema=schemas[name]) for name in TABLES}
 
 
 def _columns(table: str) -> list[tuple[str, pa.DataType]]:

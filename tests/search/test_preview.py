@@ -23,20 +23,20 @@ def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
     report, note = preview(study)
     assert note == ""
     factory = local.LocalFactory(study)
-    for bucket in report.buckets:
+    for bucket, cost in report.buckets:
         params = {**study.space.default(), **bucket.static}
         resolved = factory.resolve(study.complete(params))
         program = factory.expected_program(resolved, 2)
         assert factory.program_of(resolved).lanes == 24
-        assert bucket.lanes == program.lanes == 16  # half of 20 trials, in blocks of 8
-        assert bucket.memory_bytes == program.memory_bytes() > 0
-    small, large = (bucket.memory_bytes for bucket in report.buckets)
+        assert cost.lanes == program.lanes == 16  # half of 20 trials, in blocks of 8
+        assert cost.memory_bytes == program.memory_bytes() > 0
+    small, large = (cost.memory_bytes for _, cost in report.buckets)
     assert small < large
 
 
 def test_a_study_for_another_machine_is_checked_all_the_same():
     report, note = preview(loads(TEXT + "population: {device: gpu}\n"))
-    assert report.buckets[0].lanes is None
+    assert report.buckets[0][1].lanes is None
     assert "not known here: device is 'gpu'" in note
 
 
@@ -51,10 +51,10 @@ def test_user_code_does_not_run_in_a_check(tmp_path):
 @pytest.mark.parametrize("lanes", [8, 32])
 def test_given_lanes_are_taken(lanes):
     report, _ = preview(loads(TEXT + f"population: {{lanes: {lanes}}}\n"))
-    assert report.buckets[0].lanes == lanes
+    assert report.buckets[0][1].lanes == lanes
 
 
 def test_given_lanes_are_rounded_up_to_the_devices():
     report, _ = preview(loads(TEXT + "population: {lanes: 15}\n"))
     devices = len(local.LocalFactory(loads(TEXT)).devices)
-    assert report.buckets[0].lanes == -(-15 // devices) * devices
+    assert report.buckets[0][1].lanes == -(-15 // devices) * devices

@@ -72,10 +72,10 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
     ("text", "line", "words"),
     [
         (PLAIN + "executor: {workers: 2}\n", 5, "type executor: {type: ray, workers: 2}"),
-        (PLAIN + "executor: {address: auto}\n", 5, "executor.address is of a cluster"),
+        (PLAIN + "executor: {address: auto}\n", 5, "executor.address needs executor: {type: ray}"),
         (PLAIN + "executor: {type: slurm}\n", 5, "unknown type 'slurm'"),
-        (PLAIN + "search: {scheduler: asha}\n", 5, "type search: {driver: ray_tune}"),
-        (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "search.searcher says who"),
+        (PLAIN + "search: {scheduler: asha}\n", 5, "needs search: {driver: ray_tune}"),
+        (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "where search.searcher proposes"),
         (TUNE.replace("ray_tune", "ray_tune, scheduler: ashaa"), 6, "did you mean 'asha'?"),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: subprocess.Popen"),
@@ -91,7 +91,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
         (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "leave it out"),
         (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
         (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "needs budget.trials"),
-        (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "seeds.racing is of our own"),
+        (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "racing does not work"),
         (
             TUNE + "objectives: [{name: eval/return_mean}, {name: eval/length_mean}]\n",
             8,
@@ -100,7 +100,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt, searcher: optuna"),
             6,
-            "pbt begins with random trials",
+            "pbt starts with random trials",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt").replace(
@@ -112,7 +112,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt") + "population: {lanes: 4}\n",
             8,
-            "runs all 8 trials x 1 seeds side by side; type lanes: 8",
+            "runs all 8 trials x 1 seeds at the same time; type lanes: 8",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PB2"),

@@ -61,14 +61,14 @@ def test_an_eval_env_that_looks_different_is_refused():
     text = text.replace("max_episode_steps: 500", "map_name: 8x8").replace(
         "env.sutton_barto_reward", "env.is_slippery"
     )
-    assert any("other observations or actions" in told for _, told in mistakes(text))
+    assert any("different observations or actions" in told for _, told in mistakes(text))
 
 
 def test_workers_are_refused_where_they_have_nothing_to_do():
     text = "env: CartPole-v1\nenv_steps: 20k\npopulation: {workers: 2}\n"
     assert mistakes(text) == [
-        (3, "population.workers is 2, but CartPole-v1 is compiled; workers step gym: environments "
-            "only, so leave it out")
+        (3, "population.workers is for gym: environments, but CartPole-v1 is compiled; "
+            "leave it out")
     ]  # fmt: skip
 
 

@@ -1,15 +1,20 @@
 import math
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
 from hpo.environments import registry
-from hpo.errors import MissingExtraError, StudyError
+from hpo.errors import ConfigError, MissingExtraError, StudyError
 from hpo.knobs import KNOBS
+from hpo.search.checks import check_runnable
 from hpo.spaces import Condition
+from hpo.studies.cross_section_checks import contradictions
 from hpo.studies.load import load, loads, recorded
 from hpo.studies.resolved import resolved_yaml, study_hash
+from hpo.studies.spec import Study
+from hpo.studies.study_keys import TOP
 
 BASE = """\
 env: CartPole-v1
@@ -243,7 +248,7 @@ def test_one_knob_with_a_distribution_for_each_case():
             "search.warm_start is for methods that learn, and sobol does not",
         ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
-        ("early_terminate: {type: asha, min: 200k}\n", "first rung must lie below"),
+        ("early_terminate: {type: asha, min: 200k}\n", "env steps; allowed: below that"),
         ("evaluation: {every: 1M}\n", "evaluation.every is 1000000"),
         ("budget: {env_steps: 100k}\n", "at least 200000"),
         (
@@ -524,3 +529,30 @@ def test_zero_is_not_advised_where_it_is_given():
         loads(text.replace("distribution:", "zero: 0.1, distribution:"))
     assert "log_uniform needs min above 0, such as 1e-6" in str(refused.value)
     assert "`zero" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "confirm: {top_k: 30}\nbudget: {trials: 24}\n",
+        "seeds: {per_config: 2, tolerate: 2}\n",
+        "early_terminate: {type: asha, min: 200k}\nevaluation: {every: 300k}\n",
+        "early_terminate: {type: pbt}\nbudget: {trials: 8}\npopulation: {lanes: 4}\n",
+    ],
+)
+def test_a_study_made_without_a_file_is_refused_in_the_same_words(text):
+    with pytest.raises(StudyError) as caught:
+        loads(BASE + text)
+    unchecked = recorded(BASE + text)
+    words = [mistake.text for mistake in caught.value.mistakes]
+    assert sorted(found for _, found in contradictions(unchecked)) == sorted(words)
+    with pytest.raises(ConfigError) as refused:
+        check_runnable(unchecked)
+    assert set(str(refused.value).splitlines()) == set(words)
+
+
+def test_every_field_of_a_study_is_a_key_of_its_file():
+    others = {"more_envs", "source"}  # of `env`; the folder
+    assert {field.name for field in fields(Study)} - others == {
+        field.target for field in TOP if field.key not in ("forbid", "eval_env")
+    }

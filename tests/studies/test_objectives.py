@@ -57,7 +57,7 @@ def test_one_objective_is_the_metric():
         (SEVERAL + "early_terminate: {type: pbt}\n", "pbt copies by one objective"),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]\nearly_terminate: {type: pb2}\n",
-            "pb2 copies by one objective and knows no constraints",
+            "pb2 copies by one objective and without constraints",
         ),
         ("seeds: {per_config: 3, racing: {}}\n", "starts with 3 seeds; allowed: below"),
         ("seeds: {per_config: 9, tolerate: 3, racing: {}}\n", "allowed: below racing.start"),
@@ -70,7 +70,7 @@ def test_one_objective_is_the_metric():
             "which plateau does not have",
         ),
         ("early_terminate: {type: plateau, min: 10}\n", "more than 1000 rungs"),
-        ("early_terminate: {type: asha, patience: 3}\n", "patience is no key of asha"),
+        ("early_terminate: {type: asha, patience: 3}\n", "patience is not a key of asha"),
         ("search: {warm_start: {folder: old}}\n", "unknown key 'folder'"),
         ("search: {ahead: sometimes}\n", "unknown ahead 'sometimes'"),
     ],

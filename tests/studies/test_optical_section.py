@@ -54,7 +54,7 @@ def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
     assert loads(STUDY + "baselines: []\n").baselines == ()
     pole = "env: CartPole-v1\nenv_steps: 100k\nspace: {learning_rate: {min: 1e-5, max: 1e-2}}\n"
     assert loads(pole).baselines == ()
-    with pytest.raises(StudyError, match="heuristics of optical networks"):
+    with pytest.raises(StudyError, match="need an optical network as env"):
         loads(pole + "baselines: [ksp_ff]\n")
 
 

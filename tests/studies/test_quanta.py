@@ -71,14 +71,5 @@ def test_marks_are_whole_and_near(env_steps, share, eta, steps_per_update, every
         near = min((r for r in (*quanta.rungs, quanta.env_steps) if r >= asked), default=None)
         assert near is not None
         assert near <= 1.05 * (asked + steps_per_update) + 1e-6
-    assert quanta.evaluation_chunks[-1] == quanta.chunks
-    assert set(quanta.rung_chunks) <= set(quanta.evaluation_chunks)
     updates = -(-env_steps // steps_per_update)
     assert quanta.chunks >= min(16, updates)
-
-
-def test_numbers_say_when_to_evaluate():
-    quanta = quanta_of(study(320_000, 20_000, every=40_000), 1000)
-    assert [c * quanta.steps_per_chunk for c in quanta.evaluation_chunks] == [
-        20_000, 40_000, 80_000, 120_000, 160_000, 200_000, 240_000, 280_000, 320_000,
-    ]  # fmt: skip

@@ -116,7 +116,7 @@ def test_all_environments_count():
             "seconds can be constraints",
         ),
         ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; env lists 2"),
-        ("baselines: [ksp_ff]", "baselines are heuristics of"),
+        ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
         ("loggers: [tensorboard]", "tensorboard is written for one environment"),
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),

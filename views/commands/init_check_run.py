@@ -160,10 +160,10 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []
     total = "" if expected.total is None else f"{steps(expected.total)} env steps "
     told = [f"{total}({', '.join(parts)})"] if parts else []
-    lanes = [bucket.lanes for bucket in report.buckets if bucket.lanes is not None]
+    lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     told += [counted(max(lanes), "lane")] if lanes else []
     least = "" if report.bucket_count_exact else "at least "
-    told.append(f"{least}{counted(report.training_compiles, 'compile')}")
+    told.append(f"{least}{counted(report.bucket_count, 'compile')}")
     lines.append(f"  training  {', '.join(told)}")
     if report.warm_start:
         lines.append(f"  start     {report.warm_start}")
@@ -197,7 +197,7 @@ def _stopping(report: CheckReport) -> str:
     early = report.study.early_terminate
     if early is None:
         return "none: every trial runs to its end"
-    quanta = report.buckets[0].quanta
+    quanta = report.buckets[0][0].quanta
     rungs = [steps(at) for at in quanta.rungs]
     if not rungs:
         return f"{early.type}, but no rung lies inside a run"

@@ -459,7 +459,7 @@ def test_real_lanes_are_those_of_one_process():
 
 def test_the_plan_says_how_lanes_are_divided():
     report, note = preview(loads(TEXT + "population: {lanes: 4}\n"))
-    assert note == "" and report.buckets[0].lanes == 4
+    assert note == "" and report.buckets[0][1].lanes == 4
     assert "; 4 lanes over 2 workers;" in report.text()
     assert not any("lanes is auto" in text for text in report.warnings)
     report, _ = preview(loads(TEXT))

@@ -30,6 +30,7 @@ from hpo.studies.spec import Budget, EarlyTerminate
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 growing = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_growing_confirm.py"))))
 LENGTH, KINDS = growing.LENGTH, growing.KINDS
+anything_runs = growing.anything_runs
 CONFIRM = samples.Confirm(2, 3, 6)
 PBT = EarlyTerminate("pbt", every=2_000)
 

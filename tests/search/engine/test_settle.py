@@ -70,8 +70,9 @@ def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
     """Further trials are better in the search, where its policy is not kept any more."""
     won = []
     for trials in (6, 40):
+        confirm = Confirm(min(12, trials), 1, 2)
         study = samples.study(seed=seed, budget=Budget(trials=trials), early_terminate=None,
-                              checkpoint=Checkpoint(3), confirm=Confirm(12, 1, 2))  # fmt: skip
+                              checkpoint=Checkpoint(3), confirm=confirm)  # fmt: skip
         results = run(study, tmp_path, OtherFactory(), (), samples.quick())
         won.append(results.best.trial)
     assert won[0] == won[1]

@@ -33,7 +33,7 @@ STUDIES = {
     "median": {"early_terminate": samples.EarlyTerminate("median", 2_000, 3.0)},
     "nobody is stopped": {"early_terminate": None, "confirm": CONFIRM},
     "buckets": {"space": samples.WITH_BUCKETS, "confirm": CONFIRM},
-    "bounded": {"budget": BUDGET(trials=64, env_steps=700_000), "confirm": CONFIRM},
+    "bounded": {"budget": BUDGET(trials=64, env_steps=720_000), "confirm": CONFIRM},
     "env steps alone": {"budget": BUDGET(trials=None, env_steps=900_000), "confirm": CONFIRM},
     "racing": {"seeds": Seeds(8, racing=Racing(2)), "early_terminate": None},
     "pbt": {"early_terminate": samples.EarlyTerminate("pbt", every=2_000),
@@ -186,7 +186,7 @@ def test_an_estimate_says_phases_interval_and_what_it_rests_on():
     first, second = estimate().lines()
     assert first == (
         "time       about 3m15s here, 2m50s to 3m55s: start 5s, compile 12s, search 2m00s, "
-        "confirm 1m00s; at most 8m00s if nobody is stopped early"
+        "confirm 1m00s; at most 8m00s without early stopping"
     )
     assert second.strip() == "timed now, 3 chunks; taken for granted: nothing else runs"
     data = estimate().as_data()

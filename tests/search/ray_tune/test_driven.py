@@ -322,7 +322,7 @@ def test_a_budget_that_confirming_uses_up_is_refused_before_a_scheduler_begins(
 ):
     monkeypatch.setattr(FakeDesk, "begin", lambda *_: pytest.fail("it began"))
     asked = study(budget=Budget(trials=8, env_steps=100_000), confirm=Confirm(5, 8, 16))
-    with pytest.raises(ConfigError, match="confirm alone costs 1152000 of the 100000"):
+    with pytest.raises(ConfigError, match="after the 1152000 that confirm needs"):
         driven(asked)
 
 

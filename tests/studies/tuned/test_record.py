@@ -58,8 +58,8 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
         ("  commit: ", "  comit: ", "made.commit: is missing"),
         ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "is of the wrong kind"),
         ("  backend: cpu", "  backend: cpu\n  speed: 3", "made.speed: unknown"),
-        ("    to_threshold:\n      [", "    to_threshold:\n      [1, ", "of unlike length"),
-        ("    greedy:\n      [", "    greedy:\n      [fine, ", "is no number"),
+        ("    to_threshold:\n      [", "    to_threshold:\n      [1, ", "different lengths"),
+        ("    greedy:\n      [", "    greedy:\n      [fine, ", "is not a number"),
     ],
 )
 def test_what_a_file_lacks_is_told_with_its_line(tmp_path, old, new, words):
@@ -339,7 +339,7 @@ def _edit(path, old, new):
     ("change", "words"),
     [
         (lambda p: _edit(p.parents[1] / "studies/tuned/CartPole-v1.yaml", "0.99", "0.98"),
-         "has other bytes"),
+         "differs from the study that ran"),
         (lambda p: (p.parents[1] / "studies/tuned/CartPole-v1.yaml").unlink(), "is not at"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "commit: \"0000", "commit: \"+000"),
          "clean checkout"),
