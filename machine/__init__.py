@@ -1,1 +1,1 @@
-"""This machine: its devices, and the worker processes that step environments outside of jax."""
+"""This machine: its devices, package versions, and worker processes for environments."""

@@ -1,4 +1,4 @@
-"""The devices of this machine: how many there are is settled before jax makes them."""
+"""The devices of this machine; their number is fixed before jax makes them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,11 @@ from ..errors import ConfigError
 def prepare_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> tuple[Device, ...]:
-    """Return the devices to use: all of the platform; on CPU one a core, at least two.
+    """Return all devices of a platform; on CPU one per core, at least two.
 
-    At least two host devices are used everywhere, because one gives other bits than several.
-
-    Args:
-        platform: `auto`, `cpu` or `gpu`.
-        deterministic: on GPUs, use only kernels that give the same bits every time (slower: no
-            atomic scatters, no autotuning); on CPU they always do.
-        cores: of this process's share of the machine; None: all.
-
-    Raises:
-        ConfigError: jax was used before this call with a single host device or, where that was
-            asked for, without deterministic kernels; or the platform is not there.
+    One host device gives results that differ bitwise from several. With `deterministic`, GPUs use
+    only reproducible kernels (slower: no atomic scatters, no autotuning). Raises ConfigError if
+    the platform is missing, or jax was used before with other settings.
     """
     started = has_started()
     lacking = lacks_flags(platform, deterministic)

@@ -1,4 +1,4 @@
-"""The packages that decide which bits come out, and their versions."""
+"""The packages that decide results bitwise, and their versions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 def default_cache() -> Path:
     """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
-    Machines whose processors differ do not share one (homes on a network): a program compiled for
-    instructions that another processor lacks would end the process there.
+    Machines with different processors do not share one (homes on a network): a program with
+    instructions that a processor lacks would crash the process.
     """
     given = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
@@ -29,11 +29,7 @@ def default_cache() -> Path:
 
 
 def enable_compilation_cache() -> Path:
-    """Switch the cache on, unless the user chose its folder by `JAX_COMPILATION_CACHE_DIR`.
-
-    Returns:
-        The folder that jax uses.
-    """
+    """Turn on jax's cache and return its folder (`JAX_COMPILATION_CACHE_DIR` wins)."""
     import jax
 
     given = jax.config.values.get("jax_compilation_cache_dir")
@@ -46,7 +42,7 @@ def enable_compilation_cache() -> Path:
 
 
 def _processor() -> str:
-    """Return a short hash of what the processor can do, the same for equal processors."""
+    """Return a short hash of the processor's features."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:  # not Linux
@@ -69,17 +65,13 @@ _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
 
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of the packages that decide what numbers come out.
-
-    Args:
-        environments: ids; the packages that step them are told besides.
-    """
+    """Return the versions of the packages that decide results, with those of environments."""
     found = {package: _version(package) or "absent" for package in _PACKAGES}
     return found | _installed(package for one in environments for package in _packages(one))
 
 
 def versions_of_study(study: Study) -> dict[str, str]:
-    """Return the same for a study: with those of its environments, and of what proposes."""
+    """Return the versions of a study, with its environments' and its sampler's."""
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
     found = versions(env.id for env in (study.env, *study.more_envs))
@@ -87,7 +79,7 @@ def versions_of_study(study: Study) -> dict[str, str]:
 
 
 def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Return whether a package that was recorded has another version now; new ones say nothing."""
+    """Return whether a recorded package has another version now; new ones are ignored."""
     return any(now.get(package) != version for package, version in before.items())
 
 

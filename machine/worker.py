@@ -1,9 +1,8 @@
 """A worker process: steps its share of the environments, and ends when its parent does.
 
-It waits for messages on a socket. A parent that has ended, however suddenly, closes the other end;
-and in case an environment never comes back, a thread watches the parent as well. Signals that ask
-to end are the parent's to answer: a batch system, a container or a terminal sends them to all
-processes at once, and the parent still needs its workers to end in good order.
+It waits for messages on a socket, which closes when the parent ends. If an environment hangs, a
+thread watches the parent as well. The worker ignores stop signals: a batch system, a container
+or a terminal sends them to all processes at once, and the parent still needs its workers.
 """
 
 from __future__ import annotations
@@ -29,36 +28,23 @@ _LENGTH = struct.Struct("<I")
 
 
 def send(link: socket.socket, message: Any) -> None:
-    """Send one message.
-
-    Raises:
-        OSError: nobody is there any more.
-    """
     body = json.dumps(message, separators=(",", ":")).encode()
     link.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def receive(link: socket.socket) -> Any:
-    """Wait for one message.
-
-    Raises:
-        EOFError: the other side has ended.
-    """
+    """Wait for one message; EOFError if the other side has ended."""
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
     return json.loads(_exactly(link, length))
 
 
 def send_descriptor(link: socket.socket, descriptor: int) -> None:
-    """Let the other side share an open file."""
+    """Share an open file with the other side."""
     socket.send_fds(link, [b"."], [descriptor])
 
 
 def receive_descriptor(link: socket.socket) -> int:
-    """Wait for an open file of the other side's.
-
-    Raises:
-        EOFError: the other side has ended.
-    """
+    """Wait for an open file; EOFError if the other side has ended."""
     _, descriptors, _, _ = socket.recv_fds(link, 1, 1)
     if not descriptors:
         raise EOFError("the other side has ended")
@@ -76,9 +62,9 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a file descriptor and memory of zeros that belong to no name.
+    """Return a file descriptor and zeroed anonymous memory.
 
-    Whoever receives the descriptor shares it; it is gone with the last process that has it.
+    A process that receives the descriptor shares the memory.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
@@ -102,12 +88,7 @@ _WATCH_SECONDS = 1.0
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """Answer messages until the parent ends.
-
-    Args:
-        descriptor: of this side's socket.
-        parent: process id.
-    """
+    """Answer messages on a socket until the parent ends."""
     for number in PARENTS_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENTS_SIGNALS)
@@ -141,7 +122,7 @@ def serve(descriptor: int, parent: int) -> None:
 def _answer(
     batches: dict[int, Slots], message: dict[str, Any], block: int | None
 ) -> dict[int, str]:
-    """Do what a message says; return what environments raised, by slot."""
+    """Handle a message; return the errors of environments by slot."""
     number = message["batch"]
     if message["do"] == "step":
         return batches[number].step(message["restart"])
@@ -158,7 +139,7 @@ def _answer(
 
 
 class _Unheard:
-    """A stream to which an environment may write though nobody is there to read."""
+    """A stream that environments may write to after the terminal is gone."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -167,13 +148,11 @@ class _Unheard:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write if there is still a terminal, or whatever it was."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Likewise."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 

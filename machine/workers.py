@@ -1,8 +1,8 @@
-"""Worker processes that step environments, and the batches they share among them.
+"""Worker processes that step environments, and their batches.
 
-They are started anew from the interpreter (never forked: jax has threads), know this process by
-one socket each, and end with it. One that ends by itself, or hangs in an environment for longer
-than it may, takes its environments with it; another one takes its place when it is next needed.
+They start from the interpreter (never forked: jax has threads), share one socket each with this
+process, and end with it. A worker that ends, or hangs in an environment for too long, loses its
+environments; another one is started when next needed.
 """
 
 from __future__ import annotations
@@ -38,37 +38,23 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _Worker:
-    """A process that is there.
-
-    Attributes:
-        link: to it.
-        number: tells it from those that had its place before.
-        waiter: a `select.poll` of the link.
-    """
+    """A process that is there."""
 
     process: subprocess.Popen[bytes]
     link: socket.socket
-    number: int
-    waiter: Any
+    number: int  # distinguishes it from earlier ones in its place
+    waiter: Any  # `select.poll` of the link
 
 
 class Workers:
-    """Some processes; each is started when it is first needed, and again if it ended.
+    """Processes that start on first use, and again if they ended.
 
-    Args:
-        count: how many.
-        entry: `module:function` that a worker calls with its socket, the id of this process and
-            `arguments`; it must call `worker.serve`.
-        arguments: further ones, texts and numbers or lists of them.
-        limit: seconds that a call of an environment may take until its worker is ended.
+    `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
+    must call `worker.serve`. A call of an environment may take `limit` seconds.
     """
 
     def __init__(
-        self,
-        count: int,
-        entry: str = "",
-        arguments: Sequence[Any] = (),
-        limit: float = math.inf,
+        self, count: int, entry: str = "", arguments: Sequence[Any] = (), limit: float = math.inf
     ):
         self.count = count
         self.limit = limit
@@ -85,15 +71,13 @@ class Workers:
 
     @property
     def process_ids(self) -> list[int]:
-        """Ids of the processes that run."""
         return [found.process.pid for _, found in sorted(self._there.items())]
 
     def close(self) -> None:
-        """End all of them."""
         _end(self._there)
 
     def number(self, at: int) -> int:
-        """Return the number of the process in a place; it is started if there is none."""
+        """Return the number of the process in a place, starting one if needed."""
         if at not in self._there:
             ours, theirs = socket.socketpair()
             with theirs:
@@ -104,7 +88,6 @@ class Workers:
         return self._there[at].number
 
     def is_there(self, at: int, number: int) -> bool:
-        """Return whether the process with this number still has its place."""
         return at in self._there and self._there[at].number == number
 
     def tell(
@@ -113,15 +96,9 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers, which work on them side by side; wait for all.
+        """Send messages to workers by place; return replies, and how workers without one ended.
 
-        Args:
-            messages: by place.
-            inside: of the arrays that they write on.
-            block: file of those arrays, for those who begin with it.
-
-        Returns:
-            Replies, and how those ended that gave none, by place.
+        `inside` is of the arrays that they write on, `block` their file for workers that start.
         """
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
@@ -140,7 +117,7 @@ class Workers:
                 try:
                     hangs = not self._answers(at, inside[at :: self.count])
                     if hangs:
-                        ended[at] = self._bury(at, _late(self.limit))
+                        ended[at] = self._bury(at, _timeout_words(self.limit))
                     else:
                         replies[at] = receive(self._there[at].link)
                 except (OSError, EOFError):
@@ -151,9 +128,9 @@ class Workers:
         return replies, ended
 
     def _answers(self, at: int, inside: np.ndarray) -> bool:
-        """Wait until a worker has something to say; not longer than the limit in one call.
+        """Wait for a worker's reply, at most `limit` seconds per call of an environment.
 
-        Time is counted in small waits, so that a machine that slept does not count as one.
+        Time is the sum of short waits, so that a machine's sleep does not count.
         """
         if math.isinf(self.limit):
             return True
@@ -168,23 +145,20 @@ class Workers:
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
-        """Let go of a process that has ended, or must; return how it ended."""
+        """Drop a process that has ended, or must; return how it ended."""
         gone = self._there.pop(at)
         gone.link.close()
         if why:
             gone.process.kill()
         code = _wait(gone.process)
-        return why or _words(code)
+        return why or _exit_words(code)
 
 
 class WorkerBatch:
-    """A batch whose environments are with workers; see `batch.Batch`.
+    """A batch whose environments are in workers; see `batch.Batch`.
 
-    A worker that took another one's place knows nothing: what was open with the one before it is
-    told as lost, by the first call that needs it.
-
-    Attributes:
-        said: slot -> numbers of its last step's `info`, if it `tells`.
+    When a new worker takes another one's place, the first call reports the open environments as
+    lost.
     """
 
     may_lose = True
@@ -209,14 +183,14 @@ class WorkerBatch:
         self._gone: set[int] = set()
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
-        """Begin episodes."""
+        """Start episodes."""
         lists: dict[int, list[dict[str, Any]]] = {}
         for opening in openings:
             lists.setdefault(opening.slot % self._workers.count, []).append(opening.as_json())
         slots = {opening.slot for opening in openings}
         self._open -= slots
         self.said = {slot: said for slot, said in self.said.items() if slot not in slots}
-        ended = self._begun(sorted(lists))
+        ended = self._start_batch(sorted(lists))
         self._gone -= slots
         self._open |= slots
         for at in ended:
@@ -227,15 +201,13 @@ class WorkerBatch:
         return self._tell(messages, ended)
 
     def step(self, restart: bool) -> Outcome:
-        """Step the active slots, the workers side by side."""
         which = np.unique(np.flatnonzero(self.arrays.active) % self._workers.count).tolist()
-        ended = self._begun(which)
+        ended = self._start_batch(which)
         step = {"do": "step", "restart": restart, "tells": self._tells}
         messages = {at: step for at in which if at not in ended}
         return self._tell(messages, ended)
 
     def close(self) -> None:
-        """Close its environments."""
         there = [at for at, home in self._homes.items() if self._workers.is_there(at, home)]
         self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.arrays.inside)
         self._homes, self._open, self._gone = {}, set(), set()
@@ -244,14 +216,14 @@ class WorkerBatch:
         return {at: {**message, "batch": self._number} for at, message in messages.items()}
 
     def _lose(self, at: int) -> None:
-        """Note that the environments of a worker are gone, until somebody has been told."""
+        """Record that a worker's environments are gone, until the next report."""
         lost = {slot for slot in self._open if slot % self._workers.count == at}
         self._open -= lost
         self._gone |= lost
         self.arrays.inside[at :: self._workers.count] = 0
 
-    def _begun(self, which: Sequence[int]) -> dict[int, str]:
-        """Let workers know this batch; return how those ended that could not be told, by place."""
+    def _start_batch(self, which: Sequence[int]) -> dict[int, str]:
+        """Send this batch to new workers; return how those without a reply ended."""
         new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
         if not new:
             return {}
@@ -266,7 +238,7 @@ class WorkerBatch:
     def _tell(
         self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
     ) -> Outcome:
-        """Tell workers something; return whose environments raised or are gone."""
+        """Send messages; return failed and lost environments."""
         replies, ended = self._workers.tell(self._mine(messages), self.arrays.inside)
         blamed: dict[int, str] = {}
         for at, how in ended.items():
@@ -285,22 +257,16 @@ class WorkerBatch:
 
 
 def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raise what a worker did not expect.
-
-    Raises:
-        ConfigError: an environment cannot be made as asked.
-        RuntimeError: anything else.
-    """
+    """Raise a worker's error: ConfigError if an environment cannot be made."""
     wrong = next((reply for reply in replies.values() if "error" in reply), None)
     if wrong is not None:
         raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
 
 
 def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    """Start a worker that finds what this process finds.
+    """Start a worker with this process's import path.
 
-    It is born with those signals blocked that it ignores once it can: importing takes seconds, in
-    which one would end it.
+    The signals that it will ignore are blocked until it can: importing takes seconds.
     """
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
@@ -320,7 +286,7 @@ def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subproces
 
 
 def _end(there: dict[int, _Worker]) -> None:
-    """Close the sockets, upon which workers end; kill one that does not."""
+    """Close the sockets, which ends the workers; kill one that does not end."""
     gone = list(there.values())
     there.clear()
     for found in gone:
@@ -337,14 +303,14 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def _late(limit: float) -> str:
+def _timeout_words(limit: float) -> str:
     return f"gave no answer for {limit:g} s (population.step_timeout)"
 
 
-def _words(code: int) -> str:
+def _exit_words(code: int) -> str:
     """Return how a process ended.
 
-    >>> _words(-9), _words(3)
+    >>> _exit_words(-9), _exit_words(3)
     ('was ended by SIGKILL (perhaps for lack of memory)', 'ended with exit code 3')
     """
     if code >= 0:
@@ -363,7 +329,7 @@ _STEP_SECONDS = 300.0
 
 
 def workers_of(study: Study, cores: int) -> Workers | None:
-    """Return the workers that step a study's environments; None where this process does."""
+    """Return the workers of a study's environments; None if this process steps them."""
     count = worker_count(study, cores)
     if count == 0:
         return None
@@ -378,9 +344,9 @@ def workers_of(study: Study, cores: int) -> Workers | None:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return how many workers a study has: as asked, else by what defines its environment.
+    """Return the number of workers of a study; results do not depend on it.
 
-    No result depends on it. A limit on steps needs them: a process cannot break off its own.
+    A step limit needs workers: a process cannot interrupt an environment in itself.
     """
     asked = study.population.workers
     if asked is not None:
@@ -392,6 +358,6 @@ def worker_count(study: Study, cores: int) -> int:
 
 
 def serve_study(descriptor: int, parent: int, imports: Sequence[str], source: str) -> None:
-    """Be a worker: run the study's own code, which registers environments, then serve."""
+    """Run user code, which registers environments, then serve."""
     import_user_code(imports, source)
     serve(descriptor, parent)

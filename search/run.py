@@ -6,7 +6,7 @@ The same call does all three; a study continued ends with the same tables as one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +55,6 @@ from .state.buckets import Bucket
 from .state.loop_state import LoopState, Phase, encode
 from .state.progress import Observer
 from .state.search_state import Ledger
-from .state.trials import Run
 from .state.usage import Usage
 from .state.warm_start import WarmStart, warm_start, write_warm_start
 
@@ -250,9 +249,9 @@ def _run(
         fresh = read_fresh(ledger, store)
         names = study.confirm is not None and bool(study.confirm.also)
         curves = fresh.only_new(store.curves, cut=names)
-        policies = Policies(store.folder.policies, study.checkpoint)
+        policies = Policies(ledger, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
-        policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
+        policies.tidy_snapshots()
         engine = Engine(
             ledger,
             factory,
@@ -281,16 +280,6 @@ def _run(
     telling.count_time()
     telling.end(outcome)
     return _results(outcome, ledger, store)
-
-
-def _trained_in(ledger: Ledger, buckets: Mapping[str, Bucket]) -> Callable[[Run], int]:
-    """Return what gives the training env steps of a replicate of a live trial."""
-
-    def trained(run: Run) -> int:
-        bucket = buckets.get(ledger.trials[run.trial].bucket)
-        return 0 if bucket is None else bucket.trained(run) * bucket.schedule.quantum
-
-    return trained
 
 
 def _committer(

@@ -127,9 +127,9 @@ def _counters(loop_state: str) -> dict[str, Any]:
 def _crash(case: Case, folder: Path, most: int) -> int:
     """Let a study commit at every boundary and die a few chunks later, until it has ended."""
     from hpo.search.run import Settings
-    from hpo.search.state.progress import Silent
+    from hpo.search.state.progress import Observer
 
-    class Dies(Silent):
+    class Dies(Observer):
         left = 0
 
         def on_chunk(self, progress: Any) -> None:

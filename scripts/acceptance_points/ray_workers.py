@@ -178,4 +178,4 @@ def _lose_node(text: str, out: Path) -> str:
 
 def _replaced(out: Path) -> int:
     """Count the workers that took over the lanes of one that died."""
-    return log_of(out).read_text().count("goes on with its lanes")
+    return log_of(out).read_text().count("takes its lanes")

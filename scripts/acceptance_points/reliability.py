@@ -118,7 +118,7 @@ def differences(one: Path, other: Path) -> list[str]:
 def _studies() -> Callable[..., None]:
     """Return what runs the study in a folder: to its end, or cut after so many chunks."""
     from hpo.search.run import run
-    from hpo.search.state.progress import Silent
+    from hpo.search.state.progress import Observer
     from hpo.studies.spec import Confirm, EarlyTerminate
 
     samples = load_file(ROOT / "tests" / "search" / "samples.py")
@@ -132,7 +132,7 @@ def _studies() -> Callable[..., None]:
     quanta = {"16": 500, "32": 1000, "64x64": 2000}
     factory = samples.AnalyticFactory(lanes=8, block=4, quanta=quanta)
 
-    class Cutting(Silent):
+    class Cutting(Observer):
         def __init__(self, chunks: int):
             self.left = chunks
 

@@ -1,7 +1,6 @@
-"""The door to Ray: a cluster, and workers on it that host shares of a study's populations.
+"""The Ray cluster: connect to it, and host shares of a study's populations on its workers.
 
-Everything that can go wrong with a cluster becomes one line here; what a worker does is told in
-`share_host`, what its death costs in `shares`.
+Every cluster error becomes one line here.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ _ATTEMPTS = 3
 
 
 def import_ray(purpose: str) -> ModuleType:
-    """Return the module `ray`, told to keep to itself.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the module `ray`, set to be quiet."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
@@ -53,18 +48,10 @@ def import_ray(purpose: str) -> ModuleType:
 
 @contextmanager
 def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[ModuleType]:
-    """Be connected to the cluster that a study names, or to one on this machine alone.
+    """Connect to the cluster that a study names, or to a new one on this machine.
 
-    A cluster that this process has joined already is used as it is, and left running.
-
-    Args:
-        executor: of the study.
-        purpose: what needs it, for messages.
-        processes: beside the workers that will run on this machine.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-        ConfigError: no cluster answers.
+    A cluster that this process has joined before is used and left running. `processes` is the
+    number of further processes on this machine.
     """
     ray = import_ray(purpose)
     if ray.is_initialized():
@@ -83,27 +70,23 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
     except Exception as error:  # of no particular kind where a busy machine takes too long
         raise ConfigError(_no_cluster(executor, error)) from error
     try:
-        with _hushed(ray):
+        with _redirected_output(ray):
             yield ray
     finally:
         ray.shutdown()
 
 
 def _reach(address: str | None) -> None:
-    """Knock at an address such as `host:port`; Ray itself would try for minutes.
-
-    Raises:
-        OSError: nobody is there.
-    """
+    """Connect once to an address such as `host:port`; Ray would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
 
 
 def _no_cluster(executor: Executor, error: Exception) -> str:
-    """Return why there is no cluster; Ray does not say so of one that asks for a token."""
+    """Return why the cluster is missing; Ray does not say when a token is."""
     if executor.address is None:
-        return f"executor: no Ray cluster begins on this machine: {_line(error)}; try again"
+        return f"executor: no Ray cluster starts on this machine: {_line(error)}; try again"
     text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
     text += "`ray start --head`, or leave executor.address out for one on this machine alone"
     if os.environ.get("RAY_AUTH_MODE") == "token":
@@ -112,8 +95,8 @@ def _no_cluster(executor: Executor, error: Exception) -> str:
 
 
 @contextmanager
-def _hushed(ray: ModuleType) -> Iterator[None]:
-    """Let what Ray's daemons say go to the log `hpo.ray`.
+def _redirected_output(ray: ModuleType) -> Iterator[None]:
+    """Redirect the output of Ray's daemons to the log `hpo.ray`.
 
     Ray prints it to stdout, where results belong, and has no switch for that.
     """
@@ -136,11 +119,7 @@ def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """What a worker takes of the cluster.
-
-    Attributes:
-        cpus, gpus: of its node.
-    """
+    """The resources of a worker on its node."""
 
     cpus: int
     gpus: int
@@ -150,16 +129,7 @@ class Place:
 
 
 def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
-    """Return what each worker takes: one GPU where there are any, and its share of the CPUs.
-
-    Args:
-        ray: connected.
-        executor: of the study.
-        device: `auto`, `cpu` or `gpu`.
-
-    Raises:
-        ConfigError: the cluster has fewer GPUs than workers.
-    """
+    """Return the resources per worker: one GPU if there are any, and an equal share of CPUs."""
     there = ray.cluster_resources()
     gpus = int(there.get("GPU", 0))
     each = 0 if device == "cpu" or (device == "auto" and gpus == 0) else 1
@@ -176,15 +146,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
 
 
 class RayTeam:
-    """Workers that host the shares of a study; see `Team`.
-
-    Args:
-        ray: connected.
-        shares: how many.
-        place: what each worker takes.
-        source: what `ShareHost` takes; it and all it holds come by name, not as code.
-        warn: takes a line about a worker that died, or from a worker.
-    """
+    """Workers that host the shares of a study; see `Team`."""
 
     def __init__(
         self,
@@ -200,14 +162,10 @@ class RayTeam:
         self._generations = dict.fromkeys(range(shares), 0)
         self._machines: dict[int, str] = {}
 
-    # ------------------------------------------------------------------ where shares are
-
     def begin(self) -> Machine:
-        """Place a worker for every share and let them begin; give what they run on.
+        """Start a worker for every share; return their machine.
 
-        Raises:
-            SearchError: the cluster has no room.
-            ConfigError: workers differ, or the study cannot run on one.
+        Raises SearchError without room, ConfigError if workers differ or cannot run the study.
         """
         self._hosts = {share: self._new_host() for share in range(self.shares)}
         names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
@@ -228,18 +186,18 @@ class RayTeam:
         found = self.call({
             share: ("begin", (neighbours[self._machines[share]],)) for share in range(self.shares)
         })  # fmt: skip
-        machines = {share: self._begun(share, answer) for share, answer in found.items()}
+        machines = {share: self._machine_of(share, answer) for share, answer in found.items()}
         for share, machine in machines.items():
             self._check_alike(share, machine, machines[0])
         return machines[0]
 
-    def _begun(self, share: int, answer: Any) -> Machine:
+    def _machine_of(self, share: int, answer: Any) -> Machine:
         if isinstance(answer, Lost):
-            raise SearchError(f"worker {share} died while it began: {answer}")
+            raise SearchError(f"worker {share} died while starting: {answer}")
         return sound(answer)
 
     def _check_alike(self, share: int, machine: Machine, first: Machine) -> None:
-        """Refuse workers whose lanes would have other bits than the first one's."""
+        """Refuse workers whose results would differ bitwise from the first one's."""
         if machine == first:
             return
         words = f"worker {share} on {self._machines[share]} has {_words(machine, first)}, but "
@@ -254,30 +212,25 @@ class RayTeam:
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:
-        """Return the id of the process that hosts a share, on its machine."""
+        """Return the process id of a share's host, on its machine."""
         return self._answer(self._hosts[share].process.remote())
 
     def end(self) -> None:
-        """Let all workers go; the cluster stays."""
+        """Stop all workers; the cluster stays."""
         for host in {id(host): host for host in self._hosts.values()}.values():
             with suppress(self._ray.exceptions.RayError):  # a cluster that is gone has none
                 self._ray.kill(host)
 
     def generation(self, share: int) -> int:
-        """See `Team`."""
         return self._generations[share]
 
     def first_of_machines(self) -> list[int]:
-        """See `Team`."""
         first: dict[str, int] = {}
         for share in range(self.shares):
             first.setdefault(self._machines[share], share)
         return list(first.values())
 
-    # ------------------------------------------------------------------ calls
-
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """See `Team`."""
         given = {
             share: self._hosts[share].do.remote(share, method, args)
             for share, (method, args) in calls.items()
@@ -294,11 +247,7 @@ class RayTeam:
         return answers
 
     def _answer(self, reference: Any) -> Any:
-        """Return what a worker answered, or `Lost`.
-
-        Raises:
-            SearchError: the cluster itself is gone.
-        """
+        """Return a worker's answer, or `Lost`; SearchError if the cluster is gone."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -306,57 +255,57 @@ class RayTeam:
             return Lost(_line(error))
         except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
             raise SearchError(
-                f"the Ray cluster is gone: {_line(error)}; what was committed is kept, and the "
-                "same command goes on from there"
+                f"lost the Ray cluster: {_line(error)}; nothing committed is lost: the same "
+                "command resumes"
             ) from error
 
     def replace(self, share: int) -> None:
-        """See `Team`; without room for another worker one that lives takes the share as well."""
+        """See `Team`; without room for a new worker a live one takes the share."""
         self._generations[share] += 1
         dead = self._hosts[share]
         if sum(host is dead for host in self._hosts.values()) == 1:
             self._ray.kill(dead)
         for _ in range(_ATTEMPTS):
-            host, words = self._new_host(), "another one"
-            name = self._named(host, _PATIENCE_SECONDS)
+            host, words = self._new_host(), "a new one"
+            name = self._machine_name(host, _PATIENCE_SECONDS)
             if name is None:
                 self._ray.kill(host)
                 host, name = self._survivor(share)
-                words = "one that lives"
+                words = "a live one"
             self._hosts[share], self._machines[share] = host, name
             neighbours = Counter(self._machines.values())[name]
             answer = self.call({share: ("begin", (neighbours,))})[share]
             if not isinstance(answer, Lost):
                 sound(answer)
-                self._warn(f"worker {share} died; {words} on {name} goes on with its lanes")
+                self._warn(f"worker {share} died; {words} on {name} takes its lanes")
                 return
         raise SearchError(
-            f"worker {share} died, and {_ATTEMPTS} others while they began; what was committed "
-            "is kept, and the same command goes on from there"
+            f"worker {share} died, and {_ATTEMPTS} others while starting; nothing committed is "
+            "lost: the same command resumes"
         )
 
-    def _named(self, host: Any, seconds: float) -> str | None:
-        """Return the machine of a worker, None if it has none in that time or died."""
+    def _machine_name(self, host: Any, seconds: float) -> str | None:
+        """Return a worker's machine, None if it did not start in time or died."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         name = self._answer(reference) if ready else None
         return None if isinstance(name, Lost) else name
 
     def _survivor(self, lost: int) -> tuple[Any, str]:
-        """Return the worker that has the fewest shares of those that live, and its machine."""
+        """Return the live worker with the fewest shares, and its machine."""
         load = Counter(id(host) for share, host in self._hosts.items() if share != lost)
         others = [(load[id(host)], share) for share, host in self._hosts.items() if share != lost]
         for _, share in sorted(others):
-            name = self._named(self._hosts[share], _ANSWER_SECONDS)
+            name = self._machine_name(self._hosts[share], _ANSWER_SECONDS)
             if name is not None:
                 return self._hosts[share], name
         raise SearchError(
-            "no worker of the cluster lives, and it has no room for another; what was committed "
-            "is kept, and the same command goes on once there is room"
+            "no worker of the cluster is alive, and it has no room for another; nothing "
+            "committed is lost: the same command resumes once there is room"
         )
 
 
 def _words(machine: Machine, other: Machine) -> str:
-    """Return in what a machine differs from another one."""
+    """Return the differences of a machine from another one."""
     parts = []
     if machine.backend != other.backend or machine.device_count != other.device_count:
         parts.append(f"{machine.device_count} {machine.backend} device(s)")
@@ -368,7 +317,7 @@ def _words(machine: Machine, other: Machine) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of what Ray says, cut to a terminal's width or two."""
+    """Return the first line of a Ray error, at most 200 characters."""
     if isinstance(error, HpoError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,8 +1,7 @@
-"""One population in several equal shares, each with a host elsewhere, which may die.
+"""One population in several equal shares, each on a host that may die.
 
-To the loop it is one population, whose lanes are dealt to the shares unit by unit (`Division`).
-What a host did since its share was last saved is remembered, so that another host brings the share
-back to the same bits: it restores what was saved and does the same again.
+Lanes are dealt to the shares unit by unit (`Division`). The calls since a share was last saved
+are kept, so that another host can restore it and repeat them to the same bits.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ Files = dict[str, bytes]
 """A folder that travels: path in it -> bytes."""
 
 RECORD = "shares.json"
-"""What lies beside the shares of a checkpoint."""
+# next to the shares of a checkpoint
 
 _KEPT = 4096  # configurations of a host
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a share of a population is; as in `Population`, and how all lanes are divided."""
+    """A share of a population: as in `Population`, and how all lanes are divided."""
 
     division: Division
     block: int
@@ -65,7 +64,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Fault:
-    """In place of an answer: an exception, by the kind of `HpoError` it is and its words."""
+    """An exception as an answer: its kind of `HpoError` and its text."""
 
     kind: str
     text: str
@@ -73,48 +72,34 @@ class Fault:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a host runs on.
-
-    Attributes:
-        backend, device_count: as in `PopulationFactory`.
-        versions: package -> version, of what decides bits.
-    """
+    """The hardware of a host."""
 
     backend: str
     device_count: int
-    versions: Mapping[str, str]
+    versions: Mapping[str, str]  # package -> version, of those that decide results bitwise
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a call gives: an answer or a `Fault`, and lines for the user."""
+    """An answer or a `Fault`, and lines for the user."""
 
     answer: Any
     warnings: tuple[str, ...] = ()
 
 
 class ShareSource(Protocol):
-    """Makes shares of populations; like a `PopulationFactory`, of which `make` gives a share."""
+    """Makes shares of populations; like a `PopulationFactory`."""
 
     @property
-    def machine(self) -> Machine:
-        """What populations run on."""
-        ...
+    def machine(self) -> Machine: ...
 
-    def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`."""
-        ...
+    def resolve(self, config: Mapping[str, Any]) -> Resolved: ...
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a configuration that no program can run.
-
-        Raises:
-            ConfigError: says why.
-        """
-        ...
+        """Raise ConfigError if no program can run the configuration."""
 
     def divide(self, resolved: Resolved, lanes: int | None) -> Division:
-        """Divide the lanes of a population; None leaves their number to the study or the rule."""
+        """Divide the lanes of a population; the study or the rule sets them if None."""
         ...
 
     def make(self, resolved: Resolved, division: Division) -> Population:
@@ -123,16 +108,13 @@ class ShareSource(Protocol):
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
-    ) -> list[EvaluationResult]:
-        """See `PopulationFactory`."""
-        ...
+    ) -> list[EvaluationResult]: ...
 
 
 class ShareHost:
     """Holds shares of populations by (share, bucket); all it needs comes with the calls.
 
-    Args:
-        source: makes the source, given how many hosts share this machine and whom to warn.
+    The source is made with the number of hosts on this machine and a function for warnings.
     """
 
     def __init__(self, source: Callable[[int, Callable[[str], None]], ShareSource]):
@@ -143,33 +125,29 @@ class ShareHost:
         self._resolved: dict[str, Resolved] = {}
 
     def machine_name(self) -> str:
-        """Return which machine this is; answers before anything heavy is imported."""
+        """Return the host name; answers before heavy imports."""
         return socket.gethostname()
 
     def process(self) -> int:
-        """Return the id of this process."""
         return os.getpid()
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
-        """Do one of the methods below for a share; an exception becomes a `Fault`."""
+        """Call one of the methods below for a share; an exception becomes a `Fault`."""
         answer = self._answer(share, method, args)
         said, self._warnings = tuple(self._warnings), []
         return Reply(answer, said)
 
     def _answer(self, share: int, method: str, args: tuple[Any, ...]) -> Any:
-        calls: dict[str, Callable[..., Any]] = {
-            "begin": self._begin,
-            "resolve": self._program,
-            "check": lambda resolved: self._known.check(self._own(resolved)),
-            "baseline": lambda name, resolved, seeds: self._known.baseline(
-                name, self._own(resolved), seeds
-            ),
-        }
         try:
-            if method in calls:
-                return calls[method](*args)
-            key, *rest = args
-            return getattr(self, f"_do_{method}")((share, key), *rest)
+            if method in ("begin", "resolve"):
+                return getattr(self, f"_{method}")(*args)
+            first, *rest = map(self._local, args)
+            if method in ("check", "baseline"):
+                return getattr(self._known, method)(first, *rest)
+            at = (share, first)
+            if special := getattr(self, f"_do_{method}", None):
+                return special(at, *rest)
+            return getattr(self._populations[at], method)(*rest)
         except Exception as error:
             return _fault(error)
 
@@ -184,78 +162,51 @@ class ShareHost:
             self._source = self._make_source(neighbours, lambda text: self._warnings.append(text))
         return self._source.machine
 
-    # ------------------------------------------------------------------ configurations
+    def _resolve(self, config: Mapping[str, Any], name: str) -> tuple[str, int]:
+        found = self._own(Resolved(config, "", 0, name))
+        return found.bucket, found.steps_per_chunk
 
-    def _resolve(self, config: Mapping[str, Any], name: str) -> Resolved:
-        """Return a complete configuration as this host's populations take it; keep the latest."""
-        found = self._resolved.pop(name, None) or self._known.resolve(config)
+    def _own(self, resolved: Resolved) -> Resolved:
+        """Return this host's configuration for one whose payload is a name."""
+        name = resolved.payload
+        found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
         self._resolved[name] = found  # the latest come last
         if len(self._resolved) > _KEPT:
             del self._resolved[next(iter(self._resolved))]
         return found
 
-    def _own(self, resolved: Resolved) -> Resolved:
-        """Return what stands here for what has travelled, whose payload is a name."""
-        return self._resolve(resolved.config, resolved.payload)
+    def _local(self, value: Any) -> Any:
+        """Return an argument with this host's configurations."""
+        match value:
+            case Resolved():
+                return self._own(value)
+            case Refill() | Change():
+                return replace(value, resolved=self._own(value.resolved))
+            case list():
+                return list(map(self._local, value))
+        return value
 
-    def _program(self, config: Mapping[str, Any], name: str) -> tuple[str, int]:
-        """Return the bucket and the quantum of a complete configuration."""
-        found = self._resolve(config, name)
-        return found.bucket, found.steps_per_chunk
-
-    # ------------------------------------------------------------------ on one share of a bucket
-
-    def _do_make(self, at: tuple[int, str], resolved: Resolved, lanes: int | None) -> Facts:
+    def _do_make(self, at: tuple[int, str], own: Resolved, lanes: int | None) -> Facts:
         self._populations.pop(at, None)  # frees the memory of what an error has left
-        own = self._own(resolved)
         division = self._known.divide(own, lanes)
         made = self._populations[at] = self._known.make(own, division)
         return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
 
-    def _do_compile(self, at: tuple[int, str]) -> None:
-        self._populations[at].compile()
-
-    def _do_compile_evaluation(self, at: tuple[int, str]) -> None:
-        self._populations[at].compile_evaluation()
-
-    def _do_advance(
-        self, at: tuple[int, str], refills: Sequence[Refill], busy: Sequence[int]
-    ) -> ChunkResult:
-        own = [replace(refill, resolved=self._own(refill.resolved)) for refill in refills]
-        return self._populations[at].advance(own, busy)
-
-    def _do_change(
-        self,
-        at: tuple[int, str],
-        changes: Sequence[Change],
-        incoming: Mapping[int, tuple[Any, Resolved]],
-    ) -> None:
-        own = [replace(change, resolved=self._own(change.resolved)) for change in changes]
-        states = {lane: (state, self._own(new)) for lane, (state, new) in incoming.items()}
-        if own:
-            self._populations[at].change(own)
-        if states:
-            self._populations[at].put(states)
-
-    def _do_take(self, at: tuple[int, str], lanes: Sequence[int]) -> list[Any]:
-        return self._populations[at].take(lanes)
-
-    def _do_evaluate(self, at: tuple[int, str], lanes: Sequence[int]) -> list[EvaluationResult]:
-        return self._populations[at].evaluate(lanes)
+    def _do_put(self, at: tuple[int, str], states: Mapping[int, tuple[Any, Resolved]]) -> None:
+        own = {lane: (state, self._own(new)) for lane, (state, new) in states.items()}
+        self._populations[at].put(own)
 
     def _do_export_policy(
-        self, at: tuple[int, str], lane: int, resolved: Resolved, about: Mapping[str, Any]
+        self, at: tuple[int, str], lane: int, own: Resolved, about: Mapping[str, Any]
     ) -> Files:
         with tempfile.TemporaryDirectory(prefix="hpo-") as work:
-            self._populations[at].export_policy(
-                lane, self._own(resolved), Path(work) / "policy", about
-            )
+            self._populations[at].export_policy(lane, own, Path(work) / "policy", about)
             return pack(Path(work) / "policy")
 
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:
-        """Write a share's lanes into a folder if this machine sees it, else hand them over.
+        """Write a share's lanes into a folder that this machine sees, else return the files.
 
-        It does if the record of the checkpoint beside the folder holds the token.
+        It sees the folder if the checkpoint's record has the token.
         """
         there = Path(folder)
         if _sees(there.parent / RECORD, token):
@@ -273,13 +224,12 @@ class ShareHost:
 
 
 def pack(folder: Path) -> Files:
-    """Return all files of a folder."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write the files that `pack` gave into a new folder."""
+    """Write the files of `pack` into a new folder."""
     new_folder(folder)
     for name, content in files.items():
         path = folder / name
@@ -295,7 +245,7 @@ def _sees(record: Path, token: str) -> bool:
 
 
 def _fault(error: Exception) -> Fault:
-    """Return an exception in words: its class may not be able to travel."""
+    """Return an exception as text: its class may not be picklable."""
     text = str(error)
     if isinstance(error, HpoError):
         kinds = ((ConfigError, "config"), (StoreError, "store"))
@@ -310,11 +260,11 @@ _ATTEMPTS = 3
 
 
 class WorkerError(RuntimeError):
-    """What went wrong on a host while it worked on some lanes."""
+    """An error on a host while it worked on lanes."""
 
 
 class Lost:
-    """In place of an answer: the host of a share died before it gave one."""
+    """An answer that the host of a share died before giving one."""
 
     def __init__(self, reason: str = ""):
         self.reason = reason
@@ -324,29 +274,20 @@ class Lost:
 
 
 class Team(Protocol):
-    """Whoever reaches the hosts of all shares.
-
-    Attributes:
-        shares: how many there are.
-    """
+    """Reaches the hosts of all shares."""
 
     shares: int
 
     def generation(self, share: int) -> int:
-        """Count the hosts that a share had before this one; a new host knows nothing."""
+        """Return how many hosts a share had before this one; a new host knows nothing."""
         ...
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Call hosts side by side, by share; give answers, or `Lost` where a host died."""
+        """Call hosts in parallel, by share; return answers, or `Lost` where a host died."""
         ...
 
     def replace(self, share: int) -> None:
-        """Assign a new host to a share.
-
-        Raises:
-            SearchError: there is none to be had.
-        """
-        ...
+        """Assign a new host to a share; SearchError if there is none."""
 
     def first_of_machines(self) -> list[int]:
         """Return one share of every machine."""
@@ -354,12 +295,7 @@ class Team(Protocol):
 
 
 def asked(team: Team, share: int, call: Call) -> Any:
-    """Ask one share's host what any host can answer, another host if it dies.
-
-    Raises:
-        HpoError: as the host did.
-        WorkerError: hosts died one after the other, or something else went wrong there.
-    """
+    """Ask one share's host, another host if it dies."""
     for _ in range(_ATTEMPTS):
         answer = team.call({share: call})[share]
         if not isinstance(answer, Lost):
@@ -369,15 +305,7 @@ def asked(team: Team, share: int, call: Call) -> Any:
 
 
 class SharedPopulation(NotWritten):
-    """The lanes of one bucket, in equal shares; see `Population`.
-
-    Args:
-        team: reaches the hosts.
-        resolved: whose bucket; hosts know it under the bucket's name.
-        lanes: of all shares together; None leaves them to the rule.
-        compiling: entered around each compile, with words for it.
-        words: what tells the bucket from the others.
-    """
+    """The lanes of one bucket, in equal shares; see `Population`."""
 
     def __init__(
         self,
@@ -387,7 +315,6 @@ class SharedPopulation(NotWritten):
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
         words: str = "",
     ):
-        """Let every host make its share."""
         self._team, self._compiling, self._words = team, compiling, words
         self._resolved, self._asked = resolved, lanes
         shares = range(team.shares)
@@ -396,7 +323,7 @@ class SharedPopulation(NotWritten):
         self._done: dict[int, list[Call]] = {share: [] for share in shares}
         self._facts: dict[int, Facts] = {}
         self._died: Counter[int] = Counter()
-        self._bring_back_all(shares)
+        self._restore_new(shares)
         facts = self._facts[0]
         self.lanes = self._asked = facts.division.total
         self.block = facts.block  # as one process has it, because refills go by it
@@ -409,10 +336,7 @@ class SharedPopulation(NotWritten):
 
     @property
     def compiles(self) -> int:
-        """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._compiled)
-
-    # ------------------------------------------------------------------ which lane is where
 
     def _where(self, lane: int) -> tuple[int, int]:
         """Return the share of a lane, and its number there."""
@@ -420,15 +344,13 @@ class SharedPopulation(NotWritten):
         own, share = divmod(block, self._team.shares)
         return share, own * self._size + rest
 
-    def _dealt(self, lanes: Iterable[int]) -> dict[int, list[int]]:
+    def _by_share(self, lanes: Iterable[int]) -> dict[int, list[int]]:
         """Return share -> numbers there of some lanes."""
         found: dict[int, list[int]] = {}
         for lane in lanes:
             share, own = self._where(lane)
             found.setdefault(share, []).append(own)
         return found
-
-    # ------------------------------------------------------------------ what a population does
 
     def compile(self) -> None:
         """See `Population`; of several hosts on one machine the first fills the cache."""
@@ -440,7 +362,6 @@ class SharedPopulation(NotWritten):
         """See `Population`; hosts are asked one thing after the other."""
 
     def compile_evaluation(self) -> None:
-        """See `Population`."""
         if not self._evaluation_compiled:
             self._compile("compile_evaluation", "evaluation")
             self._evaluation_compiled = True
@@ -461,7 +382,7 @@ class SharedPopulation(NotWritten):
         for refill in refills:
             share, own = self._where(refill.lane)
             given.setdefault(share, []).append(replace(refill, lane=own))
-        work = {share: (given.get(share, []), own) for share, own in self._dealt(busy).items()}
+        work = {share: (given.get(share, []), own) for share, own in self._by_share(busy).items()}
         answers: dict[int, ChunkResult] = self._ask("advance", work, remember=True)
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
@@ -470,12 +391,12 @@ class SharedPopulation(NotWritten):
             count = len(places)
             diverged[places] = answer.diverged[:count]
             failed |= {places[own]: why for own, why in answer.failed.items()}
-        metrics = self._brought_together({s: answer.metrics for s, answer in answers.items()})
+        metrics = self._in_lanes({s: answer.metrics for s, answer in answers.items()})
         parts = [answer.rows for answer in answers.values()]
         rows = tuple(
             ChunkRow(
                 same[0].env_steps,
-                self._brought_together(
+                self._in_lanes(
                     {share: part.metrics for share, part in zip(answers, same, strict=True)}
                 ),
             )
@@ -483,10 +404,8 @@ class SharedPopulation(NotWritten):
         )
         return ChunkResult(metrics, diverged, time.perf_counter() - started, failed, rows)
 
-    def _brought_together(
-        self, metrics: Mapping[int, Mapping[str, np.ndarray]]
-    ) -> dict[str, np.ndarray]:
-        """Return name -> [lanes] of what shares give by share; lanes at rest have zeros."""
+    def _in_lanes(self, metrics: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return name -> [lanes] of all shares' metrics; resting lanes have zeros."""
         found: dict[str, np.ndarray] = {}
         for share, own in metrics.items():
             places = self._places[share]
@@ -495,64 +414,52 @@ class SharedPopulation(NotWritten):
         return found
 
     def change(self, changes: Sequence[Change]) -> None:
-        """See `Population`; states of lanes elsewhere are taken before anything is changed."""
-        own: dict[int, list[Change]] = {}
-        wanted: dict[int, dict[int, tuple[int, Resolved]]] = {}
+        """See `Population`; states from other shares are taken before any change."""
+        own: dict[int, tuple[list[Change]]] = {}
+        moved: dict[int, tuple[int, Resolved]] = {}  # lane -> source on another share
         for change in changes:
             share, lane = self._where(change.lane)
-            own.setdefault(share, [])
-            if change.source is None or self._where(change.source)[0] == share:
-                source = None if change.source is None else self._where(change.source)[1]
-                own[share].append(replace(change, lane=lane, source=source))
+            there, source = (share, None) if change.source is None else self._where(change.source)
+            if change.source is not None and there != share:
+                moved[change.lane] = change.source, change.resolved
             else:
-                wanted.setdefault(share, {})[lane] = (change.source, change.resolved)
-        sources = sorted({lane for lanes in wanted.values() for lane, _ in lanes.values()})
+                own.setdefault(share, ([],))[0].append(replace(change, lane=lane, source=source))
+        sources = sorted({source for source, _ in moved.values()})
         states = dict(zip(sources, self.take(sources), strict=True))
-        work = {}
-        for share, there in own.items():
-            moved = wanted.get(share, {}).items()
-            incoming = {lane: (states[source], new) for lane, (source, new) in moved}
-            work[share] = (there, incoming)
-        self._ask("change", work, remember=True)
+        self._ask("change", own, remember=True)
+        self.put({lane: (states[source], new) for lane, (source, new) in moved.items()})
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """See `Population`."""
-        return self._gathered("take", lanes)
+        return self._ask_lanes("take", lanes)
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """See `Population`."""
-        work: dict[int, tuple[list[Change], dict[int, Any]]] = {}
+        work: dict[int, tuple[dict[int, Any]]] = {}
         for lane, state in states.items():
             share, own = self._where(lane)
-            work.setdefault(share, ([], {}))[1][own] = state
-        self._ask("change", work, remember=True)
+            work.setdefault(share, ({},))[0][own] = state
+        self._ask("put", work, remember=True)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`."""
         self.compile_evaluation()
-        return self._gathered("evaluate", lanes)
+        return self._ask_lanes("evaluate", lanes)
 
-    def _gathered(self, method: str, lanes: Sequence[int]) -> list[Any]:
-        """Ask for one thing a lane, and give the answers in the order of the lanes."""
-        dealt = self._dealt(lanes)
+    def _ask_lanes(self, method: str, lanes: Sequence[int]) -> list[Any]:
+        """Ask for one answer per lane, and return them in the order of the lanes."""
+        dealt = self._by_share(lanes)
         answers = self._ask(method, {share: (own,) for share, own in dealt.items()})
         queues = {share: iter(found) for share, found in answers.items()}
         return [next(queues[self._where(lane)[0]]) for lane in lanes]
 
     def export_policy(
-        self,
-        lane: int,
-        resolved: Resolved,
-        directory: Path,
-        about: Mapping[str, Any] = {},
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """See `Population`; the files come over, whatever file system the host has."""
+        """See `Population`; the files are copied from the host."""
         share, own = self._where(lane)
         files = self._ask("export_policy", {share: (own, resolved, dict(about))})[share]
         unpack(files, directory)
 
     def save(self, directory: Path) -> None:
-        """See `Population`; a host that does not see the folder hands its files over."""
+        """See `Population`; a host that does not see the folder sends its files."""
         token = secrets.token_hex(8)
         new_folder(directory)
         lanes = {"lanes": self._own, "of": self.lanes}
@@ -567,52 +474,39 @@ class SharedPopulation(NotWritten):
             self._saved[share], self._done[share] = folders[share], []
 
     def restore(self, directory: Path) -> None:
-        """See `Population`.
-
-        Raises:
-            StoreError: another number of workers saved it, or files are missing or damaged.
-        """
         try:
             record = json.loads(read_text(directory / RECORD))
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"{directory} is no checkpoint of lanes on workers: {error}"
+                f"{directory} is not a checkpoint of lanes on workers: {error}"
             ) from error
         found = (record.get("shares"), record.get("lanes"), record.get("of", self.lanes))
         if found != (self._team.shares, self._own, self.lanes):
             raise StoreError(
                 f"{directory} holds {record.get('shares')} x {record.get('lanes')} lanes, but "
-                f"here are {self._team.shares} x {self._own}; go on with as many workers"
+                f"here are {self._team.shares} x {self._own}; resume with as many workers"
             )
         shares = range(self._team.shares)
         self._saved = {share: directory / f"share-{share}" for share in shares}
         self._done = {share: [] for share in shares}
         self._ask("restore", {share: (pack(self._saved[share]),) for share in shares})
 
-    # ------------------------------------------------------------------ asking, and asking again
-
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Ask hosts side by side; where one dies another one takes over and is asked again.
+        """Ask hosts in parallel; where one dies another takes over and is asked again.
 
-        Args:
-            method: of `ShareHost`.
-            work: share -> arguments.
-            remember: it changes lanes, so a new host has to do it again.
-
-        Raises:
-            HpoError: as a host did.
-            WorkerError: hosts died again and again, or something else went wrong there.
+        `work` is share -> arguments. `remember` calls that change lanes, so that a new host
+        repeats them.
         """
         pending, answers = dict(work), {}
         self._died.clear()
         while pending:
-            self._bring_back_all(pending)
+            self._restore_new(pending)
             calls = {share: self._call(method, args) for share, args in pending.items()}
             for share, answer in self._team.call(calls).items():
                 if isinstance(answer, Lost):
-                    self._mourn(share, answer)
+                    self._replace(share, answer)
                     continue
                 answers[share] = answer
                 del pending[share]
@@ -623,8 +517,8 @@ class SharedPopulation(NotWritten):
     def _call(self, method: str, args: tuple[Any, ...]) -> Call:
         return method, (self._resolved.bucket, *args)
 
-    def _mourn(self, share: int, lost: Lost) -> None:
-        """Replace a host that died, unless the work itself seems to kill hosts."""
+    def _replace(self, share: int, lost: Lost) -> None:
+        """Replace a dead host, unless the work itself seems to kill hosts."""
         self._died[share] += 1
         if self._died[share] >= _ATTEMPTS:
             raise WorkerError(
@@ -633,15 +527,15 @@ class SharedPopulation(NotWritten):
             )
         self._team.replace(share)
 
-    def _bring_back_all(self, shares: Iterable[int]) -> None:
-        """Bring the shares whose hosts are new to where they were."""
+    def _restore_new(self, shares: Iterable[int]) -> None:
+        """Restore the shares whose hosts are new."""
         while lost := [s for s in shares if self._known[s] != self._team.generation(s)]:
-            steps = {share: self._way_back(share) for share in lost}
+            steps = {share: self._calls_to_restore(share) for share in lost}
             aimed = {share: self._team.generation(share) for share in lost}
             while calls := {share: left.pop(0) for share, left in steps.items() if left}:
                 for share, answer in self._team.call(calls).items():
                     if isinstance(answer, Lost):
-                        self._mourn(share, answer)
+                        self._replace(share, answer)
                         del steps[share]
                     elif calls[share][0] == "make":
                         self._facts[share] = sound(answer)
@@ -649,11 +543,11 @@ class SharedPopulation(NotWritten):
                         sound(answer)
             self._known |= {share: aimed[share] for share in steps}
 
-    def _way_back(self, share: int) -> list[Call]:
-        """Return what brings a share from nothing to where it is.
+    def _calls_to_restore(self, share: int) -> list[Call]:
+        """Return the calls that restore a share on a new host.
 
-        A folder that is gone belonged to a commit in which no replicate of these lanes had begun,
-        so whatever counts came later.
+        A missing folder belonged to a commit without started replicates in these lanes, so all
+        that counts came later.
         """
         way: list[Call] = [self._call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)
@@ -663,7 +557,7 @@ class SharedPopulation(NotWritten):
 
 
 def sound(answer: Any) -> Any:
-    """Return an answer, or raise what went wrong on the host."""
+    """Return an answer, or raise the host's error."""
     if not isinstance(answer, Fault):
         return answer
     kinds: dict[str, type[HpoError]] = {"config": ConfigError, "store": StoreError}

@@ -1,5 +1,1 @@
-"""The loop and the steps of its boundaries: what happens between two chunks, in which order.
-
-`loop` has the order; each step is a module of its own and reads and writes the ledger of
-`search.state`. The table in docs/search.md names them all.
-"""
+"""The run loop and the steps between two chunks (docs/search.md lists them in order)."""

@@ -1,13 +1,14 @@
-"""User callbacks: typed events, one Protocol, any number of them.
+"""User callbacks: typed events and a base class for receivers.
 
-Callbacks are called from the study's thread: of what ends between chunks, once everything of a
-boundary is decided; of what starts right before. Nothing they do changes a result. One that raises
-ends the study at the next boundary: what was done is committed, and the same call goes on with it.
+Callbacks run in the study's thread. Start events come right before the work starts; all others
+come between two chunks, after every decision of the boundary. Callbacks cannot change a result.
+If one raises, the study stops at the next boundary: all finished work is committed, and the same
+call resumes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,32 +20,26 @@ import numpy as np
 from ...errors import CallbackError
 from ...store.rows import EvaluationRow, Stream, TrialRow
 from ...studies.spec import Study
-from ..state.progress import Progress, Silent, Standing
+from ..state.progress import Observer, Progress, Standing
 from .evaluate import CurveSink
 
 
 class StopStudy(Exception):
-    """Raise it in a callback to end the study as Ctrl-C does: `interrupted`, without an error."""
+    """Raise it in a callback to stop the study like Ctrl-C: `interrupted`, without an error."""
 
 
 @dataclass(frozen=True)
 class RunStartEvent:
-    """A study begins, or goes on.
-
-    Attributes:
-        study: what is asked.
-        folder: where its tables lie.
-        resumed: it goes on with what was done before.
-    """
+    """A study starts or resumes."""
 
     study: Study
-    folder: Path
+    folder: Path  # with its tables
     resumed: bool
 
 
 @dataclass(frozen=True)
 class RunEndEvent:
-    """A study has `finished` or was `interrupted`, which `state` says; all of it is committed."""
+    """A study was committed completely; `state` is `finished` or `interrupted`."""
 
     progress: Progress
     state: str
@@ -52,25 +47,15 @@ class RunEndEvent:
 
 @dataclass(frozen=True)
 class TrialStartEvent:
-    """A trial of the search is about to train for the first time.
-
-    Attributes:
-        trial: its number.
-        params: the searched knobs that are active.
-    """
+    """A trial of the search is about to train for the first time."""
 
     trial: int
-    params: Mapping[str, Any]
+    params: Mapping[str, Any]  # the active searched hyperparameters
 
 
 @dataclass(frozen=True)
 class ChunkStartEvent:
-    """Replicates are about to train for one chunk; one entry each.
-
-    Attributes:
-        progress: where the study stands.
-        replicates: trial, stream, replicate and env steps so far.
-    """
+    """Replicates are about to train for one chunk."""
 
     progress: Progress
     replicates: Sequence[Standing]
@@ -78,54 +63,38 @@ class ChunkStartEvent:
 
 @dataclass(frozen=True)
 class EvaluationStartEvent:
-    """Replicates are about to be evaluated, together; an `EvaluationEvent` follows for each."""
+    """Replicates are about to be evaluated together; an `EvaluationEvent` follows for each."""
 
     replicates: Sequence[Standing]
 
 
 @dataclass(frozen=True)
 class ChunkEvent:
-    """A chunk is done; one entry a replicate that trained in it and has a new row of its curve.
+    """A chunk is done; one entry per replicate with a new row in its curve.
 
-    Where `log_every` splits chunks there is an event for each row; where it joins them, entries
-    come with the chunk that completes their row.
-
-    Attributes:
-        progress: where the study stands.
-        trials: numbers.
-        streams: which seeds: `search`, `choose`, `report`.
-        replicates: index within the stream.
-        env_steps: training env steps of the replicate so far.
-        metrics: name -> float64 [replicates], as in the table `curves`.
+    If `log_every` splits chunks, each row has an event. If it joins chunks, an entry comes with
+    the chunk that completes its row.
     """
 
     progress: Progress
     trials: Sequence[int]
-    streams: Sequence[Stream]
-    replicates: Sequence[int]
-    env_steps: Sequence[int]
-    metrics: Mapping[str, np.ndarray]
+    streams: Sequence[Stream]  # seeds: search, choose or report
+    replicates: Sequence[int]  # index within the stream
+    env_steps: Sequence[int]  # training env steps of the replicate so far
+    metrics: Mapping[str, np.ndarray]  # name -> float64 [replicates], as in the table `curves`
 
 
 @dataclass(frozen=True)
 class EvaluationEvent:
-    """A replicate was evaluated.
-
-    Attributes:
-        trial, stream, replicate: whose.
-        env_steps: its training env steps so far.
-        returns: float64 [episodes], undiscounted.
-        lengths: int64 [episodes], env steps.
-        metrics: the environment's own, name -> float64 [episodes].
-    """
+    """A replicate was evaluated after `env_steps` of training."""
 
     trial: int
     stream: Stream
     replicate: int
     env_steps: int
-    returns: np.ndarray
-    lengths: np.ndarray
-    metrics: Mapping[str, np.ndarray]
+    returns: np.ndarray  # float64 [episodes], undiscounted
+    lengths: np.ndarray  # int64 [episodes], env steps
+    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
 
 
 @dataclass(frozen=True)
@@ -136,7 +105,7 @@ class TrialEndEvent:
 
 
 class Callback(Protocol):
-    """What a study calls. Subclass it and write the methods you care about.
+    """The methods that a study calls. Subclass it and override those you need.
 
     >>> class Loud(Callback):
     ...     def on_trial_end(self, event: TrialEndEvent) -> None:
@@ -144,22 +113,22 @@ class Callback(Protocol):
     """
 
     def on_run_start(self, event: RunStartEvent) -> None:
-        """The study begins, or goes on."""
+        """The study starts or resumes."""
 
     def on_run_end(self, event: RunEndEvent) -> None:
-        """The study has finished, or was interrupted."""
+        """The study has finished or was interrupted."""
 
     def on_trial_start(self, event: TrialStartEvent) -> None:
         """A trial is about to train for the first time."""
 
     def on_chunk_start(self, event: ChunkStartEvent) -> None:
-        """Replicates are about to train; the trials that begin so have been told before."""
+        """Replicates are about to train; `on_trial_start` was called before for new trials."""
 
     def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
         """Replicates are about to be evaluated."""
 
     def on_chunk(self, event: ChunkEvent) -> None:
-        """A chunk is done; its evaluations and ends have been told before."""
+        """A chunk is done; its evaluations and trial ends were reported before."""
 
     def on_evaluation(self, event: EvaluationEvent) -> None:
         """A replicate was evaluated."""
@@ -168,129 +137,93 @@ class Callback(Protocol):
         """A trial has ended."""
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """The rows of a chunk; see `ChunkEvent`."""
-
-    trials: Sequence[int]
-    streams: Sequence[Stream]
-    replicates: Sequence[int]
-    env_steps: Sequence[int]
-    metrics: Mapping[str, np.ndarray]
-
-
 class _Listening:
-    """A `CurveSink` that passes everything on, and tells."""
+    """A `CurveSink` that records all rows that pass through it."""
 
-    def __init__(self, hear: Callable[[_Chunk], None], to: CurveSink):
-        self._hear, self._to = hear, to
+    def __init__(self, heard: list[dict[str, Any]], to: CurveSink):
+        self._heard, self._to = heard, to
 
-    def add_chunk(
-        self,
-        trials: Sequence[int],
-        streams: Sequence[Stream],
-        replicates: Sequence[int],
-        env_steps: Sequence[int],
-        metrics: dict[str, np.ndarray],
-    ) -> None:
-        """See `CurveSink`."""
-        self._to.add_chunk(trials, streams, replicates, env_steps, metrics)
-        self._hear(_Chunk(trials, streams, replicates, env_steps, metrics))
+    def add_chunk(self, **rows: Any) -> None:
+        self._to.add_chunk(**rows)
+        self._heard.append(rows)
 
 
-def _whose(row: EvaluationRow) -> tuple[int, Stream, int, int]:
-    return row.trial, row.stream, row.replicate, row.env_steps
+class Callbacks(Observer):
+    """All callbacks of a study, as one observer.
 
-
-class Callbacks(Silent):
-    """All callbacks of a study, as one of its observers.
-
-    Raises:
-        CallbackError: from any event, where a callback raised.
+    Every event raises CallbackError where a callback raised.
     """
 
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
-        self._heard: list[_Chunk] = []
-        self._raised: Exception | None = None  # by what started; told at the next boundary
+        self._heard: list[dict[str, Any]] = []
+        self._raised: Exception | None = None  # in a start event; raised at the next boundary
 
     def listening(self, curves: CurveSink) -> CurveSink:
-        """Return the sink of curve rows that hears what passes to another one."""
-        return _Listening(self._hear, curves)
-
-    def _hear(self, chunk: _Chunk) -> None:
-        self._heard.append(chunk)
+        """Return a sink that records the rows for `on_chunk` and passes them to `curves`."""
+        return _Listening(self._heard, curves)
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
-        """Tell that the study begins."""
-        event = RunStartEvent(study, folder, resumed)
-        self._tell_start("on_run_start", event)
+        self._call_at_start("on_run_start", RunStartEvent(study, folder, resumed))
 
     def on_chunk_start(
         self,
         progress: Progress,
         replicates: Sequence[Standing],
-        begun: Mapping[int, Mapping[str, Any]],
+        started: Mapping[int, Mapping[str, Any]],
     ) -> None:
-        """Tell which trials begin, and that a chunk does."""
-        for trial, params in begun.items():
-            start = TrialStartEvent(trial, params)
-            self._tell_start("on_trial_start", start)
-        event = ChunkStartEvent(progress, replicates)
-        self._tell_start("on_chunk_start", event)
+        for trial, params in started.items():
+            self._call_at_start("on_trial_start", TrialStartEvent(trial, params))
+        self._call_at_start("on_chunk_start", ChunkStartEvent(progress, replicates))
 
     def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
-        """Tell that an evaluation begins."""
-        event = EvaluationStartEvent(replicates)
-        self._tell_start("on_evaluation_start", event)
+        self._call_at_start("on_evaluation_start", EvaluationStartEvent(replicates))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        """Tell that the study has ended; there is nothing left that could be stopped."""
-        event = RunEndEvent(progress, state)
-        with suppress(StopStudy):
-            self._tell("on_run_end", event)
+        with suppress(StopStudy):  # nothing is left to stop
+            self._call("on_run_end", RunEndEvent(progress, state))
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Tell each evaluation of a boundary."""
-        for key, found in groupby(evaluations, _whose):
+        for key, found in groupby(
+            evaluations, lambda row: (row.trial, row.stream, row.replicate, row.env_steps)
+        ):
             rows = list(found)
-            names = sorted(rows[0].metrics)
             event = EvaluationEvent(
                 *key,
                 returns=np.array([row.episode_return for row in rows], np.float64),
                 lengths=np.array([row.episode_length for row in rows], np.int64),
-                metrics={n: np.array([row.metrics[n] for row in rows], np.float64) for n in names},
+                metrics={
+                    name: np.array([row.metrics[name] for row in rows], np.float64)
+                    for name in sorted(rows[0].metrics)
+                },
             )
-            self._tell("on_evaluation", event)
+            self._call("on_evaluation", event)
 
     def on_trial_end(self, trial: TrialRow) -> None:
-        """Tell that a trial ended."""
-        event = TrialEndEvent(trial)
-        self._tell("on_trial_end", event)
+        self._call("on_trial_end", TrialEndEvent(trial))
 
     def on_chunk(self, progress: Progress) -> None:
-        """Tell the rows of a chunk, those of one number of updates at a time."""
-        heard, self._heard = self._heard, []
-        self._raise_kept()  # also where there is no row
-        for chunk in heard:
-            event = ChunkEvent(progress, **vars(chunk))
-            self._tell("on_chunk", event)
+        heard = self._heard.copy()
+        self._heard.clear()
+        self._raise_kept()  # also without a row
+        for rows in heard:
+            self._call("on_chunk", ChunkEvent(progress, **rows))
 
     def _raise_kept(self) -> None:
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
 
-    def _tell_start(self, method: str, event: object) -> None:
-        """Tell all callbacks, and keep what one raises: no state may be committed here."""
+    def _call_at_start(self, method: str, event: object) -> None:
+        """Call all callbacks; keep an error, since the state may not be committed now."""
         if self._raised is None:
             try:
-                self._tell(method, event)
+                self._call(method, event)
             except (StopStudy, CallbackError) as error:
                 self._raised = error
 
-    def _tell(self, method: str, event: object) -> None:
-        """Call a method of all callbacks that have it: a class of its own may lack some."""
+    def _call(self, method: str, event: object) -> None:
+        """Call a method of all callbacks that have it: user classes may lack some."""
         self._raise_kept()
         for callback in self._callbacks:
             try:

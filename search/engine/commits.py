@@ -1,13 +1,12 @@
-"""Commits and their reverse: rows, lanes and loop state go to the store together and come back.
+"""Commit rows, lanes and loop state together to the store, and restore them.
 
-When commits fall changes no result: what was not committed is run again, to the same bits.
+The times of commits change no result: uncommitted work is repeated bitwise.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ...studies.spec import Study
 from ..lanes.contract import Population, PopulationFactory, Resolver
 from ..samplers.registry import Past
 from ..state.buckets import Bucket
-from ..state.loop_state import BucketState, EndedTrial, LoopState
+from ..state.loop_state import BucketState, LoopState
 from ..state.search_state import Ledger
 from ..state.trials import LIVE, Run, RunState, Trial
 
@@ -29,47 +28,19 @@ _FOLDER = "paused"
 _GOING_ON = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
 
 
-@dataclass
-class _Kept:
-    """A state: as `Population.take` gave it, or where `Population.save_state` wrote it.
-
-    Attributes:
-        bucket: its key.
-        state: None once it is written.
-        folder: None before that.
-    """
-
-    bucket: str
-    state: Any = None
-    folder: Path | None = None
-
-    def written(self, folder: Path) -> None:
-        """Be in a folder from here on."""
-        self.state, self.folder = None, folder
-
-
 class Shelf:
-    """The states of one study, by trial and replicate.
-
-    Args:
-        ledger: says who is paused.
-        buckets: whose populations write and read states.
-        factory: makes a population that does, where a bucket has none.
-    """
+    """The lane states of paused replicates, by trial and replicate."""
 
     def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], factory: PopulationFactory):
         self._ledger, self._buckets, self._factory = ledger, buckets, factory
-        self._kept: dict[tuple[int, int], _Kept] = {}
+        # bucket, and its state or the folder where a commit wrote it
+        self._kept: dict[tuple[int, int], tuple[str, Any]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def take(self, bucket: Bucket) -> None:
-        """Take what the lanes of a bucket hold of replicates that are paused.
-
-        Raises:
-            ConfigError: lanes of this kind cannot be moved.
-        """
+        """Take the states of paused replicates out of the lanes of a bucket."""
         runs = [
             run
             for run in bucket.busy()
@@ -79,18 +50,10 @@ class Shelf:
             return
         states = bucket.population.take([run.lane for run in runs if run.lane is not None])
         for run, state in zip(runs, states, strict=True):
-            self._kept[_key(run)] = _Kept(bucket.key, state)
+            self._kept[_key(run)] = bucket.key, state
 
     def put_back(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Let the replicates of some that were paused go on in their lanes.
-
-        Args:
-            bucket: theirs, with a population.
-            runs: in lanes.
-
-        Raises:
-            StoreError: what a commit wrote cannot be read.
-        """
+        """Put the kept states of these replicates back into their lanes."""
         back = [run for run in runs if run.kept]
         if not back or bucket.population is None:
             return
@@ -109,55 +72,43 @@ class Shelf:
             del self._kept[_key(run)]
 
     def forget(self) -> None:
-        """Let the states go of replicates that have ended."""
+        """Drop the states of replicates that have ended."""
         if not self._kept:
             return
-        wanted = _wanted(self._ledger)
+        wanted = _buckets_of_kept(self._ledger)
         self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
 
     def _state(self, population: Population, run: Run) -> Any:
-        kept = self._kept[_key(run)]
-        return kept.state if kept.folder is None else population.restore_state(kept.folder)
-
-    def _population_of(self, bucket: Bucket) -> Population:
-        """Return the population of a bucket; one that an error took is made for its format."""
-        return bucket.population or self._factory.make(bucket.resolved, bucket.lanes)
-
-    # ------------------------------------------------------------------ commits
+        _, kept = self._kept[_key(run)]
+        return population.restore_state(kept) if isinstance(kept, Path) else kept
 
     def save(self, checkpoint: Path) -> None:
-        """Write all states into the folder of a commit, those that an earlier one has as links.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Write all states into a commit's folder; those of an earlier commit are linked."""
         folder = new_folder(checkpoint / _FOLDER)
-        for key, kept in self._kept.items():
+        for key, (name, kept) in self._kept.items():
             path = folder / _name(key)
-            if kept.folder is not None:
-                link_folder(kept.folder, path)
+            if isinstance(kept, Path):
+                link_folder(kept, path)
             else:
-                self._population_of(self._buckets[kept.bucket]).save_state(kept.state, path)
-            kept.written(path)
+                bucket = self._buckets[name]  # after an error a new population has its format
+                lanes = bucket.population or self._factory.make(bucket.resolved, bucket.lanes)
+                lanes.save_state(kept, path)
+            self._kept[key] = name, path
 
     def restore(self, checkpoint: Path | None) -> None:
-        """Find the states that the last commit wrote; they are read when they are needed.
-
-        Raises:
-            StoreError: one is missing.
-        """
-        for key, bucket in _wanted(self._ledger).items():
+        """Find the states that the last commit wrote; they are read when needed."""
+        for key, bucket in _buckets_of_kept(self._ledger).items():
             folder = None if checkpoint is None else checkpoint / _FOLDER / _name(key)
             if folder is None or not folder.is_dir():
                 where = "" if folder is None else f" in {folder}"
                 raise not_as_written(
                     f"the last commit has no lane{where} of trial {key[0]}, which is paused"
                 )
-            self._kept[key] = _Kept(bucket, folder=folder)
+            self._kept[key] = bucket, folder
 
 
-def _wanted(ledger: Ledger) -> dict[tuple[int, int], str]:
-    """Return trial and replicate -> bucket of all whose state is kept."""
+def _buckets_of_kept(ledger: Ledger) -> dict[tuple[int, int], str]:
+    """Return (trial, replicate) -> bucket of all replicates whose state is kept."""
     return {
         _key(run): trial.bucket
         for trial in ledger.going_on()
@@ -180,14 +131,9 @@ _SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for c
 class Committer:
     """Commits when it is time.
 
-    Args:
-        store: of the study.
-        ledger: what is to be written.
-        buckets: whose lanes are to be saved.
-        every_seconds: between two commits, at least; 0 commits at every boundary.
-        soon: the first boundary is committed at once, and the times between commits grow from
-            there, so that a life of seconds is not lost. A commit that takes long waits longer.
-        shelf: the states of paused replicates, saved with the lanes.
+    At least `every_seconds` pass between commits; 0 commits at every boundary. With `soon` the
+    first boundary is committed at once and the times between commits grow from there, so that
+    short processes lose little. A slow commit makes the next one wait longer.
     """
 
     def __init__(
@@ -208,7 +154,6 @@ class Committer:
         self._boundary = ledger.state.boundary if known else -1  # of the last commit
 
     def commit_if_due(self) -> None:
-        """Commit at the first boundary late enough after the last commit."""
         if self._ledger.state.boundary == self._boundary:
             return
         passed = time.monotonic() - self._last
@@ -218,50 +163,44 @@ class Committer:
                 self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
-        """Write everything since the last commit, in one transaction with the lanes' state."""
-        with self._ledger.state.usage.spending("store"):
-            self._commit(phase)
-
-    def _commit(self, phase: StorePhase) -> None:
+        """Write everything since the last commit in one transaction, with the lane states."""
         ledger, new = self._ledger, self._ledger.unwritten
         started = time.monotonic()
-        ledger.state.note_buckets(
-            BucketState(b.key, b.example, b.lanes, b.settled, b.offered)
-            for b in self._buckets.values()
-        )
-        self._store.commit(
-            loop_state=ledger.state.to_text(),
-            checkpoint=self._save_lanes(),
-            trials=[ledger.trials[number].row() for number in sorted(new.trials)],
-            evaluations=new.evaluations,
-            decisions=new.decisions,
-            asks=new.asks,
-            attributes=new.attributes,
-            phase=phase,
-        )
+        with ledger.state.usage.spending("store"):
+            ledger.state.note_buckets(
+                BucketState(b.key, b.example, b.lanes, b.settled, b.offered)
+                for b in self._buckets.values()
+            )
+            self._store.commit(
+                loop_state=ledger.state.to_text(),
+                checkpoint=self._save_lanes(),
+                trials=[ledger.trials[number].row() for number in sorted(new.trials)],
+                evaluations=new.evaluations,
+                decisions=new.decisions,
+                asks=new.asks,
+                attributes=new.attributes,
+                phase=phase,
+            )
         ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()
         longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
         self._wait_seconds = min(self._every_seconds, longer)
 
     def _save_lanes(self) -> str | None:
-        """Save the lanes of every bucket that holds a replicate begun; give the folder's name.
+        """Save the lanes of every bucket with a started replicate; return the folder name.
 
-        What is paused is saved beside them. Those of a run that may grow are kept after its end.
+        Paused states go into the same folder. Lanes of an extensible run are kept after its end.
         """
-        ended = self._ledger.state.ended
         begun = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()
-            if bucket.population is not None
-            and (any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket))
+            if bucket.population is not None and _has_state(self._ledger, bucket)
         ]
-        paused = self._shelf if self._shelf else None
-        if not begun and paused is None:
+        if not (begun or self._shelf):
             return None
         path = new_folder(self._store.new_checkpoint())
-        if paused is not None:
-            paused.save(path)
+        if self._shelf:
+            self._shelf.save(path)
         for bucket, population in begun:
             population.save(path / bucket.key)
         return path.name
@@ -274,7 +213,7 @@ def restore_ledger(
     resolver: Resolver,
     earlier: Sequence[Past] = (),
 ) -> Ledger:
-    """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
+    """Rebuild the ledger of the last commit; a new study gets an empty one."""
     head = store.head
     state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
     decisions: dict[int, list[DecisionRow]] = {}
@@ -303,11 +242,7 @@ def restore_ledger(
 def restore_buckets(
     ledger: Ledger, factory: PopulationFactory, checkpoint: Path | None
 ) -> dict[str, Bucket]:
-    """Rebuild the buckets and put the lanes back as the last commit saved them.
-
-    Raises:
-        StoreError: the configurations fall into other buckets than they did.
-    """
+    """Rebuild the buckets and restore the lanes from the last commit."""
     buckets: dict[str, Bucket] = {}
     for entry in ledger.state.buckets:
         resolved = ledger.resolved_of(entry.example)
@@ -323,21 +258,19 @@ def restore_buckets(
         runs = [run for trial in mine for run in trial.runs]
         bucket.lay_out(entry.lanes, entry.settled, runs, entry.offered)
         buckets[entry.key] = bucket
-    ended = ledger.state.ended
-    for bucket in buckets.values():
-        if any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket):
+    for key, bucket in buckets.items():
+        if _has_state(ledger, bucket):
             population = factory.make(bucket.resolved, bucket.lanes)
-            population.restore(_saved(checkpoint, bucket.key))
+            if checkpoint is None or not (checkpoint / key).exists():
+                where = f" in {checkpoint}" if checkpoint else ""
+                raise not_as_written(f"the last commit has no lanes{where} of the program {key}")
+            population.restore(checkpoint / key)
             bucket.equip(population)
     return buckets
 
 
-def _ended_in(ended: EndedTrial | None, bucket: Bucket) -> bool:
-    return ended is not None and ended.trial.bucket == bucket.key
-
-
-def _saved(checkpoint: Path | None, key: str) -> Path:
-    if checkpoint is None or not (checkpoint / key).exists():
-        where = f" in {checkpoint}" if checkpoint else ""
-        raise not_as_written(f"the last commit has no lanes{where} of the program {key}")
-    return checkpoint / key
+def _has_state(ledger: Ledger, bucket: Bucket) -> bool:
+    """Return whether lanes have a started replicate, or a run that may be extended."""
+    ended = ledger.state.ended
+    started = any(run.chunks for run in bucket.busy())
+    return started or (ended is not None and ended.trial.bucket == bucket.key)

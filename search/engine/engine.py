@@ -1,18 +1,16 @@
-"""Steps the lanes of a study and keeps its books, whoever chooses the replicates and judges them.
+"""Runs the chunks of a study, for our loop and for Ray Tune's.
 
-Our own loop and Ray Tune's drive the same engine: a driver says which replicates run the next
-chunk and what becomes of the trials behind it. What a chunk costs, what is written of it, what an
-error in it fails, who is told and what may be committed is the same for both.
+A driver chooses the replicates of the next chunk and decides about trials after it. Counting,
+writing, failing, notifying and committing are here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 from weakref import WeakSet
 
@@ -51,21 +49,15 @@ from .notify import Telling
 
 
 def lanes_to_keep(ledger: Ledger, bucket: Bucket) -> int:
-    """Return the lanes that a bucket keeps of those that it was given, in whole blocks.
-
-    Args:
-        ledger: trials and state.
-        bucket: with a population in which nothing has run.
-    """
-    block = bucket.population.block if bucket.population is not None else 1
+    """Return how many of its lanes a bucket needs, in whole blocks; call it before any chunk."""
     more = replicates_to_come(ledger, bucket.key)
     if more == inf:
         return bucket.lanes
-    return fitting_lanes(bucket.lanes, block, bucket.work + int(more))
+    return fitting_lanes(bucket.lanes, bucket.block, bucket.work + int(more))
 
 
 def replicates_to_come(ledger: Ledger, key: str) -> float:
-    """Return the replicates of trials to come that are expected in a bucket; may be infinite."""
+    """Return the expected replicates of future trials in a bucket; may be infinite."""
     state, study = ledger.state, ledger.study
     trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
     if study.budget.env_steps is not None:
@@ -81,68 +73,38 @@ def replicates_to_come(ledger: Ledger, key: str) -> float:
 
 
 class CompileBeside:
-    """Compiles one population at a time beside the loop, so that two at most compile at once."""
+    """Compiles one population at a time in a thread, so that at most two compile at once."""
 
     def __init__(self):
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile")
         self._begun: WeakSet[Population] = WeakSet()
 
     def begin(self, population: Population) -> None:
-        """Begin to compile a population, once, behind those begun before.
+        """Queue a population for compiling, once.
 
-        An error is dropped here: it is that of the bucket, which meets it again in its own turn.
+        Errors are dropped: the bucket meets them again when it compiles, and fails its trials.
         """
         if population in self._begun or population.compiles:
             return
         self._begun.add(population)
-        try:
+        with suppress(Exception):
             ahead = population.compile_ahead()
-        except Exception:
-            return
-        if ahead is not None:
-            self._threads.submit(_compile, ahead)
+            if ahead is not None:
+                self._threads.submit(ahead)
 
     def __enter__(self) -> CompileBeside:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Wait for what is being compiled, unless somebody leaves at once; the rest is left."""
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Wait for the running compile, except when leaving at once; drop the queue."""
         self._threads.shutdown(wait=not isinstance(error, Leave), cancel_futures=True)
 
 
-def _compile(ahead: Callable[[], None]) -> None:
-    try:
-        ahead()
-    except Exception:  # comes again where the bucket compiles, with its trials to fail
-        return
-
-
 Outcome = Literal["finished", "interrupted"]
-"""How a search was left: nothing is left to do, or the same call goes on with it."""
 
 
 class Engine:
-    """The parts of one study, and what its drivers do with them.
-
-    Args:
-        ledger: trials and state, new or restored.
-        factory: makes populations.
-        buckets: by key, in the order of their first trials.
-        curves: takes curve rows.
-        committer: makes everything durable.
-        policies: keeps the best.
-        telling: the observers, told of every boundary.
-        beside: compiles while lanes run; None compiles when a program is needed.
-        shelf: keeps the states of paused replicates; None makes one.
-
-    Attributes:
-        ledger, factory, buckets, committer, policies, telling: these.
-    """
+    """The parts of a study and the operations of its drivers."""
 
     def __init__(
         self,
@@ -164,17 +126,12 @@ class Engine:
 
     @property
     def study(self) -> Study:
-        """What was asked."""
         return self.ledger.study
 
-    # ------------------------------------------------------------------ a search and its steps
-
     def run(self, search: Callable[[], Outcome]) -> Outcome:
-        """Return how a driver's search was left; what is done then is committed.
+        """Run a driver's search and commit at its end.
 
-        Raises:
-            HpoError: the search cannot go on. What was done up to the last step is committed,
-                unless the disk refused it: what it refused once is not tried again.
+        After an HpoError the last whole step is committed, unless the disk refused it before.
         """
         outcome: Outcome = "interrupted"
         try:
@@ -197,7 +154,7 @@ class Engine:
 
     @contextmanager
     def undivided(self) -> Iterator[None]:
-        """Let nothing be committed of a step that an error ends half-way."""
+        """A step that is not committed if an error ends it half-way."""
         self._whole = False
         yield
         self._whole = True
@@ -209,13 +166,10 @@ class Engine:
         work_remains: bool,
         set_aside: Callable[[Trial], bool],
     ) -> list[EvaluationRow]:
-        """Run one chunk of the lanes of some replicates; return what was evaluated behind it.
+        """Run one chunk of some replicates' lanes; return the evaluations after it.
 
-        Args:
-            bucket: whose lanes, with a population.
-            runs: replicates in them; the others rest.
-            work_remains: a lane that is idle now could have been busy.
-            set_aside: says of a trial that diverged whether it may go on from another's state.
+        `work_remains`: an idle lane could have been busy. `set_aside(trial)`: a diverged trial may
+        resume from another trial's state.
         """
         bucket.settle()
         self.ledger.state.run_bucket(bucket.key)
@@ -226,11 +180,11 @@ class Engine:
             retire_diverged(self.ledger, set_aside)
             evaluations = self._evaluate(bucket, runs)
         retire_diverged(self.ledger, set_aside)
-        self.policies.snapshots.take(self.ledger, bucket, runs)
+        self.policies.snapshot(runs)
         return evaluations
 
     def _advance(self, bucket: Bucket, runs: Sequence[Run]) -> bool:
-        """Run and count one chunk; return whether it came to its end."""
+        """Run and count one chunk; return whether it succeeded."""
         population = bucket.population
         if population is None:
             raise RuntimeError(f"bucket {bucket.key} has no population")
@@ -267,22 +221,11 @@ class Engine:
             return []
         self.telling.evaluated(len(due))
         rows = take_evaluations(self.ledger, bucket, due, results)
-        self.policies.consider(self.ledger, bucket, due)
+        self.policies.consider(due)
         return rows
 
-    # ------------------------------------------------------------------ trials and their lanes
-
     def admit(self, trial: Trial, replicates: int) -> Bucket | None:
-        """Take in a new trial.
-
-        Args:
-            trial: has no replicates yet.
-            replicates: that it begins with.
-
-        Returns:
-            The bucket where they are to wait; None where no program can run the trial, which has
-            failed.
-        """
+        """Add a new trial; return its bucket, None if it failed: no program can run it."""
         self.ledger.add(trial)
         try:
             resolved = self.ledger.resolved_of(trial.number)
@@ -296,32 +239,22 @@ class Engine:
         return bucket
 
     def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
-        """Return the bucket of a configuration, made if it is the first one there.
+        """Return the bucket of a configuration, made for its first trial, the `example`.
 
-        Args:
-            resolved: the configuration.
-            example: number of its trial.
-
-        Raises:
-            ConfigError: trials copy each other and this one needs a second program.
+        Raises ConfigError if trials copy each other and this one needs a second program.
         """
         key, early = resolved.bucket, self.study.early_terminate
         if key not in self.buckets:
             if self.buckets and early is not None and early.evolves:
                 raise ConfigError(
-                    f"trial {example} needs a program of its own, but {early.type} copies "
-                    "networks between trials of one program; search knobs that are traced only"
+                    f"trial {example} needs a separate program, but {early.type} copies networks "
+                    "between trials of one program; search only traced hyperparameters"
                 )
             self.buckets[key] = Bucket.of(self.study, resolved, example)
         return self.buckets[key]
 
     def make(self, bucket: Bucket, lanes: int | None = None) -> Population:
-        """Return the population of a bucket, made if it has none.
-
-        Args:
-            bucket: keeps it.
-            lanes: as many where neither the bucket nor the study say a number.
-        """
+        """Return a bucket's population; `lanes` is the default number for a new one."""
         population = bucket.population
         if population is None:
             wanted = bucket.lanes or self.study.population.lanes or lanes
@@ -330,7 +263,7 @@ class Engine:
         return population
 
     def prepare(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has a population now; else its trials have failed."""
+        """Return whether a bucket has a population now; if not, its trials have failed."""
         try:
             self.make(bucket)
         except Exception as error:
@@ -339,10 +272,10 @@ class Engine:
         return True
 
     def settle_lanes(self, bucket: Bucket) -> bool:
-        """Return whether a bucket that runs next has as many lanes as it keeps.
+        """Return whether a bucket has its final lanes; if not, its trials have failed.
 
-        Lanes that it cannot have replicates for are given up before the first chunk, unless the
-        study says how many there are or has one program. Else its trials have failed.
+        Gives up lanes without replicates to come before the first chunk, unless the study sets
+        their number or has one program.
         """
         if bucket.settled:
             return True
@@ -361,30 +294,22 @@ class Engine:
         return True
 
     def compile_ahead(self, bucket: Bucket) -> None:
-        """Begin to compile for a bucket that has its lanes, while another one runs."""
+        """Start compiling for a bucket with its final lanes, while another one runs."""
         if self._beside is not None and bucket.population is not None:
             with self.ledger.state.usage.spending("compile"):
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-        """Fail the trials of some replicates.
-
-        Raises:
-            HpoError: one that is no single configuration's fault.
-        """
+        """Fail the trials of some replicates, or raise an error that concerns all of them."""
         fail_runs(self.ledger, bucket, runs, error)
 
     def fail_lanes(self, bucket: Bucket, error: Exception) -> None:
-        """Fail the trials of all replicates in lanes, which are made anew: none has its state.
-
-        Raises:
-            HpoError: one that is no single configuration's fault.
-        """
+        """Fail the trials of all replicates in lanes, and drop the population."""
         self.fail(bucket, bucket.busy(), error)
         bucket.drop()
 
     def shelve(self) -> None:
-        """Keep what the lanes of paused replicates hold; the next `release` frees these lanes."""
+        """Keep the states of paused replicates; the next `release` frees their lanes."""
         for bucket in self.buckets.values():
             try:
                 self._shelf.take(bucket)
@@ -392,40 +317,33 @@ class Engine:
                 self.fail_lanes(bucket, error)
 
     def release(self) -> None:
-        """Free the lanes of all that has ended, and delete the snapshots that nobody keeps."""
-        self.policies.snapshots.forget(self.ledger)
+        """Free the lanes of ended replicates, and delete snapshots of trials that are not kept."""
+        self.policies.forget_snapshots()
         self._shelf.forget()
         for bucket in self.buckets.values():
             bucket.release()
 
-    # ------------------------------------------------------------------ the budget
-
     @property
     def _longest(self) -> int:
-        """Env steps of the longest run of any bucket known."""
         return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
 
     def affordable(self, bucket: Bucket) -> float:
-        """Return how many lanes of a bucket the budget still pays a chunk for; may be infinite."""
+        """Return the lanes for which the budget pays another chunk; may be infinite."""
         state, quantum = self.ledger.state, bucket.schedule.quantum
         return affordable_lanes(self.study, state.usage, state.phase, self._longest, quantum)
 
     def pays_for_any(self) -> bool:
-        """Return whether the budget pays for a chunk of any bucket, or none is known yet."""
+        """Return whether the budget pays a chunk of any bucket, or there is none yet."""
         buckets = self.buckets.values()
         return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
 
     def is_out_of_time(self) -> bool:
-        """Return whether the wall time is used up, but for what confirming may take."""
+        """Return whether the wall time is used up, except the reserve for confirming."""
         state = self.ledger.state
         return out_of_time(self.study, state.usage, state.phase, self._longest)
 
     def check_first_bucket(self) -> None:
-        """Refuse a budget that cannot pay for confirming, as soon as a run's length is known.
-
-        Raises:
-            ConfigError: says both numbers.
-        """
+        """Refuse a budget too small for confirming, once the length of a run is known."""
         state = self.ledger.state
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
@@ -433,12 +351,9 @@ class Engine:
 
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
-    """Return the engine of a study that begins, without a store behind it.
+    """Return the engine of a new study without a store; it keeps no policies.
 
-    Args:
-        study: keeps no policies.
-        factory: makes its populations.
-        rows: leave every row in `ledger.unwritten`; else they are forgotten.
+    With `rows`, all rows stay in `ledger.unwritten`; else they are dropped.
     """
     ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
     return Engine(
@@ -447,29 +362,23 @@ def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = Fals
         buckets := {},
         curves=_NoCurves(),
         committer=_NoCommits(ledger, rows),
-        policies=Policies(Path("nowhere"), study.checkpoint),
+        policies=Policies(ledger, buckets, Path("nowhere"), study.checkpoint),
         telling=Telling(ledger, buckets, ()),
     )
 
 
 class _NoCommits(Committer):
-    """Commits nothing."""
-
     def __init__(self, ledger: Ledger, rows: bool):
         self._ledger, self._rows = ledger, rows
 
     def commit_if_due(self) -> None:
-        """Forget the rows, unless they are wanted."""
         if not self._rows:
             self._ledger.written()
 
     def commit(self, phase: Any = "running") -> None:
-        """Forget the rows, unless they are wanted."""
         self.commit_if_due()
 
 
 class _NoCurves:
-    """Takes rows of curves and keeps none."""
-
     def add_chunk(self, *args: Any, **kwargs: Any) -> None:
-        """See `CurveSink`."""
+        """Drop them."""

@@ -1,7 +1,7 @@
-"""What a chunk did: counts its env steps, retires what diverged, evaluates who stands there.
+"""Counts chunks and evaluations, and retires diverged replicates.
 
-Numbers of a lane that diverged mean nothing; why it did is kept in their place. An evaluation that
-is not finite counts as divergence too.
+The numbers of a diverged lane are dropped; the reason is kept. A non-finite evaluation counts
+as divergence, too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _LONGEST = 500
 
 
 def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-    """Count an error, and fail the trials whose replicates it hit.
+    """Count an error and fail the trials it hit.
 
-    Raises:
-        HpoError: one that is no single configuration's fault.
+    Re-raises an HpoError that is not a ConfigError: it concerns the whole study.
     """
     if isinstance(error, HpoError) and not isinstance(error, ConfigError):
         raise error
@@ -47,10 +46,7 @@ def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Except
 
 
 def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
-    """Fail the trials of some replicates, each with its own reason and counted by itself.
-
-    Their lanes are freed at the next boundary.
-    """
+    """Fail trials, each with a reason; their lanes are freed at the next boundary."""
     for run, why in failed:
         ledger.state.usage.count_failure()
         run.diverge()  # not cut: those beside it are still compared
@@ -58,18 +54,18 @@ def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
 
 
 class CurveSink(Protocol):
-    """Where curve rows go; `store.parquet.CurveParts` is one."""
+    """A receiver of curve rows, such as `store.parquet.CurveParts`."""
 
     def add_chunk(
         self,
+        *,
         trials: Sequence[int],
         streams: Sequence[Stream],
         replicates: Sequence[int],
         env_steps: Sequence[int],
         metrics: dict[str, np.ndarray],
     ) -> None:
-        """Take rows of many lanes by columns: of a chunk, of a part of it, or of several."""
-        ...
+        """Take rows of many lanes by columns: of a chunk, a part of one, or several."""
 
 
 def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
@@ -86,13 +82,13 @@ def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
 
 
 def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
-    """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
+    """Return the lanes on fresh seeds whose trial's lineage changed hyperparameters here."""
     changes: list[Change] = []
     for run in runs:
         schedule = ledger.trials[run.trial].schedule
         if run.stream is Stream.SEARCH or not schedule or run.lane is None:
             continue
-        here = bucket.trained(run) * bucket.schedule.quantum
+        here = bucket.env_steps_of(run)
         if here > 0 and any(entry["env_steps"] == here for entry in schedule):
             changes.append(Change(run.lane, ledger.resolved_at(run.trial, here)))
     return changes
@@ -101,7 +97,7 @@ def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Chan
 def count_chunk(
     ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, curves: CurveSink
 ) -> None:
-    """Count one chunk for the replicates that it ran, and mark those that diverged."""
+    """Count one chunk for its replicates, and mark those that diverged."""
     shown: dict[int, Run] = {}
     took = max(0.0, result.seconds)
     ledger.state.usage.count_seconds(took)
@@ -131,12 +127,9 @@ def count_chunk(
 def retire_diverged(
     ledger: Ledger, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
-    """End the trials of which more replicates diverged than the study tolerates.
+    """End the trials with more diverged replicates than the study tolerates.
 
-    Args:
-        ledger: trials.
-        set_aside: says of such a trial whether it only leaves its lanes, to go on later from
-            another's state.
+    Unless `set_aside(trial)` lets one wait, without lanes, for another trial's state.
     """
     for trial in ledger.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
@@ -150,7 +143,7 @@ def retire_diverged(
 
 
 def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
-    """Return which of some replicates stand at an evaluation point, by lane."""
+    """Return the replicates at an evaluation point, by lane."""
     return [
         run
         for _, run in by_lane(runs)
@@ -159,13 +152,12 @@ def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
 
 
 def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
-    """Return the replicates that are in lanes, each with its lane, the lowest first."""
+    """Return (lane, replicate) of those in lanes, sorted by lane."""
     there = [(run.lane, run) for run in runs if run.lane is not None]
     return sorted(there, key=lambda entry: entry[0])
 
 
 def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
-    """Fresh seeds are only asked for the end."""
     if run.stream is Stream.SEARCH:
         return bucket.schedule.evaluations
     return frozenset({bucket.schedule.length})
@@ -174,7 +166,7 @@ def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
 def take_evaluations(
     ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
 ) -> list[EvaluationRow]:
-    """Write down evaluations and give their rows; replicates at their full length end."""
+    """Record evaluations and return their rows; replicates at their full length end."""
     written: list[EvaluationRow] = []
     failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
               if result.failed]  # fmt: skip
@@ -189,7 +181,7 @@ def take_evaluations(
         if not all(map(math.isfinite, (value, *extras))):
             _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
             continue
-        written += _rows(run, trained * bucket.schedule.quantum, result)
+        written += _rows(run, bucket.env_steps_of(run), result)
         run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
         if trained == bucket.schedule.length:
             run.end()
@@ -203,12 +195,12 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
     run.diverge()
     trial = ledger.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
-        at = bucket.trained(run) * bucket.schedule.quantum
-        trial.note_divergence(f"seed {run.replicate} at {at:,} env steps: {why}")
+        at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} env steps"
+        trial.note_divergence(f"{at}: {why}")
 
 
 def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
-    """Return what of an evaluation is not finite, in words."""
+    """Say which value of an evaluation is not finite."""
     study = ledger.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # after the objectives come constraints
@@ -249,15 +241,11 @@ def measure_baselines(
     ledger: Ledger,
     factory: PopulationFactory,
     known: Sequence[BaselineRow],
-    told: Callable[[str, float], None],
+    report: Callable[[str, float], None],
 ) -> None:
-    """Measure what is not known yet; the rows go with the next commit.
+    """Measure the baselines without a row in `known`; the next commit writes them.
 
-    Args:
-        ledger: of the study.
-        factory: measures.
-        known: what earlier starts of the study have measured.
-        told: called with each new baseline's name and its metric over the search's replicates.
+    `report(name, value)` is called for each new one, with its metric over the search's replicates.
     """
     study = ledger.study
     wanted = replicates_of(study)
@@ -277,7 +265,7 @@ def measure_baselines(
             values[str(stream)] = tuple(ledger.objective.measure(result) for result in mine)
             metrics[str(stream)] = _means(mine)
         ledger.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
-        told(name, ledger.objective.aggregate(values[str(Stream.SEARCH)]))
+        report(name, ledger.objective.aggregate(values[str(Stream.SEARCH)]))
 
 
 def _means(results: Sequence[EvaluationResult]) -> dict[str, tuple[float, ...]]:

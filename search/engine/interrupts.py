@@ -1,7 +1,7 @@
-"""What asks a study to end: Ctrl-C once for a clean end, twice to leave at once; `hpo stop`.
+"""Stop requests: Ctrl-C once to finish cleanly, twice to leave at once; `hpo stop`.
 
-SIGTERM (a batch system, a container) and SIGHUP (a terminal that was closed) count as Ctrl-C once,
-however often they come: `timeout`, shells and systemd send them twice.
+SIGTERM (batch system, container) and SIGHUP (closed terminal) count as one Ctrl-C however often
+they come: `timeout`, shells and systemd send them twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from ...errors import Leave
@@ -19,16 +19,14 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leaves_at_once(number: int) -> bool:
-    """Return whether this signal leaves at once if a clean end was asked for already."""
+    """Return whether this signal leaves at once if a clean end was requested before."""
     return number == signal.SIGINT
 
 
 class Interrupts:
-    """Watches for signals while it is entered, in the main thread alone.
+    """Watches for signals while entered, in the main thread only.
 
-    Args:
-        on_first: called once, when a clean end is asked for.
-        asked: whether another process asks for one, which is no signal; may be called often.
+    `on_first` is called once, at the first request; `asked()` polls for another process's request.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class Interrupts:
 
     @property
     def requested(self) -> bool:
-        """Whether a clean end was asked for."""
+        """Whether a clean end was requested."""
         if not self._requested and self._asked():
             self._request()
         return self._requested
@@ -62,12 +60,7 @@ class Interrupts:
                     self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}

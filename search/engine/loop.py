@@ -1,7 +1,6 @@
-"""The run loop: what happens at a boundary between two chunks, in which order (docs/search.md).
+"""The run loop: the steps between two chunks, in order (docs/search.md).
 
-The loop only orders the steps; each is a part of its own. The device waits for nothing but them:
-proposals are drawn while it runs.
+The device waits only for these steps; proposals are drawn while it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ..state.budget import may_propose
 from ..state.loop_state import Phase
 from ..state.schedule import Schedule
 from ..state.trials import RunState, Trial, cut
-from .confirm import Fresh, advance_phase, begin_confirm, first_confirmed
+from .confirm import ConfirmStage, Fresh, first_confirmed
 from .engine import Engine, Outcome
 from .finish_trials import close_search, settle
 from .interrupts import Interrupts
@@ -25,14 +24,10 @@ from .rung_decisions import judge, promote_last
 
 
 class Loop:
-    """One study from where its ledger stands to its end.
+    """One study from its ledger's state to its end.
 
-    Args:
-        engine: steps the lanes.
-        intake: brings trials.
-        pruner: stops trials early, or None.
-        evolver: lets trials copy each other, or None.
-        fresh: what the confirm stage need not run again.
+    `pruner` stops trials early, `evolver` lets trials copy each other, `fresh` has confirm results
+    from before.
     """
 
     def __init__(
@@ -45,22 +40,21 @@ class Loop:
     ):
         self._engine, self._ledger, self._buckets = engine, engine.ledger, engine.buckets
         self._intake, self._refiller = intake, Refiller(engine, intake)
-        self._pruner, self._evolver, self._fresh = pruner, evolver, fresh or Fresh()
+        self._pruner, self._evolver = pruner, evolver
+        self._confirm = ConfirmStage(
+            engine.ledger, engine.buckets, engine.policies, fresh or Fresh(), engine.bucket_of
+        )
 
     def run(self, interrupts: Interrupts) -> Outcome:
-        """Run until the study is finished or an interrupt asks to leave; commits at the end.
-
-        Raises:
-            SearchError: the search cannot go on; what was done up to the last boundary is kept.
-        """
+        """Run until the study is finished or interrupted; commits at the end."""
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
         """Pass boundary after boundary.
 
-        Every commit is of a state between two steps. Filling lanes cuts what the budget no longer
-        pays for and may then choose another bucket, so a state committed behind it would be
-        filled once more on resume, and differently.
+        Every commit is of a state between two steps. Filling lanes cuts replicates that the budget
+        cannot pay and may then choose another bucket, so a state committed after it would be
+        filled again on resume, and differently.
         """
         self._intake.resume()
         while self._ledger.state.phase is not Phase.DONE:
@@ -74,14 +68,14 @@ class Loop:
                 self._stop_phase()
             else:
                 self._engine.telling.boundary(evaluations)
-        self._engine.policies.tidy(self._ledger, first_confirmed(self._ledger))
+        self._engine.policies.tidy(first_confirmed(self._ledger))
         self._ledger.state.finish()
         self._engine.telling.count_time()
         self._engine.committer.commit("finished")
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
-        """Refill lanes, run a chunk, judge and settle; None when this phase has nothing to run."""
+        """Refill lanes, run a chunk, judge and settle; None if this phase has nothing to run."""
         engine, ledger = self._engine, self._ledger
         with engine.undivided():
             bucket = None if ledger.state.phase is Phase.DONE else self._refiller.refill()
@@ -94,12 +88,12 @@ class Loop:
             self._judge()
             settle(ledger, self._buckets, engine.policies)
             if ledger.state.phase is not Phase.SEARCH:
-                self._advance_phase()
+                self._confirm.advance()
             engine.release()
         return rows
 
     def _stop_phase(self) -> None:
-        """End what this phase has left, which nothing pays for any more, and begin the next."""
+        """End this phase's unpaid work and enter the next phase."""
         engine, ledger = self._engine, self._ledger
         if ledger.state.phase is Phase.DONE:
             return
@@ -108,26 +102,21 @@ class Loop:
                 self._intake.join()
                 close_search(ledger)
                 engine.release()
-                begin_confirm(ledger, self._buckets, self._fresh, engine.bucket_of)
+                self._confirm.begin()
             else:
                 for trial in ledger.state.live.values():
                     cut(trial.runs)
                 engine.release()
-                self._advance_phase()
+                self._confirm.advance()
         engine.telling.changes()
 
-    def _advance_phase(self) -> None:
-        """Go on with confirming, if what ran has ended."""
-        engine = self._engine
-        advance_phase(self._ledger, self._buckets, engine.policies, self._fresh, engine.bucket_of)
-
     def _work_remains(self) -> bool:
-        """Return whether a lane that is idle now could have been busy."""
+        """Return whether an idle lane could have been busy."""
         waiting = any(bucket.waiting for bucket in self._buckets.values())
         return waiting or self._ledger.state.pending is not None or may_propose(self._ledger)
 
     def _set_aside(self, trial: Trial) -> bool:
-        """Return whether a trial that diverged waits for the state of another one."""
+        """Return whether a diverged trial waits for the state of another one."""
         return self._evolver is not None and set_aside(trial, self._buckets)
 
     @property
@@ -135,7 +124,7 @@ class Loop:
         return {key: bucket.schedule for key, bucket in self._buckets.items()}
 
     def _one_goes_on(self) -> bool:
-        """Return whether a paused trial goes on because nothing else is left to run."""
+        """Promote a paused trial if nothing else is left to run; return whether it did."""
         if self._ledger.state.phase is not Phase.SEARCH or not isinstance(
             self._pruner, PromotingAsha
         ):
@@ -146,13 +135,13 @@ class Loop:
         return best is not None
 
     def _wait(self, promoted: Iterable[Trial]) -> None:
-        """Let the replicates of trials that go on wait for lanes."""
+        """Queue the replicates of promoted trials."""
         for trial in promoted:
             runs = [run for run in trial.runs if run.state is RunState.WAITING]
             self._buckets[trial.bucket].enqueue(runs)
 
     def _judge(self) -> None:
-        """Judge the trials that stand at a rung: stop or pause some, or let some copy others."""
+        """Judge the trials at a rung: stop or pause some, or let some copy others."""
         if self._evolver is None:
             self._wait(judge(self._ledger, self._pruner, self._schedules))
             self._engine.shelve()

@@ -1,4 +1,4 @@
-"""Tells observers what happened, between two steps, and counts the time: they only look."""
+"""Notifies observers between two steps, and counts the time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...store.rows import EvaluationRow, Stream
 from ..state.buckets import Bucket
 from ..state.budget import check_health
 from ..state.loop_state import Outlook, Phase
-from ..state.progress import Observer, Progress, Standing, StartObserver, picture
+from ..state.progress import Observer, Progress, Standing, picture
 from ..state.remaining_work import Rates, Work, WorkAhead, groups_of
 from ..state.search_state import Ledger
 from ..state.trials import Run
@@ -22,21 +22,14 @@ _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO
 
 
 class Telling:
-    """The observers of one study.
-
-    Args:
-        ledger: what they are told of.
-        buckets: by key.
-        observers: told of every boundary.
-        starts: told of what begins, too.
-    """
+    """Notifies the observers of one study; `starts` also get the start events."""
 
     def __init__(
         self,
         ledger: Ledger,
         buckets: Mapping[str, Bucket],
         observers: Sequence[Observer],
-        starts: Sequence[StartObserver] = (),
+        starts: Sequence[Observer] = (),
     ):
         self._starts = starts
         self._ledger, self._buckets, self._observers = ledger, buckets, observers
@@ -51,41 +44,35 @@ class Telling:
         self._phase = Phase.DONE if begins else state.phase  # that observers know of
 
     def start(self, folder: Path, resumed: bool) -> None:
-        """Tell that the study begins, or goes on."""
         for observer in self._observers:
             observer.on_start(self._ledger.study, folder, resumed)
 
     def baseline(self, baseline: str, value: float) -> None:
-        """Tell a baseline that was measured."""
         for observer in self._observers:
             observer.on_baseline(baseline, value)
 
     def interrupt(self) -> None:
-        """Tell that a clean end was asked for."""
         for observer in self._observers:
             observer.on_interrupt()
 
     def end(self, outcome: str) -> None:
-        """Tell that the study has `finished`, or was `interrupted`."""
         progress = self.progress()
         for observer in self._observers:
             observer.on_end(progress, outcome)
 
     def count_time(self) -> None:
-        """Count the time since it was counted last."""
+        """Add the time since the last call to the wall time."""
         now = time.monotonic()
         self._ledger.state.usage.count_wall(max(0.0, now - self._clock))
         self._clock = now
 
     def progress(self) -> Progress:
-        """Return where the study stands."""
         running = self._buckets.get(self._ledger.state.running)
         return picture(self._ledger, self._buckets.values(), running)
 
     def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
         """Count the work of a chunk of some lanes."""
-        block = bucket.population.block if bucket.population is not None else 1
-        steps = groups_of(lanes, block) * bucket.schedule.quantum
+        steps = groups_of(lanes, bucket.block) * bucket.schedule.quantum
         self._rates.did(Work(block_steps=float(steps)))
 
     def evaluated(self, replicates: int) -> None:
@@ -93,7 +80,7 @@ class Telling:
         self._rates.did(Work(evaluations=float(replicates)))
 
     def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Tell which replicates are about to train, and which trials of the search begin so."""
+        """Report the replicates about to train, and the trials of the search that start so."""
         if not self._starts:
             return
         trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
@@ -102,22 +89,16 @@ class Telling:
             for trial in trials
             if not any(run.chunks for run in trial.runs)
         }
-        standing, progress = _standing(bucket, runs), self.progress()
+        standing, progress = _standings(bucket, runs), self.progress()
         for observer in self._starts:
             observer.on_chunk_start(progress, standing, begun)
 
     def evaluation_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Tell which replicates are about to be evaluated."""
         for observer in self._starts:
-            observer.on_evaluation_start(_standing(bucket, runs))
+            observer.on_evaluation_start(_standings(bucket, runs))
 
     def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Count a boundary, whose steps are done, and its time; tell of it.
-
-        Raises:
-            SearchError: the study only fails.
-            CallbackError: a callback raised.
-        """
+        """Count a completed boundary and its time, and notify all observers."""
         self._ledger.state.pass_boundary()
         self.count_time()
         self._look_ahead()
@@ -131,7 +112,7 @@ class Telling:
         check_health(self._ledger)
 
     def _look_ahead(self) -> None:
-        """Note what is expected of the rest of the study."""
+        """Estimate the rest of the study."""
         ledger, buckets = self._ledger, list(self._buckets.values())
         usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
         wall = None if ledger.state.phase is Phase.ALSO else wall
@@ -155,7 +136,7 @@ class Telling:
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _expect(self, found: Outlook | None) -> None:
-        """Expect what a look found, less the time since; the time left never gets longer."""
+        """Store an estimate, less the time since; the time left never increases."""
         if found is None:
             return
         left = found.seconds_left
@@ -165,7 +146,7 @@ class Telling:
         self._ledger.state.expect(replace(found, seconds_left=left))
 
     def changes(self) -> None:
-        """Tell which trials have ended, and which phase has begun."""
+        """Report ended trials and a new phase."""
         for trial in self._ledger.take_ended():
             for observer in self._observers:
                 observer.on_trial_end(trial.row())
@@ -177,14 +158,12 @@ class Telling:
         self._phase = phase
 
     def _on(self, stream: Stream) -> tuple[int, ...]:
-        """Return the trials with a replicate of a stream to run."""
+        """Return the trials with a live replicate of a stream."""
         live = self._ledger.state.live.values()
         return tuple(t.number for t in live if any(run.is_live for run in t.runs_of(stream)))
 
 
-def _standing(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:
-    quantum = bucket.schedule.quantum
+def _standings(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:
     return [
-        Standing(run.trial, run.stream, run.replicate, bucket.trained(run) * quantum)
-        for run in runs
+        Standing(run.trial, run.stream, run.replicate, bucket.env_steps_of(run)) for run in runs
     ]

@@ -1,7 +1,8 @@
-"""Population based training at a rung: the worst trials go on from the best ones' states.
+"""Population based training at a rung: the worst trials copy the best ones.
 
-All trials of such a study run side by side. At every rung those in the lower quantile, and those
-that diverged, take over the whole training state of a trial in the upper one, with other knobs.
+All trials of such a study run side by side. At every rung, trials in the lower quantile and
+diverged ones take over the training state of a trial in the upper quantile, with new
+hyperparameters.
 """
 
 from __future__ import annotations
@@ -32,19 +33,12 @@ WINDOW = 256
 
 @dataclass(frozen=True)
 class Evolver:
-    """The rule of one study.
-
-    Attributes:
-        study: its space, seed and shares.
-        early: its `early_terminate`.
-        explorer: gives copies their knobs.
-        learns: the explorer looks at gains.
-    """
+    """The rule of one study."""
 
     study: Study
     early: EarlyTerminate
-    explorer: Explorer
-    learns: bool
+    explorer: Explorer  # gives copies their hyperparameters
+    learns: bool  # the explorer uses gains
 
     @property
     def rule(self) -> str:
@@ -58,13 +52,9 @@ class Evolver:
         situation: Situation,
         resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial.
+        """Return a copy's hyperparameters: new valid ones, else those of the copied trial.
 
-        Args:
-            trial: the copy.
-            source: knobs of the copied trial.
-            situation: what the explorer may look at.
-            resolve: raises ConfigError for knobs that cannot run.
+        `resolve` raises ConfigError for hyperparameters that cannot run.
         """
         space = self.study.space
         for attempt in range(DRAWS):
@@ -79,39 +69,33 @@ class Evolver:
 
 
 def make_evolver(study: Study) -> Evolver | None:
-    """Build the rule that a study names, None if its trials do not copy each other."""
+    """Return the rule of a study, None if its trials do not copy each other."""
     early, explorer = study.early_terminate, make_explorer(study)
     if early is None or explorer is None:
         return None
     return Evolver(study, early, explorer, learns=rule_row(early.type).learns)
 
 
-# ---------------------------------------------------------------------- what diverged
-
-
 def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
-    """Return whether a trial that diverged waits for another's state: there is a rung ahead."""
+    """Return whether a diverged trial waits for another's state: there is a rung ahead."""
     bucket = buckets.get(trial.bucket)
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
 
 def end_hopeless(ledger: Ledger) -> None:
-    """End the trials that wait for a state when no trial is left that could give one."""
+    """End the trials that wait for a state if no trial is left to give one."""
     live = ledger.live()
     if live and all(trial.lost for trial in live):
         for trial in live:
             ledger.end(trial, TrialState.DIVERGED)
 
 
-# ---------------------------------------------------------------------- what stands at a rung
-
-
 def evolve(
     ledger: Ledger, evolver: Evolver, buckets: Mapping[str, Bucket]
 ) -> Iterator[tuple[Bucket, list[Change]]]:
-    """Judge every trial that stands at a rung; give the changes of lanes, rung by rung.
+    """Judge every trial at a rung; yield the lane changes, rung by rung.
 
-    The changes of one rung must be made before those of the next are asked for.
+    The changes of one rung must be made before the next is requested.
     """
     for key, bucket in buckets.items():
         here = [trial for trial in ledger.live() if trial.bucket == key]
@@ -124,21 +108,14 @@ def evolve(
 
 @dataclass
 class _Rung:
-    """One population at one rung.
-
-    Attributes:
-        ledger, evolver, bucket: of the study.
-        rung: its index.
-        ready: trials that stand there.
-        lost: trials that diverged since the rung before.
-    """
+    """One population at one rung."""
 
     ledger: Ledger
     evolver: Evolver
     bucket: Bucket
     rung: int
-    ready: list[Trial]
-    lost: list[Trial]
+    ready: list[Trial]  # trials at this rung
+    lost: list[Trial]  # trials diverged since the last rung
 
     def __post_init__(self):
         value = {trial.number: value_at(self.ledger, trial, self.rung) for trial in self.ready}
@@ -151,7 +128,7 @@ class _Rung:
         return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
 
     def carry_out(self) -> list[Change]:
-        """Write down what every trial did, then let the worst go on from the best."""
+        """Record every trial's decision, and let the worst copy the best."""
         self._note_losses()
         pairs = self.pairs()
         kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
@@ -177,7 +154,7 @@ class _Rung:
         return changes
 
     def pairs(self) -> dict[int, Trial]:
-        """Return who takes over whose state: the number of the one -> the other."""
+        """Return copying trial -> copied trial."""
         ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
         count = len(self.ready) + len(self.lost)
         share = max(1, math.floor(self.evolver.early.quantile * count))
@@ -204,7 +181,7 @@ class _Rung:
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
     ) -> list[Change]:
-        """Let each replicate go on from the same replicate of the source."""
+        """Let each replicate resume from the source's replicate on the same seed."""
         own = Segment(self.env_steps, trial.number, params)
         sources = source.runs_of(Stream.SEARCH)
         trial.adopt(params, [part.as_json() for part in (*way, own)], sources)

@@ -1,6 +1,6 @@
-"""Keeps lanes busy: which bucket runs, who enters its lanes, and how many trials to ask for.
+"""Keeps lanes busy: which bucket runs, which trials enter its lanes, how many to request.
 
-All of it is a function of the ledger and the buckets, so a resumed study fills the same lanes.
+All of it is a function of ledger and buckets, so a resumed study fills the same lanes.
 """
 
 from __future__ import annotations
@@ -18,27 +18,22 @@ from .engine import Engine
 
 
 class Intake:
-    """Asks for trials and lets their replicates wait in their buckets.
-
-    Args:
-        engine: takes trials in.
-        ahead: draws proposals, also beside the chunks.
-    """
+    """Requests trials and queues their replicates in their buckets."""
 
     def __init__(self, engine: Engine, ahead: AskAhead):
         self._engine, self._ledger, self._ahead = engine, engine.ledger, ahead
 
     def begin(self, count: float) -> None:
-        """Begin to draw a batch of up to `count` trials, unless one is being drawn already."""
+        """Start drawing a batch of up to `count` trials, unless one is pending."""
         if self._ledger.state.pending is not None:
             return
         if self._number(count) is not None:
             self.resume()
 
     def resume(self) -> None:
-        """Begin the pending batch, if there is one; also after it was lost with its process.
+        """Start the pending batch, if any, also on resume.
 
-        It knows nothing of the trials that ended since it began.
+        It does not see the trials that ended since it started.
         """
         state = self._ledger.state
         if state.pending is not None:
@@ -46,7 +41,7 @@ class Intake:
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def join(self) -> bool:
-        """Take in the batch being drawn, waiting for it; say whether there was one."""
+        """Take in the pending batch, waiting for it; return whether there was one."""
         pending = self._ledger.state.pending
         if pending is None:
             return False
@@ -56,7 +51,7 @@ class Intake:
         return True
 
     def ask(self, count: float) -> bool:
-        """Draw a batch in the loop's own time and take it in; say whether it brought anything."""
+        """Draw a batch now and take it in; return whether it has any trials."""
         pending = self._number(count)
         if pending is None:
             return False
@@ -101,19 +96,14 @@ class Intake:
 
 
 class Refiller:
-    """Decides at every boundary what the next chunk runs.
-
-    Args:
-        engine: knows the buckets and what the budget pays for.
-        intake: brings new trials.
-    """
+    """Decides at every boundary what the next chunk runs."""
 
     def __init__(self, engine: Engine, intake: Intake):
         self._engine, self._ledger, self._intake = engine, engine.ledger, intake
         self._ahead = draws_ahead(engine.study)
 
     def refill(self) -> Bucket | None:
-        """Fill lanes and give the bucket whose lanes run next; None when nothing can run."""
+        """Fill lanes and return the bucket that runs next; None if nothing can run."""
         if self._ledger.state.told:  # what was told is for the batch after the one being drawn
             self._intake.join()
         while True:
@@ -142,16 +132,16 @@ class Refiller:
         return able.get(key)
 
     def _winners(self) -> str:
-        """Return the bucket of a winner that still runs, which goes before the default's."""
+        """Return the bucket of a winner that still runs: it precedes the default's."""
         state = self._ledger.state
         winner = None if state.winner is None else state.live.get(state.winner)
         return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Settle the lanes of the bucket that has the most to run beside this one.
+        """Settle the lanes of the bucket with the most further work.
 
-        Its program can then be compiled while this one runs, behind whose first chunk that
-        begins. Which one it is, and with how many lanes, never depends on what compiling takes.
+        Its program can then compile while this one runs. Which bucket it is, and with how many
+        lanes, never depends on compile times.
         """
         others = [
             other
@@ -165,7 +155,7 @@ class Refiller:
             self._engine.compile_ahead(following)
 
     def _fill(self, bucket: Bucket) -> None:
-        """Cut the replicates that the budget cannot pay for, then fill lanes as far as it can."""
+        """Cut the replicates that the budget cannot pay, then fill lanes as far as it can."""
         affordable = self._engine.affordable(bucket)
         busy = bucket.busy()
         if affordable < len(busy):
@@ -176,7 +166,7 @@ class Refiller:
             self._ledger.started(run)
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
-        """Return how many more trials are needed at once, for lanes that are free."""
+        """Return how many more trials the free lanes need now."""
         if bucket is None:
             return 1 if self._engine.pays_for_any() else 0
         busy = len(bucket.busy())
@@ -187,10 +177,10 @@ class Refiller:
         return int(min(math.ceil(free / self._replicates), room))
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
-        """Return whether another bucket can use the device better than more trials for this one.
+        """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then trials are asked for, though many of them may fall into other buckets: waiting
-        there they cost nothing, and empty lanes here cost a tenth of a study (docs/search.md).
+        Until then trials are requested although many may belong to other buckets: waiting there is
+        free, and empty lanes here cost a tenth of a study (docs/search.md).
         """
         if 2 * busy >= bucket.lanes:
             return False
@@ -199,18 +189,17 @@ class Refiller:
             for other in self._engine.buckets.values()
             if other is not bucket and self._engine.affordable(other) >= 1
         ]
-        block = bucket.population.block if bucket.population is not None else 1
         most = max(others, default=0)
-        return most >= block and most > bucket.work
+        return most >= bucket.block and most > bucket.work
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
-        """Return how many trials to draw beside the next chunk, so that lanes freed by it fill."""
+        """Return how many trials to draw during the next chunk, for lanes that it frees."""
         if not self._ahead or not may_propose(self._ledger) or not self._engine.pays_for_any():
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 
     def _queued(self) -> int:
-        """Return the number of trials with a replicate that waits for its first lane."""
+        """Return the number of trials with a replicate waiting for its first lane."""
         return sum(
             any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
             for trial in self._ledger.live()

@@ -1,7 +1,7 @@
-"""Who goes on at a rung: finds the trials that stand there, asks the rule, writes its verdicts.
+"""Rung decisions: find the trials at a rung, ask the rule, write its verdicts.
 
 A trial is judged at the first boundary where all its replicates have passed the rung, on their
-values at the rung; all trials that come to a rung at one boundary are judged together.
+values at the rung, together with all trials that pass it at the same boundary.
 """
 
 from __future__ import annotations
@@ -29,18 +29,9 @@ def write_decision(
     rank: int,
     judged: int,
 ) -> None:
-    """Add the row of what becomes of a trial that has shown something at a rung.
+    """Add the row of a decision about a trial that has reported at a rung.
 
-    Args:
-        ledger: takes the row.
-        trial: what it showed there is in its reports.
-        rung: its index.
-        schedule: of the trial's bucket.
-        action: what becomes of it.
-        rule: the rule's words.
-        cutoff: the value that decided, if one did.
-        rank: of the trial among those judged there, 1 is the best.
-        judged: how many those are.
+    `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value.
     """
     ledger.unwritten.add(
         DecisionRow(
@@ -59,14 +50,14 @@ def write_decision(
 
 
 def standings_at(ledger: Ledger, rung: int) -> list[Standing]:
-    """Return how all trials that were judged at a rung stand there."""
+    """Return the standings of all trials judged at a rung."""
     return standings_of(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung)
 
 
 def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Return how trials stand; with more than one loss, by their places among each other.
+    """Return the standings of trials; with several losses they are ranks (`store.pareto`).
 
-    Places are by constrained domination and crowding, see `store.pareto`.
+    Ranks are by constrained domination and crowding.
     """
     loss = ledger.objective.loss
     curves = [tuple(map(loss, trial.reports[: rung + 1])) for trial in trials]
@@ -77,7 +68,7 @@ def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Sta
         limited = [ledger.objectives.limited(row) for row in extras]
         shown = scores(
             [(first, *rest) for first, rest in zip(shown, more, strict=True)],
-            [ledger.violation(values) for values in limited],
+            [ledger.objectives.violation(values) for values in limited],
         )
     return [
         Standing(trial.number, own, curve)
@@ -86,7 +77,7 @@ def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Sta
 
 
 def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
-    """Return the value that had to be reached; a place among others is no value."""
+    """Return the cutoff as a value; None if losses are ranks."""
     if cutoff is None or not ledger.objectives.is_plain:
         return None
     return ledger.objective.loss(cutoff)
@@ -96,14 +87,7 @@ Schedules = Mapping[str, Schedule]
 
 
 def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int) -> list[Trial]:
-    """Let the trials that wait at a rung and are among its best go on, and return them.
-
-    Args:
-        ledger: trials.
-        rule: says who is among the best.
-        schedules: of each bucket.
-        rung: its index.
-    """
+    """Resume the paused trials that are among the best of a rung, and return them."""
     waiting = [trial for trial in ledger.paused() if trial.rung == rung]
     if not waiting:
         return []
@@ -118,16 +102,10 @@ def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int
 def promote_last(
     ledger: Ledger, rule: PromotingAsha, schedules: Schedules, able: Collection[str]
 ) -> Trial | None:
-    """Let the best trial of the highest rung go on where nothing else is left to run.
+    """Resume the best trial of the highest rung if nothing else is left to run.
 
-    So a search that ends before `eta` trials came to a rung has one that ran to its end. None
-    where one has, or nobody is paused.
-
-    Args:
-        ledger: trials.
-        rule: that paused them.
-        schedules: of each bucket.
-        able: buckets that the budget pays for.
+    So a search that ends before `eta` trials reach a rung has one finished trial. None if one has
+    finished, or none is paused in `able`, the buckets that the budget pays for.
     """
     if ledger.live() or any(t.state is TrialState.FINISHED for t in ledger.trials.values()):
         return None
@@ -143,10 +121,10 @@ def promote_last(
 
 
 def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
-    """Stop the paused trials that are too many: those that the cut-off is furthest from.
+    """Stop surplus paused trials: those furthest from the cutoff.
 
-    That is the trial with the largest share of its rung before it; of equals the one at the
-    lower rung, and the one with the larger number.
+    These have the largest share of their rung ahead of them; ties stop the lower rung first, then
+    the larger number.
     """
     paused = ledger.paused()
     too_many = len(paused) - rule.most
@@ -189,15 +167,9 @@ def _promote(
 
 
 def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
-    """Judge every trial that is due, rung by rung, and end or pause those that are stopped.
+    """Judge every due trial, rung by rung; end or pause those that the rule stops.
 
-    Args:
-        ledger: trials and the losses judged so far.
-        pruner: the rule, None when nobody is stopped early.
-        schedules: of each bucket.
-
-    Returns:
-        The trials that were paused and go on; their replicates wait for lanes.
+    Returns the paused trials that resume; their replicates wait for lanes.
     """
     promoted: list[Trial] = []
     if pruner is None:
@@ -216,8 +188,8 @@ def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedul
 def is_due(trial: Trial, rung: int) -> bool:
     """Return whether a live trial must be judged at this rung now.
 
-    A replicate that diverged (and is tolerated) is not waited for; a trial that is audited, or
-    has a replicate cut by the budget, is not judged any more.
+    Diverged replicates (tolerated) are not waited for. Trials under audit, or with a replicate cut
+    by the budget, are not judged any more.
     """
     if trial.rung != rung - 1 or trial.audited:
         return False
@@ -226,11 +198,7 @@ def is_due(trial: Trial, rung: int) -> bool:
 
 
 def _judge_rung(
-    ledger: Ledger,
-    pruner: Pruner,
-    schedules: Mapping[str, Schedule],
-    rung: int,
-    due: list[Trial],
+    ledger: Ledger, pruner: Pruner, schedules: Mapping[str, Schedule], rung: int, due: list[Trial]
 ) -> None:
     before = ledger.judged(rung)
     for trial in due:
@@ -257,28 +225,28 @@ def _judge_rung(
 
 
 def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
-    """Return a trial's value at a rung it has passed, over the replicates that did not diverge."""
-    return ledger.objective.aggregate([run.rung_values[rung] for run in _counting(trial)])
+    """Return a trial's value at a passed rung, over the replicates that did not diverge."""
+    return ledger.objective.aggregate([run.rung_values[rung] for run in _counted_runs(trial)])
 
 
 def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None:
-    """Note what a trial shows at a rung."""
+    """Record a trial's values at a rung."""
     value, extras = value_at(ledger, trial, rung), []
     if not ledger.objectives.is_plain:
         steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread
         costs = {**trial.costs(), "env_steps": float(steps)}
-        rows = [run.rung_extras[rung] for run in _counting(trial)]
+        rows = [run.rung_extras[rung] for run in _counted_runs(trial)]
         extras = ledger.objectives.aggregate(rows, costs)
     trial.report(value, schedule.env_steps_at(rung))
     trial.report_extras(extras, ledger.objectives.limited(extras))
 
 
-def _counting(trial: Trial) -> list[Run]:
+def _counted_runs(trial: Trial) -> list[Run]:
     return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
 
 
 def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
-    """Return the value that had to be reached; of a trial that is through it is its own."""
+    """Return the value to reach; for a trial that is through, the trial's value."""
     if verdict.finish and verdict.cutoff is not None:
         return ledger.objective.loss(verdict.cutoff)
     return cutoff_value(ledger, verdict.cutoff)
@@ -298,7 +266,7 @@ def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str
     if audited:
         return "audit"
     if verdict.finish:  # its runs are over with what they showed here; `settle` ends it
-        for run in _counting(trial):
+        for run in _counted_runs(trial):
             run.end_at(rung)
         return "finish"
     ledger.end(trial, TrialState.STOPPED)

@@ -1,7 +1,6 @@
-"""How the configurations of one study become what the core takes.
+"""Split the configurations of a study into the Plan of a bucket and the traced rest.
 
-A complete configuration is split into the Plan of its bucket and the traced rest; a name
-`env.<key>` goes to the environment, on whichever side that key belongs.
+A name `env.<key>` goes to the environment, on whichever side that key belongs.
 """
 
 from __future__ import annotations
@@ -27,28 +26,17 @@ _SEPARATE = "separate_vf_optimiser"
 
 @dataclass(frozen=True)
 class Parts:
-    """A complete configuration as the core takes it: the payload of what `Split` resolves.
+    """A complete configuration for the core: the payload of `Split.resolve`."""
 
-    Attributes:
-        config: every knob and environment parameter.
-        plan: the static part.
-        env_params, eval_params: given parameters of the training and the evaluation environment.
-        named: the environment as the study names it.
-    """
-
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # every hyperparameter and environment parameter
     plan: Plan
-    env_params: Mapping[str, float]
-    eval_params: Mapping[str, float]
-    named: EnvSpec
+    env_params: Mapping[str, float]  # of the training environment
+    eval_params: Mapping[str, float]  # of the evaluation environment
+    named: EnvSpec  # the environment as in the study
 
     @cached_property
     def hypers(self) -> Hypers:
-        """The traced part; made when a lane first needs it, because it makes the environments.
-
-        Raises:
-            ConfigError: an environment does not take what it is given.
-        """
+        """The traced part; made on first use, because it makes the environments."""
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
         with self.named.named_in_errors():
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
@@ -56,43 +44,26 @@ class Parts:
 
 
 def parts_of(resolved: Resolved) -> Parts:
-    """Return what the core takes of a configuration that `Split.resolve` gave."""
     return resolved.payload
 
 
 class Split:
-    """The two parts of every configuration of one study.
-
-    Attributes:
-        study: what is asked.
-        features: costly switches that it may turn on in some bucket.
-        separate_critic: whether some configuration may give the critic its own optimiser.
-        reward_units: the values of `raw_reward_deviation` that some configuration may have.
-    """
+    """The two parts of every configuration of one study."""
 
     def __init__(self, study: Study):
         self.study = study
-        possible = _possible(study)
+        possible = _possible_values(study)
         self.features = features_of(possible)
         self.separate_critic = True in possible[_SEPARATE]
         self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a complete configuration of this study, split, with the program it belongs to.
-
-        Raises:
-            ConfigError: no program can run it.
-        """
+        """Return a complete configuration with its program; ConfigError if none can run it."""
         parts = self.parts(config)
         steps = self.quanta(parts.plan).steps_per_chunk
         return Resolved(config, plan_hash(parts.plan), steps, parts)
 
     def parts(self, config: Mapping[str, Any]) -> Parts:
-        """Return a complete configuration of this study, split.
-
-        Raises:
-            ConfigError: as of `resolve`.
-        """
         train = {**self.study.env.values, **_env_values(config)}
         held_out = {**train, **self.study.evaluation.env}
         env, eval_env = self._env_plan(train), self._env_plan(held_out)
@@ -101,9 +72,9 @@ class Split:
         return Parts(config, plan, *given, self.study.env)
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the features that configurations of the same bucket as this one may turn on.
+        """Return the features that configurations of the same bucket may turn on.
 
-        A searched switch whose conditions on static knobs do not hold is off in all of them.
+        A searched switch is off in all of them if its conditions on static hyperparameters fail.
         """
         known = {**self.study.space.constants, **config}
 
@@ -117,18 +88,17 @@ class Split:
         return tuple(name for name in self.features if FEATURES[name] not in off)
 
     def quanta(self, plan: Plan) -> Quanta:
-        """Return how the runs of a bucket are cut into chunks."""
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> EnvPlan:
-        """Return the static part of the environment: given keys that are no traced parameter.
+        """Return the static part of the environment: all keys that are not traced.
 
-        What only code knows is made here; keys of all others were checked when they were read.
+        Environments that only user code knows are made here; keys of others were checked before.
         """
         id_ = self.study.env.id
         with self.study.env.named_in_errors():
             floats = self._float_params(id_)
-            keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+            keys = {name: _as_tuples(value) for name, value in given.items() if name not in floats}
             folder = self.study.source if files_of(id_, keys) else ""
             plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
             if find(id_) is None:
@@ -152,7 +122,7 @@ def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what belongs to the environment."""
+    """Return a configuration without the environment's parameters."""
     return {name: value for name, value in config.items() if not name.startswith("env.")}
 
 
@@ -160,12 +130,12 @@ def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def _possible(study: Study) -> dict[str, set[Any]]:
-    """Give, for the switches that matter here, the values the study can give them, or as good."""
+def _possible_values(study: Study) -> dict[str, set[Any]]:
+    """Return name -> possible values of the switches that matter here."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
     for name in (*FEATURES.values(), _SEPARATE):

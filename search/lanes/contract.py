@@ -1,6 +1,6 @@
-"""What the search loop asks of a population of lanes, and what it gets back.
+"""What the search loop requests from a population of lanes, and what it gets back.
 
-`search.local_population` implements it over `hpo.core`; tests implement it with analytic learning
+`local_population` implements it over `hpo.core`; tests implement it with analytic learning
 curves, so that the loop's rules are tested in milliseconds.
 """
 
@@ -24,133 +24,82 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Resolved:
-    """One configuration, ready for lanes; `PopulationFactory.resolve` makes it once.
+    """One configuration, ready for lanes; made by `PopulationFactory.resolve`."""
 
-    Attributes:
-        config: every knob and environment parameter, complete and validated.
-        bucket: short hash of its Plan; configurations with equal ones share a program.
-        steps_per_chunk: env steps of one chunk of one lane of that program (the quantum).
-        payload: what the populations of its factory take of it.
-    """
-
-    config: Mapping[str, Any]
-    bucket: str
-    steps_per_chunk: int
-    payload: Any = field(default=None, repr=False)
+    config: Mapping[str, Any]  # complete and validated
+    bucket: str  # short hash of the Plan: equal ones share a program
+    steps_per_chunk: int  # env steps of one lane in one chunk
+    payload: Any = field(default=None, repr=False)  # for the populations of this factory
 
 
 @dataclass(frozen=True)
 class Refill:
-    """Start a replicate in a lane.
-
-    Attributes:
-        lane: 0 .. lanes-1; whatever ran there is forgotten.
-        resolved: the configuration.
-        stream: which seeds.
-        replicate: index within the stream; with the study's seed it fixes every random number.
-    """
+    """Start a replicate in a lane."""
 
     lane: int
     resolved: Resolved
     stream: Stream
-    replicate: int
+    replicate: int  # within the stream; fixes every random number, with the study's seed
 
 
 @dataclass(frozen=True)
 class Change:
-    """Go on with other hyperparameters in a lane, and perhaps with another lane's training state.
-
-    Attributes:
-        lane: 0 .. lanes-1.
-        resolved: the configuration from here on; it differs from the one before in traced knobs
-            alone.
-        source: the lane whose whole training state (networks, optimiser, normalisers, random
-            stream, environments) this one takes over; None keeps its own.
-    """
+    """Continue a lane with other hyperparameters, perhaps from another lane's training state."""
 
     lane: int
-    resolved: Resolved
+    resolved: Resolved  # may differ only in traced hyperparameters
+    # lane to copy networks, optimiser, normalisers, random stream and environments from
     source: int | None = None
 
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A part of a chunk's updates, all lanes.
+    """A part of a chunk's updates, all lanes."""
 
-    Attributes:
-        env_steps: of one lane from the start of the chunk to the end of the part.
-        metrics: name -> float64 [lanes], over the updates of the part.
-    """
-
-    env_steps: int
-    metrics: Mapping[str, np.ndarray]
+    env_steps: int  # of one lane since the start of the chunk
+    metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes]
 
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """One chunk of all lanes.
+    """One chunk of all lanes."""
 
-    Attributes:
-        metrics: name -> float64 [lanes], over the chunk's updates.
-        diverged: bool [lanes]; retire the replicate, its numbers mean nothing.
-        seconds: wall time of the chunk.
-        failed: lane -> why its environment failed; it counts as diverged too.
-        rows: its parts in order, where curves have several rows a chunk, else empty.
-    """
-
-    metrics: Mapping[str, np.ndarray]
-    diverged: np.ndarray
-    seconds: float
+    metrics: Mapping[str, np.ndarray]  # name -> float64 [lanes], over the chunk's updates
+    diverged: np.ndarray  # bool [lanes]; their numbers are meaningless
+    seconds: float  # wall time
+    # lane -> why its environment failed; counts as diverged
     failed: Mapping[int, str] = field(default_factory=dict)
-    rows: Sequence[ChunkRow] = ()
+    rows: Sequence[ChunkRow] = ()  # its parts, if curves have several rows per chunk
 
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """One lane's evaluation.
+    """One lane's evaluation."""
 
-    Attributes:
-        returns: float64 [episodes].
-        lengths: int64 [episodes], env steps.
-        metrics: the environment's own, name -> float64 [episodes].
-        failed: why the lane's environment failed, and there is nothing else; else "".
-    """
+    returns: np.ndarray  # float64 [episodes]
+    lengths: np.ndarray  # int64 [episodes], env steps
+    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
+    failed: str = ""  # why the environment failed; then there is nothing else
 
-    returns: np.ndarray
-    lengths: np.ndarray
-    metrics: Mapping[str, np.ndarray]
-    failed: str = ""
+    @classmethod
+    def failure(cls, why: str) -> EvaluationResult:
+        return cls(np.zeros(0), np.zeros(0, np.int64), {}, why)
 
 
 def refuse_failed(reasons: Iterable[str]) -> None:
-    """Stop where there is no trial that could fail in place of everything.
-
-    Args:
-        reasons: `failed` of results; empty ones are fine.
-
-    Raises:
-        SearchError: an environment failed.
-    """
+    """Raise SearchError if an evaluation failed and no trial can fail for it."""
     why = next(filter(None, reasons), "")
     if why:
         raise SearchError(f"an environment failed: {why}")
 
 
 class Population(Protocol):
-    """The lanes of one bucket.
-
-    Attributes:
-        lanes: how many.
-        steps_per_chunk: training env steps one lane does in one chunk (its quantum).
-        warmup_chunks: whole chunks at the start of every replicate that do not train; each costs
-            `steps_per_chunk` env steps, counted apart.
-        block: lanes of one tile on every device; work for fewer leaves part of the machine idle.
-    """
+    """The lanes of one bucket."""
 
     lanes: int
-    steps_per_chunk: int
-    warmup_chunks: int
-    block: int
+    steps_per_chunk: int  # training env steps of one lane
+    warmup_chunks: int  # chunks at the start of a replicate that do not train
+    block: int  # lanes of one tile on every device; fewer leave the machine partly idle
 
     @property
     def compiles(self) -> int:
@@ -158,73 +107,42 @@ class Population(Protocol):
         ...
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Refill lanes, then run one chunk; blocks until done.
-
-        Args:
-            refills: replicates to start first.
-            busy: lanes whose results matter, those of `refills` included; others may rest.
-        """
+        """Refill lanes, then run one chunk; lanes not `busy` may rest."""
         ...
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Change lanes between two chunks; all take over what was there before any change.
+        """Change lanes between two chunks; all sources are read before any change.
 
-        Raises:
-            ConfigError: lanes of this kind cannot be changed.
+        Raises ConfigError if lanes of this kind cannot be changed.
         """
-        ...
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Return the whole training states of some lanes, to be kept, or put elsewhere.
-
-        Raises:
-            ConfigError: lanes of this kind cannot be moved.
-        """
+        """Return the training states of some lanes; ConfigError if they cannot be moved."""
         ...
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """Let lanes go on from states that `take` gave, here or in an equal population.
-
-        Args:
-            states: lane -> state and the configuration it goes on with, as in `Change`.
-
-        Raises:
-            ConfigError: as of `take`.
-        """
-        ...
+        """Resume lanes from (state, configuration), taken here or in an equal population."""
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """Write a state that `take` gave into a new directory.
-
-        Raises:
-            ConfigError: as of `take`.
-        """
-        ...
+        """Write a state from `take` into a new directory."""
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the state that `save_state` wrote, also by an equal population.
-
-        Raises:
-            StoreError: it is missing or damaged.
-        """
+        """Return the state that `save_state` wrote, perhaps in an equal population."""
         ...
 
     def compile(self) -> None:
         """Compile the training program now (else at the first chunk)."""
-        ...
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        """Return what compiles all of it in another thread, while other lanes run.
+        """Return a function that compiles everything in another thread, or None.
 
-        What runs user code has run when this returns, in the thread that calls. An error there
-        or in the thread comes again out of `compile` or `compile_evaluation`, which wait for the
-        thread. None where there is nothing to compile beside other lanes.
+        User code runs before this returns, in the calling thread. An error comes again in
+        `compile` or `compile_evaluation`, which wait for the thread.
         """
         ...
 
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
-        ...
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
@@ -232,41 +150,22 @@ class Population(Protocol):
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
-        ...
 
     def restore(self, directory: Path) -> None:
-        """Read what `save` wrote; the next chunk gives the same bits."""
-        ...
+        """Read the state that `save` wrote; the next chunk is bitwise the same."""
 
     def export_policy(
-        self,
-        lane: int,
-        resolved: Resolved,
-        directory: Path,
-        about: Mapping[str, Any] = {},
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write one lane's policy (with normaliser and resolved configuration).
-
-        Args:
-            lane: whose.
-            resolved: the configuration that it was trained with.
-            directory: a new folder.
-            about: where it comes from, to be kept with it; plain JSON values.
-        """
-        ...
+        """Write one lane's policy; `about` (plain JSON values) says where it comes from."""
 
 
 class PopulationFactory(Protocol):
-    """Makes the population of a bucket, and says beforehand what it will be.
-
-    Attributes:
-        backend: `cpu`, `gpu`, ...; other backends give other bits.
-        device_count: devices that lanes are spread over.
-    """
+    """Makes the populations of buckets."""
 
     @property
     def backend(self) -> str:
-        """What populations run on."""
+        """`cpu`, `gpu`, ...; results of different backends differ bitwise."""
         ...
 
     @property
@@ -275,58 +174,35 @@ class PopulationFactory(Protocol):
         ...
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a complete configuration, ready for the lanes of this factory; no compile.
+        """Return the result of `Study.complete` ready for lanes, without compiling.
 
-        Args:
-            config: as `Study.complete` gives it.
-
-        Raises:
-            ConfigError: no program can run it.
+        Raises ConfigError if no program can run it.
         """
         ...
 
     def make(self, resolved: Resolved, lanes: int | None) -> Population:
-        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        """Make the population of a bucket; the rule sets lanes if None."""
         ...
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a rule that learns nothing as replicates are evaluated.
-
-        Args:
-            name: one of `Study.baselines`.
-            resolved: whose evaluation environment it serves.
-            seeds: stream and replicate of each evaluation.
-        """
+        """Evaluate a heuristic from `Study.baselines` on these seeds, like replicates."""
         ...
 
 
 @dataclass(frozen=True)
 class Division:
-    """How the lanes of a population are divided into equal shares.
+    """How the lanes of a population are divided into equal shares."""
 
-    Attributes:
-        total: lanes of the population, as one process would have them.
-        tile: lanes that a device works on at a time.
-        unit: lanes that are dealt to a share together, one after the other.
-        own: lanes of the program of each share; those that are dealt nothing stay idle.
-    """
-
-    total: int
-    tile: int
-    unit: int
-    own: int
+    total: int  # lanes of the population
+    tile: int  # lanes that a device computes at a time
+    unit: int  # lanes that go to a share together, one after the other
+    own: int  # lanes of each share's program; surplus ones stay idle
 
     @classmethod
     def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
-        """Divide lanes by whole tiles, by tiles of all devices at once where that comes out even.
-
-        Args:
-            total: a multiple of the tile.
-            shares: how many.
-            tile: lanes that a device works on at a time.
-            devices: of each share.
+        """Divide lanes by whole tiles, or by tiles of all `devices` at once if that is even.
 
         >>> Division.of(16, 2, 4, 2)
         Division(total=16, tile=4, unit=8, own=8)
@@ -340,30 +216,17 @@ class Division:
 
 
 class NotWritten:
-    """The part of a `Population` that writes single states, where there is none."""
+    """A `Population` base that cannot write single states."""
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """See `Population`.
-
-        Raises:
-            ConfigError: always.
-        """
         raise ConfigError(f"{directory}: {_WHY}")
 
     def restore_state(self, directory: Path) -> Any:
-        """See `Population`.
-
-        Raises:
-            ConfigError: always.
-        """
         raise ConfigError(f"{directory}: {_WHY}")
 
 
 class Imagined(NotWritten):
-    """The part of a `Population` that compiles and writes, where lanes only stand for others.
-
-    A rehearsal and a replay of a record ask for none of what raises `NotImplementedError`.
-    """
+    """A `Population` base whose lanes only simulate others: nothing to compile or write."""
 
     compiles = 0
 
@@ -377,17 +240,14 @@ class Imagined(NotWritten):
         """See `Population`; there is nothing to compile."""
 
     def save(self, directory: Path) -> None:
-        """See `Population`; there is nothing to write."""
         raise NotImplementedError
 
     def restore(self, directory: Path) -> None:
-        """See `Population`; nothing was written."""
         raise NotImplementedError
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """See `Population`; there is no policy."""
         raise NotImplementedError
 
 
@@ -398,14 +258,9 @@ _RECENT = 256
 
 
 class Resolver:
-    """Completes the configurations of a study and resolves them, each once while it is in use.
+    """Completes and resolves the configurations of a study, each once while in use.
 
-    One that is asked for again is the same object as long as somebody holds it, or it is among
-    the latest.
-
-    Args:
-        study: whose configurations.
-        factory: resolves them.
+    The same object is returned while it is referenced or among the latest.
     """
 
     def __init__(self, study: Study, factory: PopulationFactory):
@@ -415,14 +270,7 @@ class Resolver:
         self._recent: deque[Resolved] = deque(maxlen=_RECENT)
 
     def of(self, params: Mapping[str, Any]) -> Resolved:
-        """Return the configuration that some searched values make with what is fixed.
-
-        Args:
-            params: active searched knobs, plain JSON values.
-
-        Raises:
-            ConfigError: values contradict each other, or no program can run them.
-        """
+        """Return the configuration of searched values (plain JSON) plus the fixed ones."""
         name = json.dumps(params, sort_keys=True)
         found = self._known.get(name)
         if found is None:
@@ -439,9 +287,4 @@ class Resolver:
         self._recent.append(resolved)
 
     def default(self) -> Resolved:
-        """Return the default configuration.
-
-        Raises:
-            ConfigError: as of `of`.
-        """
         return self.of(self._study.space.default())

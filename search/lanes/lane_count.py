@@ -1,7 +1,6 @@
-"""How many lanes a program gets when the study leaves it open: a rule, never a timing.
+"""The default number of lanes: a pure function of machine, network size and study.
 
-The rule is a pure function of the machine, the size of the network and the study, so that the
-same file makes the same program every time.
+It is never a timing, so that the same file makes the same program every time.
 """
 
 from __future__ import annotations
@@ -20,45 +19,32 @@ _CPU_TILES = ((20_000, 4), (200_000, 2))
 
 @dataclass(frozen=True)
 class Machine:
-    """What a population runs on.
+    """The hardware of a population."""
 
-    Attributes:
-        backend: `cpu` or `gpu`.
-        devices: of that backend that lanes are spread over.
-        memory_bytes: of all of them together.
-    """
-
-    backend: str
+    backend: str  # cpu or gpu
     devices: int
-    memory_bytes: int
+    memory_bytes: int  # of all devices together
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
-    """Return the number of devices lanes are spread over; on a CPU at least two host devices.
+    """Return the number of devices that lanes are spread over.
 
-    A program on one host device gives other bits than on two or more, hence never one.
+    On a CPU at least two host devices: one gives results that differ bitwise.
     """
     return max(2, cores) if backend == "cpu" else max(1, accelerators)
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return the lanes that one device runs at a time, from the number of weights of one lane.
-
-    Raises:
-        ValueError: the backend is no CPU; `core.memory.gpu_tile` knows.
-    """
+    """Return the lanes that a CPU device computes at a time, by the weights of one lane."""
     if backend != "cpu":
         raise ValueError("of other backends core.memory.gpu_tile knows the tile")
     return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
 
 
 def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
-    """Return the lanes that a study could use, before devices and memory have their say.
+    """Return the lanes that a study could use, before devices and memory limit them.
 
-    Args:
-        backend: `cpu` or `gpu`.
-        replicates: that the study can start, see `startable_replicates`.
-        needed: replicates that must run side by side, whatever is enough otherwise.
+    `replicates` are those it can start, of which `needed` must run side by side.
 
     >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
     (64, 192, 300)
@@ -77,16 +63,8 @@ def auto_lanes(
 ) -> int:
     """Return the number of lanes.
 
-    The smallest multiple of devices x tile that reaches what is enough for the backend, or what
-    the study can start if that is less, and then as few multiples less as memory demands.
-
-    Args:
-        machine: where it runs.
-        tile: lanes a device runs at a time.
-        replicates: that the study can start, see `startable_replicates`.
-        bytes_per_lane: estimate of state and temporaries of one lane.
-        needed: replicates that must run side by side, whatever is enough otherwise.
-        shared_bytes: that all lanes take together, however many there are.
+    The smallest multiple of devices x tile that reaches `wanted_lanes`, less as many multiples as
+    memory demands. `shared_bytes` are independent of the number of lanes.
 
     >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6)
     64
@@ -101,12 +79,7 @@ def auto_lanes(
 
 
 def fitting_lanes(most: int, block: int, replicates: int) -> int:
-    """Return the lanes that a bucket keeps of those that the rule gives.
-
-    Args:
-        most: that the rule gives; a multiple of the block.
-        block: lanes of one tile on every device.
-        replicates: that the bucket can have, or is expected to.
+    """Return the whole blocks of lanes that a bucket needs for its replicates, at most `most`.
 
     >>> fitting_lanes(64, 8, 12), fitting_lanes(64, 8, 100), fitting_lanes(64, 8, 0)
     (16, 64, 8)
@@ -115,7 +88,7 @@ def fitting_lanes(most: int, block: int, replicates: int) -> int:
 
 
 def population_replicates(study: Study) -> int:
-    """Return how many replicates must run side by side: all of an evolving population, else 1."""
+    """Return how many replicates must run side by side: an evolving population, else 1."""
     early, trials = study.early_terminate, study.budget.trials
     if early is None or not early.evolves or trials is None:
         return 1
@@ -125,9 +98,9 @@ def population_replicates(study: Study) -> int:
 def startable_replicates(study: Study) -> int:
     """Return how many replicates the study can have in lanes at once, at most.
 
-    Trials are bounded by `budget.trials` and by env steps, of which each takes at least those to
-    its first rung; there is one where nothing is searched. The confirm stage runs the replicates
-    of all its candidates side by side, and then those of the winner and the default.
+    Trials are bounded by `budget.trials` and by env steps, each using at least those to its first
+    rung; without a search there is one. The confirm stage runs all replicates on selection seeds
+    side by side, then those on test seeds.
     """
     bounds = []
     if not study.space.parameters:
@@ -147,7 +120,7 @@ def startable_replicates(study: Study) -> int:
 
 
 def _at_once(seeds: Seeds) -> int:
-    """Return the replicates of a trial that may run side by side: racing adds as many as ran."""
+    """Return the replicates of a trial that may run at once: racing doubles them."""
     done = most = seeds.first
     while done < seeds.per_config:
         more = min(done, seeds.per_config - done)

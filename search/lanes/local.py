@@ -1,7 +1,4 @@
-"""Makes the populations of this machine: which program a bucket runs, and with how many lanes.
-
-The lanes are those that the rule of `search.lanes` gives, spread over the local devices.
-"""
+"""Makes the populations of this machine: the program of a bucket, and its lanes."""
 
 from __future__ import annotations
 
@@ -57,12 +54,7 @@ _TRIED = 12
 class SavedStart:
     """The saved policy that the lanes of a study start from, if there is one.
 
-    Args:
-        split: splits the study's configurations.
-        warn: takes a line about what is not as it was saved, each once.
-
-    Raises:
-        StoreError: there is no policy where the study says.
+    Each warning is given once.
     """
 
     def __init__(self, split: Split, warn: Callable[[str], None]):
@@ -76,11 +68,7 @@ class SavedStart:
         self._saved = load_policy(self._folder)
 
     def check(self) -> None:
-        """Refuse a policy that does not fit a bucket; of many buckets the first few are tried.
-
-        Raises:
-            ConfigError: as of `of`, and for which bucket.
-        """
+        """Refuse a policy that does not fit one of the first few buckets."""
         if self._saved is None:
             return
         study = self._split.study
@@ -97,11 +85,9 @@ class SavedStart:
                 ) from None
 
     def of(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Return what lanes of a plan start with, None for fresh ones.
+        """Return the start of a plan's lanes, None for fresh ones.
 
-        Raises:
-            ConfigError: it does not fit this plan.
-            StoreError: it has no state of the optimiser, and that was asked for.
+        Raises ConfigError if the policy does not fit, StoreError without the optimiser's state.
         """
         init, saved = self._split.study.init, self._saved
         if init is None or saved is None:
@@ -125,14 +111,9 @@ class SavedStart:
 
 
 class LocalFactory:
-    """Makes populations of this machine's devices for one study.
+    """Makes populations on this machine's devices for one study.
 
-    Args:
-        study: what is asked; `split` splits its configurations.
-        compiling: entered around each compile of a program, with words for it.
-        warn: takes a line about what went wrong with some environments.
-        cores: of this machine that it may use; None: all.
-        environments: whose lanes lie in memory side by side, each with a factory of its own.
+    `compiling` is entered around each compile. `environments` factories share the memory.
     """
 
     def __init__(
@@ -143,7 +124,6 @@ class LocalFactory:
         cores: int | None = None,
         environments: int = 1,
     ):
-        """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
         self._cores = cores or os.cpu_count() or 1
@@ -157,11 +137,7 @@ class LocalFactory:
         self.saved_start = SavedStart(self.split, warn)
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a configuration or a saved policy that cannot run, or a population without room.
-
-        Raises:
-            ConfigError: says why.
-        """
+        """Refuse a configuration or saved policy that cannot run, or too little memory."""
         self.saved_start.check()
         parts = parts_of(resolved)
         if find(parts.plan.env.id) is None:  # somebody's own: one clear error before six in trials
@@ -172,37 +148,29 @@ class LocalFactory:
             self.program_of(resolved)
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """Return a complete configuration, split, with the program it belongs to; no compile.
-
-        Raises:
-            ConfigError: no program can run it.
-        """
         return self.split.resolve(config)
 
     def _tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
-        """Return the lanes a tile; one on CPU where update_epochs varies.
+        """Return the lanes per tile.
 
-        On a GPU it is as wide as memory allows for `lanes`, or for the share of what the study
-        can use.
-
-        All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
-        2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
+        On a GPU it is as wide as memory allows for `lanes`, or for the share of the study's.
         """
         if self.backend != "cpu":
             count = len(self.devices)
             lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))
             plan = for_platform(parts.plan, self.backend)
             return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
-        tile = tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
-        varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
-        return 1 if varies and self.backend == "cpu" else tile
+        # All lanes of a tile loop as long as the one with the most epochs: with 2 to 10 epochs,
+        # tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
+        if any(item.name == "update_epochs" for item in self.study.space.parameters):
+            return 1
+        return tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
 
     def narrow_note(self, resolved: Resolved) -> str:
-        """Return a warning where the lanes that a study gives do not fill whole tiles; else "".
+        """Return a warning if the study's lanes do not fill whole tiles; else "".
 
-        Numbers are those of the tile: XLA sums in another order where fewer lanes are computed
-        together. Whole tiles with idle lanes would take 1.8 times as long for 4 lanes, 2.7 times
-        for 1 or 2.
+        Numbers depend on the tile: XLA sums in another order if fewer lanes are computed together.
+        Whole tiles with idle lanes would take 1.8 times as long for 4 lanes, 2.7 times for 1 or 2.
         """
         asked = self.study.population.lanes
         if asked is None or self.backend != "cpu":
@@ -212,12 +180,11 @@ class LocalFactory:
         if self.program_of(resolved).tile == whole:
             return ""
         return (
-            f"population.lanes is {asked}, which is no multiple of {block}: a run has the same "
+            f"population.lanes is {asked}, not a multiple of {block}: a run has the same "
             f"numbers with {block}, {2 * block}, ... lanes, and others with {asked}"
         )
 
     def make(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
-        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
         return self._population(self.program_of(resolved, lanes), resolved)
 
     def _population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
@@ -225,10 +192,9 @@ class LocalFactory:
         return LocalPopulation(self.split, compiled, self.compiling, words)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
-        """Make a population to be timed: of the study's own compiled programs.
+        """Make a population for timing, of the study's compiled programs.
 
-        Where the host steps environments its chunks have one update, which is all that is
-        compiled; elsewhere a chunk is one program.
+        If the host steps environments, only chunks of one update are compiled.
         """
         whole = self.program_of(resolved, lanes)
         hosted = is_gymnasium(whole.plan.env.id)
@@ -236,11 +202,7 @@ class LocalFactory:
         return self._population(compiled, resolved)
 
     def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
-        """Make a population for few replicates that gives the bits of the study's own.
-
-        It has the tile, the devices and the features of the study's, and so few lanes as hold
-        the replicates.
-        """
+        """Make a population with few lanes whose results equal the study's bitwise."""
         whole = self.program_of(resolved)
         block = whole.tile * len(whole.devices)
         lanes = -(-max(1, replicates) // block) * block
@@ -249,16 +211,10 @@ class LocalFactory:
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
-        """Divide the lanes of a bucket into equal shares that stand for one population.
+        """Divide the lanes of a bucket into equal shares that form one population.
 
-        Lanes that are asked for are those of one process, whatever the number of shares; the rule
-        gives as many as all shares together hold.
-
-        Args:
-            resolved: whose bucket.
-            lanes: of all shares together; None leaves them to the study or the rule.
-            shares: how many there are.
-            neighbours: of them that share this machine's memory.
+        A given number of lanes is for all shares together; the rule's is per share. `neighbours`
+        shares use this machine's memory.
         """
         asked, count = self.study.population.lanes, len(self.devices)
         parts = parts_of(resolved)
@@ -271,11 +227,7 @@ class LocalFactory:
         return Division.of(-(-total // tile) * tile, shares, tile, count)
 
     def check_divides(self, resolved: Resolved, shares: int) -> None:
-        """Refuse lanes that leave a share without any.
-
-        Raises:
-            ConfigError: says how many shares would do.
-        """
+        """Refuse lanes that leave a share without any."""
         division = self.divide(resolved, None, shares)
         tiles = division.total // division.tile
         if tiles < shares:
@@ -286,17 +238,14 @@ class LocalFactory:
             )
 
     def make_share(self, resolved: Resolved, division: Division) -> LocalPopulation:
-        """Make one of several equal populations that stand for one; its lanes have the same bits.
-
-        The tile is that of one process.
-        """
+        """Make one share; its lanes have the same bits as in one process."""
         whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic of an optical network as replicates are evaluated."""
+        """Evaluate a heuristic of an optical network like replicates."""
         from ...core.envs.contract import unwrapped
         from ...core.envs.optical.heuristic_baseline import evaluate_baseline
         from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
@@ -305,7 +254,7 @@ class LocalFactory:
         parts = parts_of(resolved)
         environment = unwrapped(environments.make(parts.plan.eval_env))
         if not isinstance(environment, OpticalEnvironment):
-            raise ConfigError(f"baseline {name!r}: {environment.id} is no optical network")
+            raise ConfigError(f"baseline {name!r}: {environment.id} is not an optical network")
         keys = [
             np.asarray(lane_key(*map(jnp.int32, (self.study.seed, STREAMS[stream], replicate))))
             for stream, replicate in seeds
@@ -323,9 +272,9 @@ class LocalFactory:
         return results_of(found, range(len(seeds)))
 
     def program_of(self, resolved: Resolved, lanes: int | None = None) -> program.Program:
-        """Return the program of this configuration's bucket: its lanes and tile; no compile.
+        """Return the program of a configuration's bucket, without compiling.
 
-        Lanes that are asked for are rounded up to a multiple of the devices.
+        Given lanes are rounded up to a multiple of the devices.
         """
         split = parts_of(resolved)
         plan, example = split.plan, split.hypers
@@ -360,12 +309,7 @@ class LocalFactory:
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
     def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
-        """Return the program of a bucket with the lanes that it is expected to keep; no compile.
-
-        Args:
-            resolved: any configuration of it.
-            buckets: that the study's trials are expected to fall into, as many into each.
-        """
+        """Return the program with its expected lanes if the study has so many buckets."""
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
@@ -375,11 +319,7 @@ class LocalFactory:
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
-        """Return the lanes of one share by the rule of `search.lanes`.
-
-        Raises:
-            ConfigError: the population must run side by side, and memory does not hold it.
-        """
+        """Return the lanes of one share by the rule; ConfigError if `needed` ones do not fit."""
         count = len(self.devices)
         memory = self._memory // (neighbours if self.backend == "cpu" else 1)
         plan = for_platform(parts.plan, self.backend)
@@ -401,28 +341,23 @@ class LocalFactory:
         return lanes
 
     def _replicates(self, shares: int) -> tuple[int, int]:
-        """Return the replicates that one of some shares can start, and must run side by side."""
+        """Return how many replicates a share can start, and must run at once."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
 
     @property
     def _memory(self) -> int:
-        """Bytes of all devices together, or the share of one of several environments."""
+        """Bytes of all devices, divided among environments."""
         return _memory(self.devices) // self._environments
 
     @cached_property
     def _workers(self) -> Workers | None:
-        """The processes that step host environments, shared by all populations."""
         return workers_of(self.study, self._cores)
 
 
 def _check_alike(plan: Plan) -> None:
-    """Refuse an evaluation environment that policies of the training environment do not fit.
-
-    Raises:
-        ConfigError: it has other actions or observations.
-    """
+    """Refuse an evaluation environment that policies of the training one do not fit."""
     ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
     if ours.action_space != theirs.action_space:
         raise ConfigError(
@@ -437,7 +372,6 @@ def _check_alike(plan: Plan) -> None:
 
 
 def _memory(devices: Sequence[Device]) -> int:
-    """Return the bytes of memory of all devices together."""
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)

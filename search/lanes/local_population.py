@@ -1,6 +1,6 @@
-"""The lanes of one program on this machine, as the search loop sees them.
+"""The lanes of one program on this machine.
 
-Lanes have the numbers of the loop, in filling order; where the program keeps them is its affair.
+The loop numbers lanes in filling order; the program may place them elsewhere.
 """
 
 from __future__ import annotations
@@ -39,13 +39,9 @@ STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
 
 class LocalPopulation:
-    """The lanes of one program.
+    """The lanes of one program, which is compiled on first use.
 
-    Args:
-        split: of the study's configurations.
-        compiled: the program; it is compiled when it is first needed.
-        compiling: entered around each compile, with words for it.
-        words: what tells its bucket from the others; left out: the environment.
+    `compiling` is entered around each compile, with `words` for the bucket.
     """
 
     def __init__(
@@ -55,7 +51,6 @@ class LocalPopulation:
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
         words: str = "",
     ):
-        """Start with empty lanes."""
         self._split, self._program, self._compiling = split, compiled, compiling
         self._lanes, self._compiles = compiled.empty(), threading.Lock()
         self._place = compiled.lane_order()
@@ -71,25 +66,22 @@ class LocalPopulation:
 
     @property
     def program(self) -> Program:
-        """What runs; for those who time it."""
         return self._program
 
     @property
     def compiles(self) -> int:
-        """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._program.compiled)
 
     def compile(self) -> None:
-        """Compile the training program now (else at the first chunk)."""
         if self._program.compiled:
             return
         with self._compiling(f"training: {self._words}"), self._compiles:
             self._program.compile()
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        """Trace the programs, and return what compiles them in a thread; see `Population`.
+        """Trace the programs, and return a function that compiles them in a thread.
 
-        Not on a GPU, where compiling times kernels on the device that is busy then.
+        Not on a GPU, where compiling times kernels on the busy device.
         """
         plan, platform = self._program.plan, self._program.devices[0].platform
         if is_gymnasium(plan.env.id) or platform != "cpu":
@@ -103,7 +95,6 @@ class LocalPopulation:
             self._program.compile_evaluation()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """Refill lanes, then run one chunk; blocks until done."""
         self.compile()
         started = time.perf_counter()
         rows = self._program.no_refills()
@@ -129,7 +120,7 @@ class LocalPopulation:
         return ChunkResult(values, diverged[self._place], seconds, failed, split)
 
     def _timed(self, rows: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-        """Return the rows of a chunk and its parts with seconds, where the program knows them."""
+        """Add seconds to the rows of a chunk, if the program knows them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
@@ -139,20 +130,19 @@ class LocalPopulation:
         ]
 
     def _in_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the metrics of a row that the study has, lanes in the loop's order."""
+        """Return the metrics that the study has, lanes in the loop's order."""
         wanted = dict(row)
         if not self._split.separate_critic:  # its rate is that of the policy in every lane
             wanted.pop("vf_learning_rate", None)
         return {name: value[self._place] for name, value in wanted.items()}
 
     def roll_out(self) -> float:
-        """Run one chunk's rollouts in all lanes, learning nothing; gives its seconds."""
+        """Run one chunk's rollouts without learning; return the seconds."""
         started = time.perf_counter()
         self._lanes = self._program.roll_out(self._lanes)
         return time.perf_counter() - started
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Copy training states between lanes and change their knobs; see `Population`."""
         rows = self._program.no_changes()
         for change in changes:
             at = self._place[change.lane]
@@ -163,26 +153,15 @@ class LocalPopulation:
         self._lanes = self._program.change(self._lanes, rows)
 
     def compile_evaluation(self) -> None:
-        """Compile the evaluation now (else at the first one)."""
         if not self._program.evaluation_compiled:
             with self._compiling(f"evaluation: {self._words}"), self._compiles:
                 self._program.compile_evaluation()
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Return whole training states of some lanes as host arrays, to keep or put elsewhere.
-
-        Raises:
-            ConfigError: the host steps the environments, which cannot be taken along.
-        """
         self._check_movable()
         return [self._program.lane(self._lanes, int(self._place[lane])) for lane in lanes]
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """Let lanes go on from states that `take` gave; see `Population`.
-
-        Every word is copied as it is. All lanes pass through the host, so this is for the rare
-        state that comes from elsewhere.
-        """
         self._check_movable()
         whole = jax.tree.map(np.array, jax.device_get(self._lanes))
         for lane, (state, resolved) in states.items():
@@ -192,11 +171,9 @@ class LocalPopulation:
         self._lanes = self._program.place(whole)
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """Write a state that `take` gave into a new directory; see `Population`."""
         save_lane(new_folder(directory), state)
 
     def restore_state(self, directory: Path) -> Any:
-        """Return the state that `save_state` wrote; see `Population`."""
         return restore_lane(directory, self._program.lane(self._lanes, 0))
 
     def _check_movable(self) -> None:
@@ -208,7 +185,6 @@ class LocalPopulation:
             )
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """Evaluate the policies of some lanes, in that order."""
         self.compile_evaluation()
         failed: dict[int, str] = {}
         places = self._place[list(lanes)].tolist()
@@ -220,18 +196,19 @@ class LocalPopulation:
             except EnvironmentsFailed as error:  # the others are evaluated again, without them
                 failed |= error.reasons
         results = iter(results_of(found, range(len(sound))))
-        return [_none(failed[at]) if at in failed else next(results) for at in places]
+        return [
+            EvaluationResult.failure(failed[at]) if at in failed else next(results)
+            for at in places
+        ]
 
     def save(self, directory: Path) -> None:
-        """Write the exact state of all lanes into a new directory."""
         self._program.save(self._lanes, directory)
 
     def restore(self, directory: Path) -> None:
-        """Read what `save` wrote; the next chunk gives the same bits."""
         self._lanes = self._program.restore(self._lanes, directory)
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Write some fields of the state of all lanes into a new directory, a folder each."""
+        """Write some fields of all lanes' state into a new directory."""
         new_folder(directory)
         for name in names:
             value = getattr(self._lanes.state, name)
@@ -239,7 +216,7 @@ class LocalPopulation:
                 checkpoint.save_tree(directory / name, value)
 
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Read some of the fields that `save_fields` wrote; the others stay as they are."""
+        """Read some of the fields that `save_fields` wrote."""
         state = self._lanes.state
         old = {
             name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
@@ -251,13 +228,8 @@ class LocalPopulation:
         self._lanes = self._lanes.replace(state=state.replace(**placed))
 
     def export_policy(
-        self,
-        lane: int,
-        resolved: Resolved,
-        directory: Path,
-        about: Mapping[str, Any] = {},
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write one lane's policy (with normaliser and resolved configuration)."""
         state = self._program.lane(self._lanes, int(self._place[lane]))
         split = parts_of(resolved)
         parts = self._parts(int(self._place[lane]), split.hypers, state)
@@ -280,10 +252,10 @@ class LocalPopulation:
         write_parts(directory, parts)
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
-        """Return the parts of a lane that the study wants beside its policies.
+        """Return the parts of a lane that the study saves with its policies.
 
-        Those of a rollout are left out if its environments failed; see `HostProgram.look` for
-        that, and for `begun_anew`.
+        Rollout parts are omitted if environments failed; see `HostProgram.look`, also for
+        `begun_anew`.
         """
         wanted = self._split.study.checkpoint.parts
         found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
@@ -293,18 +265,11 @@ class LocalPopulation:
 
 
 def warmup_chunks(compiled: Program) -> int:
-    """Return the chunks at the start of a replicate that do not train."""
     warmup = environments.make(compiled.plan.env).warmup_steps
     return -(-warmup // (compiled.updates * compiled.plan.rollout_length))
 
 
-def _none(why: str) -> EvaluationResult:
-    """Return the result of an evaluation that failed."""
-    return EvaluationResult(np.zeros(0), np.zeros(0, np.int64), {}, why)
-
-
 def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
-    """Return some rows of what was evaluated."""
     return [
         EvaluationResult(
             returns=np.asarray(found.returns[i], np.float64),

@@ -1,6 +1,1 @@
-"""What a study knows, and what it must not forget.
-
-The `ledger` holds the trials in memory, the `LoopState` (everything in motion, as JSON text in
-the store) and the rows that are not committed yet. Beside it: buckets and their lanes,
-schedules, budgets, objectives, lineages.
-"""
+"""The state of a study in memory: ledger, trials, buckets, schedules, budget, progress."""

@@ -1,7 +1,7 @@
-"""Buckets and their lanes: who waits, who runs where, and which bucket has the device.
+"""Buckets and their lanes: the waiting and running replicates, and which bucket runs next.
 
-Replicates enter lanes one by one in (trial, replicate) order as lanes become free; none waits for
-another one of its trial.
+Replicates enter free lanes one by one in (trial, replicate) order; none waits for another one
+of its trial.
 """
 
 from __future__ import annotations
@@ -21,54 +21,50 @@ _ORDER = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
 @dataclass
 class Bucket:
-    """All trials that share a Plan, and the lanes of their program.
+    """All trials with the same Plan, and the lanes of their program."""
 
-    Attributes:
-        key: short hash of the Plan.
-        example: a trial with this Plan.
-        resolved: its configuration, from which the population is made.
-        schedule: when its replicates are evaluated, judged and done.
-        population: None until it first gets the device, and after an error.
-        slots: the replicate in each lane; empty until the population is made.
-        settled: the number of its lanes is what it stays; until then nothing has run in them.
-        waiting: replicates without a lane, in (trial, stream, replicate) order.
-        offered: the lanes that it had room for when it was first made, some of which it may
-            have given up since; 0 before.
-    """
-
-    key: str
-    example: int
+    key: str  # short hash of the Plan
+    example: int  # a trial with this Plan
     resolved: Resolved
     schedule: Schedule
-    population: Population | None = None
+    population: Population | None = None  # None before the bucket's first chunk and after an error
+    # the replicate in each lane; empty without a population
     slots: list[Run | None] = field(default_factory=list)
-    settled: bool = False
-    waiting: list[Run] = field(default_factory=list)
-    offered: int = 0
+    settled: bool = False  # the number of lanes is final; until then no chunk has run
+    waiting: list[Run] = field(default_factory=list)  # without a lane, sorted by `order`
+    offered: int = 0  # lanes of the first population, before some were given up
 
     @classmethod
     def of(cls, study: Study, resolved: Resolved, example: int) -> Bucket:
-        """Return the bucket of a configuration, that of the trial `example`; it has no lanes."""
+        """Return the bucket of a configuration, that of the trial `example`, without lanes."""
         schedule = schedule_of(study, resolved.steps_per_chunk)
         return cls(resolved.bucket, example, resolved, schedule)
 
     @property
     def lanes(self) -> int:
-        """How many lanes it has."""
         return len(self.slots)
 
     def busy(self) -> list[Run]:
-        """Return the replicates in lanes, in (trial, stream, replicate) order."""
+        """Return the replicates in lanes, sorted by `order`."""
         return sorted((run for run in self.slots if run is not None), key=order)
 
     @property
     def work(self) -> int:
-        """Replicates that wait or are in lanes."""
+        """Number of replicates that wait or are in lanes."""
         return len(self.waiting) + sum(run is not None for run in self.slots)
 
     def trained(self, run: Run) -> int:
-        """Return the chunks that a replicate has trained, warm-up not counted."""
+        """Return the chunks that a replicate has trained, without warm-up."""
         return max(0, run.chunks - self.warmup)
+
+    def env_steps_of(self, run: Run) -> int:
+        """Return the training env steps of a replicate so far."""
+        return self.trained(run) * self.schedule.quantum
+
+    @property
+    def block(self) -> int:
+        """Lanes of a block; 1 without a population."""
+        return self.population.block if self.population is not None else 1
 
     @property
     def warmup(self) -> int:
@@ -85,18 +81,13 @@ class Bucket:
             bisect.insort(self.waiting, run, key=order)
 
     def equip(self, population: Population) -> None:
-        """Take a population, with the lanes there were if it had one before."""
+        """Take a population; lanes from before are kept."""
         self.population = population
         self.slots = self.slots or [None] * population.lanes
         self.offered = self.offered or population.lanes
 
     def settle(self, population: Population | None = None) -> None:
-        """Let the number of lanes be what it stays.
-
-        Args:
-            population: with fewer lanes, to take in place of the one that has not run yet; its
-                lanes hold the replicates that have entered, in their order.
-        """
+        """Fix the number of lanes; replicates move to a given smaller population."""
         self.settled = True
         if population is None:
             return
@@ -106,22 +97,18 @@ class Bucket:
             self._give(lane, run)
 
     def drop(self) -> None:
-        """Let the population go, whose lanes are not what they were."""
+        """Drop the population, whose lanes are invalid."""
         self.population = None
 
     def release(self) -> None:
-        """Free the lanes of replicates that have ended, and forget those that need none."""
+        """Free the lanes of replicates that have ended, and drop those that need none."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
                 self._free(lane, run)
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Run) -> int:
-        """Return the lane of a replicate that begins again, a free one if it has none any more.
-
-        Raises:
-            RuntimeError: all lanes are taken.
-        """
+        """Return the lane of a replicate that restarts, a free one if it has none any more."""
         if run.lane is None:
             lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
             if lane is None:
@@ -140,20 +127,12 @@ class Bucket:
         return placed
 
     def evict(self, trial: int) -> None:
-        """Free the lanes of a trial whose state is kept elsewhere."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.trial == trial:
                 self._free(lane, run)
 
     def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run], offered: int) -> None:
-        """Lay out lanes and queue as a commit saw them.
-
-        Args:
-            lanes: how many there were.
-            settled: that is what they stay.
-            runs: replicates of the bucket that wait or run.
-            offered: how many there were at first.
-        """
+        """Restore lanes and queue from a commit; `runs` are the bucket's live replicates."""
         self.slots, self.settled, self.offered = [None] * lanes, settled, offered
         for run in runs:
             if run.state is RunState.WAITING:
@@ -171,21 +150,20 @@ class Bucket:
 
 
 def order(run: Run) -> tuple[int, int, int, int]:
-    """Return the place of a replicate in every queue.
+    """Return the sort key of a replicate in every queue.
 
-    On the seeds that report the winner comes before the default, which a budget cuts first. A
-    trial 0 that was changed on its way may win; the default is none of the search's trials then.
+    On test seeds the winner comes before the default, which the budget cuts first. A trial 0 with
+    changed hyperparameters may win; then the default is not a trial of the search.
     """
     late = 1 - run.trial if run.stream is Stream.REPORT and run.trial <= 0 else 0
     return (late, run.trial, _ORDER[run.stream], run.replicate)
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
-    """Return which bucket gets the device for the next chunk.
+    """Return the bucket that runs the next chunk.
 
-    The running one keeps it while at least half of its lanes are busy or no other bucket has more
-    replicates to run; then the one with the most gets it, the first of them on a tie. Lanes left
-    stay as they are.
+    The running one continues while at least half of its lanes are busy or no other bucket has more
+    replicates to run; then the one with the most, the first on a tie.
     """
     here = buckets.get(running)
     work_here = here.work if here is not None else 0

@@ -1,8 +1,8 @@
-"""What a study may still spend: trials, env steps, seconds, failures.
+"""The remaining budget: trials, env steps, seconds, failures.
 
-Env steps are a hard bound. Before every chunk the replicates that the rest can pay for are chosen
-in their order and the others are cut; what the confirm stage may cost is kept back first.
-No bound holds for the trials that `confirm.also` names: they are asked for one by one.
+Env steps are a hard bound: before every chunk the replicates that the rest can pay for are
+selected in order and the others are cut. The cost of the confirm stage is reserved first.
+The trials of `confirm.also` are not bounded: they are requested one by one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,10 @@ _FIRST_TRIALS = 20
 
 
 def reserve(study: Study, phase: Phase, env_steps: int) -> int:
-    """Return the env steps that later phases may cost.
+    """Return the env steps reserved for later phases.
 
-    The search keeps all of it back. Once seeds choose, the default takes what the winner leaves.
-
-    Args:
-        study: says how many fresh seeds.
-        phase: the one that spends now.
-        env_steps: of the longest full run of any bucket, on each environment.
+    `env_steps`: of the longest full run of any bucket, on each environment. Once selection seeds
+    run, the default gets the winner's rest.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
@@ -41,7 +37,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
 def affordable_lanes(
     study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
 ) -> float:
-    """Return how many lanes the budget still pays a training chunk for; may be infinite."""
+    """Return for how many lanes the budget pays another training chunk; may be infinite."""
     left = env_steps_left(study, usage)
     if left == inf or phase is Phase.ALSO:
         return inf
@@ -60,7 +56,6 @@ def trials_left(study: Study, proposed: int) -> float:
 
 
 def may_propose(ledger: Ledger) -> bool:
-    """Return whether another trial may be proposed."""
     state = ledger.state
     return (
         state.phase is Phase.SEARCH
@@ -70,9 +65,9 @@ def may_propose(ledger: Ledger) -> bool:
 
 
 def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) -> bool:
-    """Return whether the wall time is used up, the time that confirming may take kept back.
+    """Return whether the wall time is used up, except what confirming may take.
 
-    That time is estimated from the speed so far; a bound in seconds can only cut a study short.
+    That is estimated from the speed so far; a bound in seconds can only cut a study short.
     """
     if study.budget.wall_seconds is None or phase is Phase.ALSO:
         return False
@@ -83,11 +78,7 @@ def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) ->
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:
-    """Refuse a budget that the confirm stage alone uses up.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
+    """Refuse a budget that the confirm stage alone uses up (ConfigError)."""
     total, kept = study.budget.env_steps, reserve(study, Phase.SEARCH, run_env_steps)
     if total is not None and kept >= total:
         raise ConfigError(
@@ -98,11 +89,7 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
 
 
 def check_health(ledger: Ledger) -> None:
-    """Stop a study that only fails.
-
-    Raises:
-        SearchError: too many errors, or all of the first trials diverged.
-    """
+    """Stop a study that only fails (SearchError)."""
     failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
     if failures > 0 and failures >= most:
         last = max(

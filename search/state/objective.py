@@ -1,6 +1,6 @@
-"""What is optimised: from one lane's evaluation to numbers, from replicates to a trial's values.
+"""From evaluations to metrics, from replicates to a trial's values.
 
-Samplers, pruners and rankings inside the loop see losses (lower is better); rows keep values.
+Samplers, pruners and rankings see losses (lower is better); rows keep values.
 """
 
 from __future__ import annotations
@@ -36,28 +36,14 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 def measure(name: str, result: EvaluationResult) -> float:
     """Return the metric `name` of one evaluation.
 
-    `eval/return_mean` and its like (`median`, `min`, `max`, `std`; `return` or `length`) are over
-    episodes; any other `eval/<name>` is the mean of the environment's own metric of that name.
-
-    Raises:
-        UnknownNameError: the evaluation has no such metric.
+    `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are over
+    episodes; any other `eval/<name>` is the mean of the environment's metric of that name.
     """
     return float(measures(name, result))
 
 
 def measures(name: str, results: EvaluationResult) -> np.ndarray:
-    """Return the metric `name` of many evaluations of as many episodes, each to the same bits.
-
-    Args:
-        name: see `measure`.
-        results: arrays [evaluations, episodes].
-
-    Returns:
-        float64 [evaluations].
-
-    Raises:
-        UnknownNameError: the evaluations have no such metric.
-    """
+    """Return the metric of many evaluations, arrays [evaluations, episodes]."""
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:
@@ -74,7 +60,7 @@ def measures(name: str, results: EvaluationResult) -> np.ndarray:
 
 
 def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:
-    """Return an evaluation on several environments as one an environment, of equal lengths.
+    """Split an evaluation on several environments by environment.
 
     >>> both = EvaluationResult(np.array([1.0, 2.0]), np.array([3, 4]), {})
     >>> [part.returns.tolist() for part in parts_of(both, 2)]
@@ -94,20 +80,16 @@ def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResu
 
 @dataclass(frozen=True)
 class Objective:
-    """One metric and which way is better; over several environments one score of them.
-
-    Attributes:
-        metric: what is measured.
-        scales: of several environments, what scores 0 and 1 on each; else empty.
-        over: how their scores become one.
+    """One metric and its direction; over several environments one score of them.
 
     >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
     1.0
     """
 
     metric: Metric
+    # of several environments: values with scores 0 and 1 on each
     scales: tuple[Reference, ...] = ()
-    over: Over = "mean"
+    over: Over = "mean"  # aggregates scores over environments
 
     @classmethod
     def of(cls, study: Study) -> Objective:
@@ -115,15 +97,11 @@ class Objective:
         return cls(study.metric, scales(study), study.over_environments)
 
     def measure(self, result: EvaluationResult) -> float:
-        """Return the metric of one evaluation; over several environments the value of its scores.
-
-        Raises:
-            UnknownNameError: the evaluation has no such metric.
-        """
+        """Return the metric of one evaluation; over several environments the aggregated score."""
         return self.seen(result)[0]
 
     def seen(self, result: EvaluationResult) -> tuple[float, list[float]]:
-        """Return the metric, and the score on each of several environments; see `measure`."""
+        """Return `measure`, and the score on each of several environments."""
         if not self.scales:
             return measure(self.metric.name, result), []
         each = zip(parts_of(result, len(self.scales)), self.scales, strict=True)
@@ -135,7 +113,7 @@ class Objective:
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
-        """Turn a value into a loss, or back: lower is better; what is not finite is worst."""
+        """Turn a value into a loss, or back; non-finite values are worst."""
         if not math.isfinite(value):
             return math.inf
         return -value if self.metric.goal == "maximize" else value
@@ -143,14 +121,10 @@ class Objective:
 
 @dataclass(frozen=True)
 class Objectives:
-    """What a study measures beside its first objective: further objectives, then constraints.
+    """Objectives after the first, and constraints on metrics.
 
-    Such values travel together as `extras`: of a replicate those that its evaluations measure, of
-    a trial all of them, aggregated over replicates, costs included.
-
-    Attributes:
-        others: objectives after the first.
-        constraints: bounds on metrics.
+    Their values are the `extras`: a replicate's are measured by its evaluations; a trial's are
+    aggregated over replicates and include costs.
     """
 
     others: tuple[Objective, ...] = ()
@@ -158,17 +132,11 @@ class Objectives:
 
     @classmethod
     def of(cls, study: Study) -> Objectives:
-        """Return those of a study."""
         return cls(tuple(map(Objective, study.objectives[1:])), study.constraints)
 
     @property
-    def count(self) -> int:
-        """How many objectives there are, the first included."""
-        return 1 + len(self.others)
-
-    @property
     def is_plain(self) -> bool:
-        """Whether there is nothing beside the first objective."""
+        """Whether there is only the first objective."""
         return not self.others and not self.constraints
 
     @cached_property
@@ -188,12 +156,7 @@ class Objectives:
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
     ) -> list[float]:
-        """Return the extras of a trial.
-
-        Args:
-            replicates: extras of each.
-            costs: of the trial by then, by name.
-        """
+        """Return a trial's extras from its replicates' and its costs by name."""
         columns = iter(zip(*replicates, strict=True))
         return [
             costs[name] if name in COSTS else aggregate(list(next(columns)), how)
@@ -210,28 +173,26 @@ class Objectives:
         return tuple(extras[: len(self.others)])
 
     def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Return the values that constraints bound."""
+        """Return the values under constraints."""
         return tuple(extras[len(self.others) :])
 
     def violation(self, limited: Sequence[float]) -> float:
-        """Return by how much constraints are violated in all; 0 where none is measured."""
+        """Return the sum of constraint violations; 0 if none is measured."""
         if len(limited) != len(self.constraints):
             return 0.0
         return sum(max(0.0, amount) for amount in self.violations(limited))
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
-        """Return what sorts trials, the best first: feasible ones, then by front and room there.
+        """Return sort keys, best first: feasible trials, then by front and crowding.
 
-        Args:
-            losses: of each trial, one an objective.
-            violations: of each.
+        `losses` has one row per trial.
         """
         if self.is_plain:
             return [own[0] for own in losses]
         return [place.key for place in places(losses, violations)]
 
     def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
-        """Return how far each constraint is violated, at most 0 where it holds."""
+        """Return the violation of each constraint, <= 0 if it is satisfied."""
         return tuple(
             limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
         )

@@ -1,7 +1,7 @@
-"""How much of a study is still to be done, as far as its rules let us expect: no clock, no speed.
+"""Estimate the remaining work and time of a study.
 
-What a replicate runs yet follows from its bucket's schedule and the share of trials that pass each
-rung: the rule's own expectation first, moving to what the study has seen.
+The work follows from each bucket's schedule and the share of trials that pass each rung: first
+the rule's expectation, then increasingly the observed one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+
 from ...store.rows import Stream, TrialState
-from ...studies.chunk_sizes import Quanta, quanta_of
-from ...studies.expected_cost import Expected, expected_steps
+from ...studies.chunk_sizes import quanta_of
+from ...studies.expected_cost import expected_steps
 from ...studies.spec import Study
 from .buckets import Bucket
 from .budget import reserve
@@ -25,27 +27,19 @@ from .search_state import Ledger
 from .trials import Run, Trial
 from .usage import Usage
 
-_PRIOR = 12.0  # trials that the rule's expectation counts as, beside those seen
-_PRIOR_LOOKS, _PRIOR_CHANCE = 3.0, 1 / 3  # likewise of seeds that race
+_PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
+_PRIOR_RACES, _PRIOR_SEEDS = 3.0, 1.5  # the same for racing: trials, and seeds over first seeds
 
 
 @dataclass(frozen=True)
 class Work:
-    """Some expected work.
+    """Expected work."""
 
-    Attributes:
-        env_steps: training env steps of all replicates.
-        block_steps: env steps of blocks, the lanes that the machine computes at a time: one busy
-            lane keeps a block at work, and all of its lanes together take as long.
-        evaluations: of one replicate each.
-    """
-
-    env_steps: float = 0.0
-    block_steps: float = 0.0
-    evaluations: float = 0.0
+    env_steps: float = 0.0  # training, all replicates
+    block_steps: float = 0.0  # env steps of blocks: one busy lane keeps a block of lanes busy
+    evaluations: float = 0.0  # of one replicate each
 
     def __add__(self, other: Work) -> Work:
-        """Return both together."""
         return Work(
             self.env_steps + other.env_steps,
             self.block_steps + other.block_steps,
@@ -53,72 +47,63 @@ class Work:
         )
 
     def times(self, share: float) -> Work:
-        """Return so much of it."""
         return Work(share * self.env_steps, share * self.block_steps, share * self.evaluations)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is left of a study: work of its phases, and programs still to be compiled, expected.
+    """Remaining work, and the expected number of programs to compile.
 
-    It is not `bounded` if only time ends the search, which then is no part of it.
+    Not `bounded` if only time ends the search, whose work is then omitted.
     """
 
-    search: Work
-    confirm: Work
+    work: Work
     buckets: float
     bounded: bool = True
 
-    @property
-    def work(self) -> Work:
-        """Both phases."""
-        return self.search + self.confirm
-
 
 class WorkAhead:
-    """Says what is left of one study.
-
-    Args:
-        study: the study.
-    """
+    """Estimates the remaining work of one study."""
 
     def __init__(self, study: Study):
         self._study = study
         config = study.default()
         quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
-        self._expected = expected_steps(study, quanta)
-        self._passing = _prior(self._expected, quanta)
+        expected = expected_steps(study, quanta)
+        self._trials = expected.trials
+        self._passing = (1.0,) * len(quanta.rungs)
+        if expected.trials is not None:
+            counts = itertools.pairwise([expected.trials, *expected.passing])
+            self._passing = tuple(after / before if before else 1.0 for before, after in counts)
+        self._block = 1
 
     def of(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Ahead:
-        """Return what is left where the ledger stands."""
         phase = ledger.state.phase
         if phase is Phase.DONE:
-            return Ahead(Work(), Work(), 0.0)
-        bounded = self._expected.trials is not None or self._study.budget.env_steps is not None
-        search = Work()
+            return Ahead(Work(), 0.0)
+        known = (bucket.population.block for bucket in buckets if bucket.population is not None)
+        self._block = next(known, 1)  # also of those without lanes
+        bounded = self._trials is not None or self._study.budget.env_steps is not None
+        work = self._confirm(ledger, buckets)
         if phase is Phase.SEARCH and bounded:
-            chances = chances_to_pass(ledger.trials.values(), self._passing)
-            search = self._search(ledger, buckets, chances)
-        confirm = self._confirm(ledger, buckets)
-        each = self._study.spread  # both count env steps on one environment
-        search, confirm = (replace(w, env_steps=w.env_steps * each) for w in (search, confirm))
-        return Ahead(search, confirm, self._uncompiled(ledger, buckets), bounded)
+            work += self._search(ledger, buckets)
+        work = replace(work, env_steps=work.env_steps * self._study.spread)
+        return Ahead(work, self._uncompiled(ledger, buckets), bounded)
 
-    # ------------------------------------------------------------------ the search
+    def _block_of(self, bucket: Bucket) -> int:
+        return bucket.population.block if bucket.population is not None else self._block
 
-    def _search(
-        self, ledger: Ledger, buckets: Sequence[Bucket], chances: tuple[float, ...]
-    ) -> Work:
+    def _search(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Work:
+        chances = chances_to_pass(ledger.trials.values(), self._passing)
         to_come = 0
-        if self._expected.trials is not None and not ledger.state.exhausted:
-            to_come = max(0, self._expected.trials - ledger.state.proposed)
-        work = Work()
+        if self._trials is not None and not ledger.state.exhausted:
+            to_come = max(0, self._trials - ledger.state.proposed)
+        typical = self._typical(buckets, chances)
+        work = typical.times(to_come * self._study.seeds.first)
         for bucket in buckets:
             runs = [run for trial in ledger.live() if trial.bucket == bucket.key
                     for run in trial.runs if run.is_live]  # fmt: skip
-            work += _of_runs(bucket, runs, chances, to_come > 0, _usual_block(buckets))
-        typical = self._typical(buckets, chances)
-        work += typical.times(to_come * self._study.seeds.first)
+            work += self._running(bucket, runs, chances, refilled=to_come > 0)
         if self._study.seeds.racing is not None:
             lanes = max((bucket.lanes for bucket in buckets), default=0)
             further = _further_seeds(ledger, chances, to_come, lanes)
@@ -128,87 +113,113 @@ class WorkAhead:
             return work
         spent = ledger.state.usage.bounded_env_steps + self._reserved(ledger, buckets)
         left = max(0, bound - spent) / self._study.spread
-        if self._expected.trials is None and not ledger.state.exhausted:
+        if self._trials is None and not ledger.state.exhausted:
             more = max(0.0, left - work.env_steps)
             work += typical.times(more / max(1.0, typical.env_steps))
         return work.times(left / work.env_steps) if work.env_steps > left else work
 
     def _typical(self, buckets: Sequence[Bucket], chances: tuple[float, ...]) -> Work:
-        """Return the work of a replicate to come: the mean over the buckets there are."""
+        """Return the work of a future replicate: the mean over the known buckets."""
         if not buckets:
             return Work(env_steps=float(self._study.env_steps))
-        usual = _usual_block(buckets)
-        each = [
-            _work(bucket, usual, *from_here(bucket.schedule, chances, 0), bucket.warmup)
-            for bucket in buckets
-        ]
-        return _sum(each).times(1.0 / len(buckets))
+        each = (self._of_one(bucket, chances) for bucket in buckets)
+        return sum(each, Work()).times(1.0 / len(buckets))
 
-    # ------------------------------------------------------------------ the confirm stage
+    def _of_one(self, bucket: Bucket, chances: tuple[float, ...], chunks: int = 0) -> Work:
+        """Return the work of a replicate after so many chunks, in a full block."""
+        quantum, warmup = bucket.schedule.quantum, bucket.warmup
+        left, evaluations = from_here(bucket.schedule, chances, max(0, chunks - warmup))
+        steps = (left + max(0, warmup - chunks)) * quantum / self._block_of(bucket)
+        return Work(left * quantum, steps, evaluations)
+
+    def _running(
+        self, bucket: Bucket, runs: Sequence[Run], chances: tuple[float, ...], refilled: bool
+    ) -> Work:
+        """Return the work of the search's replicates in one bucket.
+
+        A block works until the last of its lanes ends. If lanes are refilled, that costs only
+        once, at the end.
+        """
+        schedule, block = bucket.schedule, self._block_of(bucket)
+        work = sum((self._of_one(bucket, chances, run.chunks) for run in runs), Work())
+        groups: dict[int, list[Run]] = {}
+        for run in runs:
+            if run.lane is not None:
+                groups.setdefault(run.lane // block, []).append(run)
+        beyond = 0.0
+        for members in groups.values():
+            trained = [0] if refilled else [bucket.trained(run) for run in members]
+            trials = len({run.trial for run in members})
+            last = from_here(schedule, chances, min(trained), trials)[0]
+            alone = sum(from_here(schedule, chances, chunks)[0] for chunks in trained)
+            beyond += last - alone if refilled else max(0.0, last - alone / block)
+        return work + Work(block_steps=beyond * schedule.quantum)
 
     def _confirm(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Work:
-        """Return what confirming takes from here: what runs, then what later phases may."""
-        phase, work, usual = ledger.state.phase, Work(), _usual_block(buckets)
-        longest = max(buckets, key=lambda bucket: bucket.schedule.env_steps, default=None)
-        if longest is None:
+        """Return the work of confirming: running replicates, then later phases."""
+        phase, work, stage = ledger.state.phase, Work(), self._study.confirm
+        if not buckets:
             return Work(env_steps=self._reserved(ledger, buckets) / self._study.spread)
         for bucket in buckets:
-            runs = [
-                run
+            whole = bucket.warmup + bucket.schedule.length
+            left = [
+                (run.lane is None, whole - run.chunks)
                 for trial in ledger.state.live.values()
                 if trial.bucket == bucket.key
                 for run in trial.runs
                 if run.is_live and run.stream is not Stream.SEARCH
             ]
-            work += _confirming(bucket, runs, usual)
-        whole, stage = longest.warmup + longest.schedule.length, self._study.confirm
+            for waits in (False, True):
+                work += self._side_by_side(bucket, [n for which, n in left if which is waits])
         if stage is None or phase is Phase.ALSO:
             return work
+        longest = max(buckets, key=lambda bucket: bucket.schedule.env_steps)
+        whole = longest.warmup + longest.schedule.length
         report = 0 if phase is Phase.REPORT else stage.reports(len(self._study.objectives))
         if phase is Phase.SEARCH:
             choose = reserve(self._study, Phase.SEARCH, 1) // self._study.spread - report
-            work += _side_by_side(longest, [whole] * choose, usual)
-        return work + _side_by_side(longest, [whole] * (report + stage.asked), usual)
+            work += self._side_by_side(longest, [whole] * choose)
+        return work + self._side_by_side(longest, [whole] * (report + stage.asked))
+
+    def _side_by_side(self, bucket: Bucket, left: Sequence[int]) -> Work:
+        """Return the work of replicates with so many chunks left, in waves over the lanes."""
+        if not left:
+            return Work()
+        lanes, block = bucket.lanes or len(left), self._block_of(bucket)
+        ordered = sorted(left, reverse=True)
+        waves = (ordered[first : first + lanes] for first in range(0, len(left), lanes))
+        blocks = sum(wave[0] * math.ceil(len(wave) / block) for wave in waves)
+        quantum = bucket.schedule.quantum
+        trained = sum(min(chunks, bucket.schedule.length) for chunks in left)
+        return Work(float(trained * quantum), float(blocks * quantum), float(len(left)))
 
     def _reserved(self, ledger: Ledger, buckets: Sequence[Bucket]) -> int:
         steps = max((b.schedule.env_steps for b in buckets), default=self._study.env_steps)
         return reserve(self._study, ledger.state.phase, steps)
 
     def _uncompiled(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
-        """Return the programs that are still to be compiled, those to come by how many came.
+        """Return the expected number of programs still to compile.
 
-        The share of trials that stand alone in their bucket is the chance that the next one needs
-        a bucket of its own (Good 1953).
+        The share of trials that are alone in their bucket is the chance that the next one needs a
+        new bucket (Good 1953).
         """
         there = sum(
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
             for bucket in buckets
         )
-        if ledger.state.phase is not Phase.SEARCH or self._expected.trials is None:
+        if ledger.state.phase is not Phase.SEARCH or self._trials is None:
             return float(there)
         counts = Counter(trial.bucket for trial in ledger.trials.values())
         alone = sum(count == 1 for count in counts.values())
         share = alone / len(ledger.trials) if len(counts) > 1 else 0.0
-        return there + share * max(0, self._expected.trials - ledger.state.proposed)
-
-
-# ---------------------------------------------------------------------- trials and rungs
-
-
-def _prior(expected: Expected, quanta: Quanta) -> tuple[float, ...]:
-    """Return the share of trials that the rule is expected to let pass each rung."""
-    if expected.trials is None:
-        return (1.0,) * len(quanta.rungs)
-    counts = [expected.trials, *expected.passing]
-    pairs = itertools.pairwise(counts)
-    return tuple(after / before if before else 1.0 for before, after in pairs)
+        return there + share * max(0, self._trials - ledger.state.proposed)
 
 
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:
-    """Return the share of trials that will pass each rung: the prior, and what was seen.
+    """Return the share of trials that will pass each rung, from the prior and from results.
 
-    The prior counts as a dozen trials. A trial that ended with what it showed at a rung did not
-    pass it, whether it was stopped there or was through (`plateau`).
+    The prior counts as a dozen trials. A trial that ended at a rung did not pass it, whether it
+    was stopped there or finished early (`plateau`).
     """
     judged, ended = [0] * len(prior), [0] * len(prior)
     for trial in trials:
@@ -226,58 +237,35 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 
 
 def _further_seeds(ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int) -> float:
-    """Return the seeds that trials will take beside those that they have, where seeds race.
+    """Return the further seeds that racing is expected to add, by the mean of past trials.
 
-    A trial at its end is looked at, and gets as many seeds again: those that filled the lanes
-    first for sure, because there is no best one to lose against; others with a chance that is a
-    third first, and moves to what was seen.
+    The first trials in the lanes take all seeds: nothing is best yet.
     """
-    seeds, looks, passed = ledger.study.seeds, 0, 0
+    seeds = ledger.study.seeds
     firsts = lanes // seeds.first
-    for trial in ledger.trials.values():
-        if trial.number < firsts:
-            continue
-        if trial.state is TrialState.FINISHED and len(trial.seed_values) < seeds.per_config:
-            looks += 1
-        taken = len(trial.runs) if trial.is_live else len(trial.seed_values)
-        size = seeds.first
-        while size < taken:
-            size, looks, passed = 2 * size, looks + 1, passed + 1
-    chance = (_PRIOR_LOOKS * _PRIOR_CHANCE + passed) / (_PRIOR_LOOKS + looks)
+    done = [
+        len(trial.seed_values)
+        for trial in ledger.trials.values()
+        if trial.number >= firsts and trial.state is TrialState.FINISHED
+    ]
+    known = _PRIOR_RACES * min(_PRIOR_SEEDS * seeds.first, seeds.per_config) + sum(done)
+    usual = known / (_PRIOR_RACES + len(done))
     live = sum(
-        _further(len(trial.runs), seeds.per_config, 1.0 if trial.number < firsts else chance)
+        max(0.0, (seeds.per_config if trial.number < firsts else usual) - len(trial.runs))
         * math.prod(chances[len(trial.reports) :])
         for trial in ledger.live()
         if trial.runs
     )
-    return live + to_come * math.prod(chances) * _further(seeds.first, seeds.per_config, chance)
-
-
-def _further(taken: int, most: int, chance: float) -> float:
-    """Return the seeds that a trial is expected to take beside those it has.
-
-    >>> _further(2, 8, 0.5)
-    2.0
-    """
-    found, there = 0.0, 1.0
-    while 0 < taken < most:
-        there *= chance
-        found += there * (min(2 * taken, most) - taken)
-        taken = min(2 * taken, most)
-    return found
+    return live + to_come * math.prod(chances) * max(0.0, usual - seeds.first)
 
 
 @lru_cache(maxsize=4096)
 def from_here(
     schedule: Schedule, chances: tuple[float, ...], trained: int, trials: int = 1
 ) -> tuple[float, float]:
-    """Return the chunks and the evaluations that a replicate is expected to run yet.
+    """Return the expected remaining chunks and evaluations of a replicate.
 
-    Args:
-        schedule: of its bucket.
-        chances: to pass each rung.
-        trained: chunks so far.
-        trials: that stand there; with several, how long the last of them runs.
+    `trained` are its chunks so far. With several `trials`, of the last of them.
 
     >>> from_here(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
     (3.5, 1.25)
@@ -295,9 +283,6 @@ def from_here(
     return chunks, evaluations
 
 
-# ---------------------------------------------------------------------- lanes and blocks
-
-
 def groups_of(lanes: Iterable[int], block: int) -> int:
     """Return how many blocks have a busy lane.
 
@@ -307,176 +292,59 @@ def groups_of(lanes: Iterable[int], block: int) -> int:
     return len({lane // max(1, block) for lane in lanes})
 
 
-def _usual_block(buckets: Sequence[Bucket]) -> int:
-    """Return the lanes of a block of the first bucket that has lanes, for those that have none."""
-    return next((b.population.block for b in buckets if b.population is not None), 1)
+_HALF_LIFE = 60.0  # seconds after which past work counts half, at least
+_OF_LIFE = 0.25  # the same, as a share of the seconds so far
 
 
-def _block(bucket: Bucket, usual: int) -> int:
-    return bucket.population.block if bucket.population is not None else usual
-
-
-def _work(bucket: Bucket, usual: int, chunks: float, evaluations: float, warmup: int = 0) -> Work:
-    """Return the work of one replicate whose block is full."""
-    quantum = bucket.schedule.quantum
-    steps = (chunks + warmup) * quantum / _block(bucket, usual)
-    return Work(chunks * quantum, steps, evaluations)
-
-
-def _of_runs(
-    bucket: Bucket, runs: Sequence[Run], chances: tuple[float, ...], refilled: bool, usual: int
-) -> Work:
-    """Return the work of the replicates of the search in one bucket.
-
-    A block is at work until the last of its lanes rests. Where lanes are refilled that costs once,
-    when there is nothing left to refill them with.
-    """
-    schedule, block = bucket.schedule, _block(bucket, usual)
-    work = _sum(
-        _work(
-            bucket,
-            usual,
-            *from_here(schedule, chances, bucket.trained(run)),
-            max(0, bucket.warmup - run.chunks),
-        )
-        for run in runs
-    )
-    groups: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.lane is not None:
-            groups.setdefault(run.lane // block, []).append(run)
-    beyond = 0.0
-    for members in groups.values():
-        youngest = 0 if refilled else min(bucket.trained(run) for run in members)
-        last, _ = from_here(schedule, chances, youngest, len({run.trial for run in members}))
-        if refilled:
-            beyond += last - from_here(schedule, chances, 0)[0]
-        else:
-            own = sum(from_here(schedule, chances, bucket.trained(run))[0] for run in members)
-            beyond += max(0.0, last - own / block)
-    return work + Work(block_steps=beyond * schedule.quantum)
-
-
-def _confirming(bucket: Bucket, runs: Sequence[Run], usual: int) -> Work:
-    """Return the work of replicates that go to their end: those in lanes, behind them the others.
-
-    A block is at work until the last of its lanes rests.
-    """
-    whole = bucket.warmup + bucket.schedule.length
-    groups: dict[int, list[int]] = {}
-    for run in runs:
-        if run.lane is not None:
-            groups.setdefault(run.lane // _block(bucket, usual), []).append(whole - run.chunks)
-    quantum = bucket.schedule.quantum
-    there = [min(n, bucket.schedule.length) for members in groups.values() for n in members]
-    blocks = sum(map(max, groups.values()))
-    waiting = [whole - run.chunks for run in runs if run.lane is None]
-    running = Work(float(sum(there) * quantum), float(blocks * quantum), float(len(there)))
-    return running + _side_by_side(bucket, waiting, usual)
-
-
-def _side_by_side(bucket: Bucket, left: Sequence[int], usual: int) -> Work:
-    """Return the work of replicates that run to their end, each evaluated there.
-
-    Args:
-        bucket: whose lanes they fill, as many at a time as there are.
-        left: chunks of each.
-        usual: lanes of a block where the bucket has none yet.
-    """
-    if not left:
-        return Work()
-    lanes, block = bucket.lanes or len(left), _block(bucket, usual)
-    ordered = sorted(left, reverse=True)
-    waves = [ordered[first : first + lanes] for first in range(0, len(ordered), lanes)]
-    blocks = sum(wave[0] * math.ceil(len(wave) / block) for wave in waves)
-    quantum = bucket.schedule.quantum
-    trained = sum(min(chunks, bucket.schedule.length) for chunks in left)
-    return Work(float(trained * quantum), float(blocks * quantum), float(len(left)))
-
-
-def _sum(works: Iterable[Work]) -> Work:
-    return sum(works, Work())
-
-
-_HALF_LIFE = 60.0  # seconds after which what was seen counts half, at least
-_OF_LIFE = 0.25  # likewise, as a share of the seconds seen so far
-
-
-@dataclass
 class Rates:
-    """What was seen in this life, older things with less weight.
+    """Observed speeds of this process, older ones with less weight."""
 
-    Attributes:
-        seen: seconds of this life, without compiles.
-        train_seconds, block_steps, env_steps: of chunks.
-        evaluate_seconds, evaluations: of evaluations, one a replicate.
-        other_seconds: between chunks and evaluations, without compiles.
-        compile_seconds, compiled: of this life, all with the same weight; buckets.
-    """
-
-    seen: float = 0.0
-    train_seconds: float = 0.0
-    block_steps: float = 0.0
-    env_steps: float = 0.0
-    evaluate_seconds: float = 0.0
-    evaluations: float = 0.0
-    other_seconds: float = 0.0
-    compile_seconds: float = 0.0
-    compiled: int = 0
-    _before: Usage | None = None
-    _work: Work = field(default_factory=Work)
+    def __init__(self):
+        self._seen = 0.0  # seconds without compiles
+        # seconds of training, evaluating and the rest; block steps, env steps, evaluations
+        self._sums = np.zeros(6)
+        self._compile_seconds, self._compiled = 0.0, 0  # all with the same weight
+        self._before, self._work = Usage(), Work()
 
     def begin(self, usage: Usage) -> None:
-        """Count from here; what is counted already belongs to lives before."""
+        """Start counting here; earlier usage was by other processes."""
         self._before = replace(usage)
 
     def did(self, work: Work) -> None:
-        """Count work that a step did; its time comes with `pass_boundary`."""
+        """Count the work of a step; its time comes with `pass_boundary`."""
         self._work += work
 
     def pass_boundary(self, usage: Usage, compiled: int) -> None:
-        """Take in what the time since the last boundary went into.
-
-        Args:
-            usage: of the study, this boundary's time counted.
-            compiled: buckets whose program this life has compiled so far.
-        """
-        before, self._before = self._before or Usage(), replace(usage)
-        trained = usage.env_steps - before.env_steps
-        new = {
-            part: seconds - before.seconds_by_part[part]
-            for part, seconds in usage.seconds_by_part.items()
-        }
-        self.compile_seconds += new["compile"]
-        self.compiled = compiled
-        took = sum(new.values()) - new["compile"]
-        self.seen += took
-        fade = 0.5 ** (took / max(_HALF_LIFE, _OF_LIFE * self.seen))
-        self.train_seconds = fade * self.train_seconds + new["train"]
-        self.evaluate_seconds = fade * self.evaluate_seconds + new["evaluate"]
-        other = took - new["train"] - new["evaluate"]
-        self.other_seconds = fade * self.other_seconds + max(0.0, other)
-        self.block_steps = fade * self.block_steps + self._work.block_steps
-        self.env_steps = fade * self.env_steps + trained
-        self.evaluations = fade * self.evaluations + self._work.evaluations
-        self._work = Work()
+        """Add the time since the last boundary; `compiled` buckets so far."""
+        before, self._before = self._before, replace(usage)
+        known = before.seconds_by_part
+        new = {name: now - known[name] for name, now in usage.seconds_by_part.items()}
+        self._compile_seconds += new.pop("compile")
+        self._compiled = compiled
+        took = sum(new.values())
+        self._seen += took
+        fade = 0.5 ** (took / max(_HALF_LIFE, _OF_LIFE * self._seen))
+        train, evaluate = new["train"], new["evaluate"]
+        steps = usage.env_steps - before.env_steps
+        work, self._work = self._work, Work()
+        self._sums = fade * self._sums + (
+            train, evaluate, max(0.0, took - train - evaluate),
+            work.block_steps, steps, work.evaluations,
+        )  # fmt: skip
 
     @property
     def env_steps_per_second(self) -> float:
-        """Training env steps a second of work, compiles apart; 0 before the first chunk."""
-        seconds = self.train_seconds + self.evaluate_seconds + self.other_seconds
-        return self.env_steps / seconds if seconds > 0.0 else 0.0
+        """Training env steps per second without compiles; 0 before the first chunk."""
+        seconds = float(self._sums[:3].sum())
+        return float(self._sums[4]) / seconds if seconds > 0.0 else 0.0
 
     def seconds_of(self, ahead: Ahead) -> float | None:
-        """Return the seconds that some work takes; None before a chunk was seen."""
-        if self.block_steps <= 0.0 or self.train_seconds <= 0.0:
+        """Return the seconds for some work; None before the first chunk."""
+        train, evaluate, other, block_steps, _, evaluations = self._sums.tolist()
+        if block_steps <= 0.0 or train <= 0.0:
             return None
-        work = ahead.work
-        chunks = work.block_steps * self.train_seconds / self.block_steps
-        if self.evaluations:
-            each = self.evaluate_seconds / self.evaluations
-            chunks += work.evaluations * each
-        working = self.train_seconds + self.evaluate_seconds
-        between = 1.0 + self.other_seconds / working
-        compiling = ahead.buckets * self.compile_seconds / max(1, self.compiled)
-        return chunks * between + compiling
+        seconds = ahead.work.block_steps * train / block_steps
+        if evaluations:
+            seconds += ahead.work.evaluations * evaluate / evaluations
+        compiling = ahead.buckets * self._compile_seconds / max(1, self._compiled)
+        return seconds * (1.0 + other / (train + evaluate)) + compiling

@@ -1,8 +1,8 @@
-"""When a replicate of one bucket is evaluated, judged and done, counted in training chunks.
+"""When a replicate of one bucket is evaluated, judged and done, in training chunks.
 
-Every event falls on a chunk boundary: rungs, evaluation points and the length of a run round up to
-whole quanta, so buckets with other quanta are compared at nearly the same env steps. A rung keeps
-its index in every bucket, also where two of them round up to the same chunk.
+Rungs, evaluation points and the end of a run round up to whole chunks, so buckets with different
+chunk sizes are compared at nearly the same env steps. A rung has the same index in every bucket,
+even if two of them round up to the same chunk.
 """
 
 from __future__ import annotations
@@ -21,20 +21,12 @@ from .trials import Run
 
 @dataclass(frozen=True)
 class Schedule:
-    """The events of one bucket.
+    """The events of one bucket."""
 
-    Attributes:
-        quantum: training env steps of one lane in one chunk.
-        length: training chunks of a full run.
-        rungs: training chunks of each rung, in order, all below `length`.
-        evaluations: training chunks after which a search replicate is evaluated; rungs and the
-            end included.
-    """
-
-    quantum: int
-    length: int
-    rungs: tuple[int, ...]
-    evaluations: frozenset[int]
+    quantum: int  # training env steps of one lane in one chunk
+    length: int  # training chunks of a full run
+    rungs: tuple[int, ...]  # training chunks, all below `length`
+    evaluations: frozenset[int]  # training chunks with an evaluation; includes rungs and the end
 
     @property
     def env_steps(self) -> int:
@@ -46,12 +38,12 @@ class Schedule:
         return self.rungs[rung] * self.quantum
 
     def rungs_at(self, chunks: int) -> list[int]:
-        """Return the indices of the rungs that stand at this many training chunks."""
+        """Return the indices of the rungs at this many training chunks."""
         return [index for index, rung in enumerate(self.rungs) if rung == chunks]
 
 
 def schedule_of(study: Study, quantum: int) -> Schedule:
-    """Lay out the events of a bucket whose lanes do `quantum` env steps a chunk."""
+    """Return the schedule for lanes with `quantum` env steps per chunk."""
 
     def chunks(env_steps: float) -> int:
         return -(-round(env_steps) // quantum)
@@ -70,17 +62,11 @@ _MEANS = ("episode_return", "episode_length")
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of some replicates, by columns.
-
-    Attributes:
-        runs: whose.
-        env_steps: training env steps of each at the end of its row.
-        metrics: name -> float64 [runs].
-    """
+    """Curve rows of some replicates, by columns."""
 
     runs: Sequence[Run]
-    env_steps: Sequence[int]
-    metrics: dict[str, np.ndarray]
+    env_steps: Sequence[int]  # of each at the end of its row
+    metrics: dict[str, np.ndarray]  # name -> float64 [runs]
 
 
 def chunks_of_row(log_every: int | None, quantum: int) -> int:
@@ -89,9 +75,9 @@ def chunks_of_row(log_every: int | None, quantum: int) -> int:
 
 
 def ends_row(schedule: Schedule, trained: int, chunks: int) -> bool:
-    """Return whether a row ends after so many training chunks, of which `chunks` make one.
+    """Return whether a row of `chunks` chunks ends here.
 
-    No row joins what lies before and behind a rung, where trials end and copy each other.
+    No row spans a rung, where trials end and copy each other.
     """
     return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
 
@@ -105,12 +91,8 @@ def rows_of(
 ) -> Iterator[Rows]:
     """Yield the rows that a chunk completes, in the order of their env steps.
 
-    Args:
-        log_every: env steps between two rows; None: a chunk's.
-        schedule: of the bucket.
-        shown: lane -> the replicate that trained in it.
-        trained: chunks that each of them has trained, this one included.
-        result: of the chunk.
+    `log_every` are the env steps between two rows (None: a chunk's), `shown` is lane -> replicate,
+    `trained` their training chunks including this one.
     """
     lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
     chunks, before = chunks_of_row(log_every, quantum), 0
@@ -138,12 +120,7 @@ def rows_of(
 
 
 def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return how long replicates have trained, and how fast they were since their last rows.
-
-    Args:
-        runs: whose rows end here.
-        env_steps: of each since its last row.
-    """
+    """Return training seconds, and speed since the last row (`env_steps` steps ago)."""
     took = np.array([run.take_row_seconds() for run in runs])
     speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
     return {
@@ -153,7 +130,7 @@ def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray
 
 
 def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
-    """Add a chunk to the half-made row of each replicate; return these."""
+    """Add a chunk to the unfinished row of each replicate; return these rows."""
     from ...core.metrics import joined  # on use: analytic lanes need no jax
 
     columns = {name: values.tolist() for name, values in metrics.items()}
@@ -172,7 +149,7 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
 
 
 def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rolling means of the returns and lengths of episodes, where there are such."""
+    """Return the rolling means of episode returns and lengths, if the metrics have them."""
     found: dict[str, np.ndarray] = {}
     for number, own in by_environment(metrics).items():
         if not {"episodes", *_MEANS} <= set(own):
@@ -194,7 +171,7 @@ BUDGET_ENDED = "racing: the budget ended before further seeds"
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Return how many seeds a trial has had at each look, the last of all it may have.
+    """Return the numbers of seeds of a trial at its looks.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]

@@ -1,6 +1,6 @@
-"""All that the loop knows, and the rows not committed yet: one place that every part shares.
+"""Everything the loop knows, and the rows not committed yet.
 
-Parts read trials and state here and write rows here; nothing else passes between them.
+All parts read trials and state here and write rows here; nothing else passes between them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unwritten:
     attributes: list[AttributeRow] = field(default_factory=list)
 
     def add(self, *rows: EvaluationRow | DecisionRow | AskRow | AttributeRow) -> None:
-        """Take rows, each to those of its kind; see `Commit.decisions` for promotions."""
+        """Add rows; a promotion replaces the pause at the same rung, see `Commit.decisions`."""
         for row in rows:
             match row:
                 case EvaluationRow():
@@ -52,18 +52,8 @@ class Unwritten:
 class Ledger:
     """The state of a study in memory.
 
-    Attributes:
-        study: what was asked.
-        objective: its metric, the first objective.
-        objectives: what else it measures.
-        state: what the store keeps as text.
-        trials: every trial by number, ended ones included.
-        unwritten: rows since the last commit.
-        ended: trials that ended at this boundary, for observers.
-        earlier: trials of an earlier study, which samplers see too.
-        looks: at how many test seeds which trials had values, see `store.interim_analyses`.
-        undecided: live trials that showed something at a rung before the last commit, of which
-            no decision was written down yet: a foreign scheduler had not answered.
+    `undecided` are live trials with a reported rung but no decision yet, because a foreign
+    scheduler had not answered before the last commit. Samplers also see `earlier` trials.
     """
 
     def __init__(
@@ -98,7 +88,6 @@ class Ledger:
                 self.judge(rung, [number])
 
     def add(self, trial: Trial) -> None:
-        """Take in a new trial."""
         self.trials[trial.number] = trial
         self.state.admit(trial)
         self.touch(trial)
@@ -106,12 +95,10 @@ class Ledger:
             self.unwritten.add(AttributeRow(trial.number, name, value))
 
     def note_looks(self, winner: int | None) -> None:
-        """Write down at how many test seeds trials have values now, where that is new.
+        """Write the numbers of test seeds with values, if new (`store.interim_analyses`).
 
-        To be called before a stage that adds test seeds or winners, and at its end.
-
-        Args:
-            winner: the trial that the study's conclusion is about, unless it is the default.
+        Call it before a stage that adds test seeds or winners, and at its end. `winner` is the
+        trial of the study's conclusion, unless it is the default.
         """
         sizes = {
             number: len(trial.report_values) + len(trial.report_diverged)
@@ -124,7 +111,7 @@ class Ledger:
             self.unwritten.add(attribute_of_looks(self.looks))
 
     def touch(self, trial: Trial) -> None:
-        """Note that a trial's row has changed."""
+        """Mark a trial's row as changed."""
         self.unwritten.trials.add(trial.number)
 
     def live(self) -> list[Trial]:
@@ -132,27 +119,27 @@ class Ledger:
         return [trial for trial in self.state.live.values() if trial.is_live]
 
     def paused(self) -> list[Trial]:
-        """Return the trials that are paused, by number."""
+        """Return the paused trials, by number."""
         return [trial for trial in self.state.live.values() if trial.is_paused]
 
     def going_on(self) -> list[Trial]:
-        """Return the trials of the search that may go on: those that are live or paused."""
+        """Return the live and paused trials of the search."""
         return [t for t in self.state.live.values() if t.is_live or t.is_paused]
 
     def pause(self, trial: Trial, rule: str) -> None:
-        """Let a trial wait at its rung, in place of ending; samplers see it as stopped there."""
+        """Pause a trial at its rung; samplers see it as stopped there."""
         trial.pause(rule)
         self.state.tell(trial)
         self._pasts.pop(trial.number, None)
         self.touch(trial)
 
     def promote(self, trial: Trial) -> None:
-        """Let a paused trial go on; to samplers it stays what it was until it ends or waits."""
+        """Resume a paused trial; samplers see no change until it ends or pauses again."""
         trial.promote()
         self.touch(trial)
 
     def started(self, run: Run) -> None:
-        """Note that a replicate has entered a lane."""
+        """Record that a replicate has entered a lane."""
         run.start()
         trial = self.trials[run.trial]
         if trial.state is TrialState.WAITING:
@@ -160,7 +147,7 @@ class Ledger:
             self.touch(trial)
 
     def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
-        """End a trial of the search; its replicates that still wait, run or are paused are cut."""
+        """End a trial of the search; its unfinished replicates are cut."""
         trial.end(state, error, self.now(), self.state.bits)
         self.state.dismiss(trial)
         self._pasts.pop(trial.number, None)
@@ -170,7 +157,7 @@ class Ledger:
         self.touch(trial)
 
     def settle(self, trial: Trial, value: float) -> None:
-        """End a trial that has a value, with what else its replicates measured."""
+        """Finish a trial with a value, and aggregate its extras."""
         objectives, constraints = self.aggregated(trial, Stream.SEARCH, value)
         trial.settle(value, objectives, constraints)
         self.end(trial, TrialState.FINISHED)
@@ -178,9 +165,9 @@ class Ledger:
     def aggregated(
         self, trial: Trial, stream: Stream, value: float
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return objectives, `value` the first, and what constraints bound, over a stream's seeds.
+        """Return objectives (`value` first) and constrained values over a stream's seeds.
 
-        Both are empty where the study has none. Costs are those of the search, on as many seeds.
+        Both are empty if the study has none. Costs are those of the search, on as many seeds.
         """
         if self.objectives.is_plain:
             return (), ()
@@ -190,7 +177,7 @@ class Ledger:
         return objectives, self.objectives.limited(extras)
 
     def fail(self, number: int, why: str) -> None:
-        """End a trial of the search that met an error; of one that is confirmed note it."""
+        """Fail a trial of the search; for a confirmed trial only record the error."""
         trial = self.trials[number]
         if trial.is_live or trial.is_paused:
             self.end(trial, TrialState.FAILED, why)
@@ -199,10 +186,7 @@ class Ledger:
             self.touch(trial)
 
     def count(self, run: Run, env_steps: int, trains: bool, seconds: float) -> None:
-        """Count a chunk of a replicate: its env steps, and its share of the running time.
-
-        Of several environments it took so many env steps on each.
-        """
+        """Count a chunk of a replicate; `env_steps` are on each environment."""
         trial, env_steps = self.trials[run.trial], env_steps * self.study.spread
         self.state.usage.count(env_steps, run.stream, trains, self.state.phase is Phase.ALSO)
         if run.stream is Stream.SEARCH:
@@ -210,7 +194,6 @@ class Ledger:
         self.touch(trial)
 
     def count_evaluation(self, run: Run, env_steps: int) -> None:
-        """Count an evaluation of a replicate."""
         trial = self.trials[run.trial]
         self.state.usage.count_evaluation(env_steps)
         if run.stream is Stream.SEARCH:
@@ -218,14 +201,14 @@ class Ledger:
         self.touch(trial)
 
     def reopen(self, trial: Trial) -> None:
-        """Let the only trial run on, as it stood at its end."""
+        """Resume the only trial from its end."""
         trial.reopen()
         self.trials[trial.number] = trial
         self.state.reopen(trial)
         self.touch(trial)
 
     def written(self) -> None:
-        """Forget the rows that a commit has written."""
+        """Drop the rows that a commit has written."""
         self.unwritten = Unwritten()
 
     def take_ended(self) -> list[Trial]:
@@ -238,21 +221,16 @@ class Ledger:
         return tuple(self._judged[rung]) if rung < len(self._judged) else ()
 
     def judge(self, rung: int, trials: Iterable[int]) -> None:
-        """Note that trials were judged at a rung."""
         while len(self._judged) <= rung:
             self._judged.append([])
         self._judged[rung] += trials
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return trials that have values, the best first.
-
-        Feasible ones come first; of several objectives those on better fronts, then those with
-        more room around them.
-        """
+        """Return trials with values, the best first (`Objectives.keys`)."""
         listed = sorted(trials, key=lambda trial: trial.number)
         keys = self.objectives.keys(
             [self.losses(trial) for trial in listed],
-            [self.violation(trial.constraints) for trial in listed],
+            [self.objectives.violation(trial.constraints) for trial in listed],
         )
         return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
 
@@ -263,115 +241,71 @@ class Ledger:
         return self.order(trials)[0]
 
     def losses(self, trial: Trial) -> tuple[float, ...]:
-        """Return one loss an objective of a trial that has a value."""
+        """Return one loss per objective of a trial with a value."""
         first = self.objective.loss(trial.value if trial.value is not None else math.nan)
         return (first, *self.objectives.losses(trial.objectives[1:]))
 
-    def violation(self, limited: Sequence[float]) -> float:
-        """Return by how much constraints are violated in all; 0 where none is measured."""
-        return self.objectives.violation(limited)
-
     def resolved(self, params: Mapping[str, Any]) -> Resolved:
-        """Return the configuration of some searched values, ready for lanes.
-
-        Raises:
-            ConfigError: they contradict each other, or no program can run them.
-        """
+        """Return a configuration ready for lanes; ConfigError if no program can run it."""
         return self._resolver.of(params)
 
     def resolved_of(self, number: int) -> Resolved:
-        """Return the configuration of a trial, ready for lanes; kept while the trial is live.
-
-        Raises:
-            ConfigError: as of `resolved`.
-        """
+        """Return a trial's configuration; cached while the trial is live."""
         found = self.resolved(self.trials[number].params)
         if number in self.state.live:
             self._resolved[number] = found
         return found
 
     def resolved_at(self, number: int, env_steps: int) -> Resolved:
-        """Return the configuration that trains a trial's lineage on from some env steps."""
+        """Return the configuration of a trial's lineage from some env steps on."""
         return self.resolved(params_at(lineage_of(self.trials[number]), env_steps))
 
     def now(self) -> float | None:
-        """Return the seconds since the epoch."""
         return self._clock() if self._clock else None
 
     def history(self, unseen: Sequence[int] = ()) -> tuple[Past, ...]:
-        """Return every trial as samplers see it, by number, those of a warm start first.
+        """Return every trial as samplers see it, by number, warm-start trials first.
 
-        It changes only when a trial is added, ends or is paused, so a batch begun again after a
-        crash sees what it saw the first time. A trial that was paused is stopped to samplers, also
-        when it was promoted since, until it ends or is paused again.
-
-        Args:
-            unseen: trials that ended or were paused, which is not to be known; each as often as it
-                was told.
+        It changes only when a trial is added, ends or pauses, so a batch repeated after a crash
+        sees the same. A paused trial looks stopped, even after its promotion, until it ends or
+        pauses again. `unseen` are trials whose latest events are hidden, one entry per event.
         """
         for number, trial in self.trials.items():
-            if trial.state is TrialState.REFERENCE:  # not of the search
-                continue
-            if number not in self._pasts:
-                self._pasts[number] = self._past(trial)
+            if number not in self._pasts and trial.state is not TrialState.REFERENCE:
+                has_ended = not (trial.is_live or trial.is_paused)
+                self._pasts[number] = self._past(trial, trial.paused_at, has_ended)
         shown = [self._pasts[number] for number in sorted(self._pasts)]
         if unseen:
             news = Counter(unseen)
             shown = [self._before(p.trial, news[p.trial]) if news[p.trial] else p for p in shown]
         return (*self.earlier, *shown)
 
-    def _report_losses(self, trial: Trial) -> tuple[float, ...]:
-        return tuple(self.objective.loss(value) for value in trial.reports)
-
-    def _past(self, trial: Trial) -> Past:
-        if trial.is_live or trial.is_paused:
-            return self._past_at(trial, trial.paused_at)
-        return Past(
-            trial=trial.number,
-            params=trial.params,
-            attributes=trial.attributes,
-            state=trial.state,
-            loss=None if trial.value is None else self.objective.loss(trial.value),
-            reports=self._report_losses(trial),
-            proposed_by=trial.proposed_by,
-            **({} if self.objectives.is_plain else self._more(trial)),
-        )
-
     def _before(self, number: int, news: int) -> Past:
-        """Return a trial as it was seen before the last news: it was paused, or ended."""
+        """Return a trial as it was before its last `news` events (pauses, the end)."""
         trial = self.trials[number]
         has_ended = not (trial.is_live or trial.is_paused)
         known = len(trial.paused_at) - (news - has_ended)
-        return self._past_at(trial, trial.paused_at[:known])
+        return self._past(trial, trial.paused_at[:known], has_ended=False)
 
-    def _past_at(self, trial: Trial, paused_at: Sequence[int]) -> Past:
-        """Return a trial that has not ended: it runs, or is stopped where it was paused last."""
-        bare = Past(trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by)
-        if not paused_at:
-            return bare
-        seen = paused_at[-1] + 1
-        more: dict[str, Any] = {}
-        if not self.objectives.is_plain:
-            extras = trial.extra_reports[:seen]
-            limited = self.objectives.limited(extras[-1])
-            more = self._more_of((), extras, limited if self.objectives.constraints else ())
-        reports = self._report_losses(trial)[:seen]
-        return replace(bare, state=TrialState.STOPPED, reports=reports, **more)
-
-    def _more(self, trial: Trial) -> dict[str, Any]:
-        limited = trial.constraints if self.objectives.constraints else ()
-        return self._more_of(trial.objectives, trial.extra_reports, limited)
-
-    def _more_of(
-        self,
-        objectives: Sequence[float],
-        extras: Sequence[Sequence[float]],
-        limited: Sequence[float],
-    ) -> dict[str, Any]:
-        return {
-            "more": self.objectives.losses(objectives[1:]) if objectives else (),
-            "more_reports": tuple(map(self.objectives.losses, extras))
-            if self.objectives.others
-            else (),
-            "violations": self.objectives.violations(limited) if limited else (),
-        }
+    def _past(self, trial: Trial, paused_at: Sequence[int], has_ended: bool) -> Past:
+        """Return a trial as samplers see it: ended, stopped at its last pause, or running."""
+        running = Past(trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by)
+        if not (has_ended or paused_at):
+            return running
+        loss, more = self.objective.loss, self.objectives
+        shown = len(trial.reports) if has_ended else paused_at[-1] + 1
+        extras = trial.extra_reports[:shown]
+        objectives, limited = (), ()
+        if has_ended:
+            objectives, limited = trial.objectives[1:], trial.constraints
+        elif more.constraints:
+            limited = more.limited(extras[-1])
+        return replace(
+            running,
+            state=trial.state if has_ended else TrialState.STOPPED,
+            loss=loss(trial.value) if has_ended and trial.value is not None else None,
+            reports=tuple(map(loss, trial.reports[:shown])),
+            more=more.losses(objectives) if objectives else (),
+            more_reports=tuple(map(more.losses, extras)) if more.others else (),
+            violations=more.violations(limited) if more.constraints and limited else (),
+        )

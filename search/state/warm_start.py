@@ -1,8 +1,7 @@
-"""Warm start: the trials of an earlier study are history before the first one of this study.
+"""Warm start: samplers see the trials of an earlier study before this study's first trial.
 
-They only inform the sampler; they are no trials of this study, cost nothing of its budget and are
-not in its tables. What is taken over is written into the study's folder once, so that a resume
-does not depend on the earlier study being there still.
+These cost no budget and are not in the tables. They are copied into the study's folder once, so
+that a resume does not need the earlier study.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ...knobs import KNOBS
 from ...spaces.space import Parameter
 from ...store.journal import Journal
 from ...store.journal_file import JOURNAL_NAME
-from ...store.rows import StudyMeta, TrialState
+from ...store.rows import StudyMeta, TrialRow, TrialState
 from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded
 from ...studies.spec import Study
@@ -34,7 +33,7 @@ from .objective import Objective, Objectives
 
 @dataclass(frozen=True)
 class Earlier:
-    """A trial of an earlier study, as the file in this study's folder keeps it."""
+    """A trial of an earlier study, as in this study's folder."""
 
     params: dict[str, Any]
     state: str
@@ -44,41 +43,31 @@ class Earlier:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What is taken over.
+    """The trials taken over."""
 
-    Attributes:
-        history: by number; numbers are negative.
-        words: one line for people: how many, and why the others were left out.
-    """
-
-    history: tuple[Past, ...] = ()
-    words: str = ""
+    history: tuple[Past, ...] = ()  # with negative numbers, in order
+    words: str = ""  # one line: how many, and why the others were omitted
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
     """Return the history that a study starts from.
 
-    Args:
-        study: what is asked.
-        folder: of the study; what it wrote down at its start is used again. None looks anew.
-
-    Raises:
-        ConfigError: there is no earlier study, it optimised something else, or none of its trials
-            fits.
+    A copy in `folder` is used if there is one. Raises ConfigError if the earlier study is missing,
+    had other metrics, or no trial of it fits.
     """
     given = study.search.warm_start
     if given is None:
         return WarmStart()
     kept = None if folder is None else folder / WARM_START_NAME
     if kept is not None and is_plain_file(kept):
-        rows, words = _written_down(kept)
+        rows, words = _read_copy(kept)
     else:
         rows, words = _read(study, Path(study.source) / given.study)
     return WarmStart(tuple(_past(rows, index) for index in range(len(rows))), words)
 
 
 def write_warm_start(found: WarmStart, folder: Path) -> None:
-    """Write down what a study starts from, unless that was done when it began."""
+    """Copy the history into the study's folder, unless it is there."""
     path = folder / WARM_START_NAME
     if not found.history or path.is_file():
         return
@@ -90,12 +79,8 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
     write_text(path, json.dumps({**data, "sum": _sum(data)}))
 
 
-def _written_down(path: Path) -> tuple[list[Earlier], str]:
-    """Read what a study started from.
-
-    Raises:
-        StoreError: it is not what was written; files of earlier versions have no checksum.
-    """
+def _read_copy(path: Path) -> tuple[list[Earlier], str]:
+    """Read the copy in the study's folder; older ones have no checksum."""
     try:
         data = json.loads(read_file(path))
         rows, words = decode(list[Earlier], data["trials"]), str(data["words"])
@@ -123,19 +108,9 @@ def _past(rows: Sequence[Earlier], index: int) -> Past:
     )
 
 
-# ---------------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True)
-class _Row:
-    params: dict[str, Any]
-    state: TrialState
-    values: tuple[float, ...]
-    constraints: tuple[float, ...]
-
-
 def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
     rows, meta = _rows_of(path)
+    rows = [row for row in rows if row.state is not TrialState.REFERENCE]
     other: dict[str, Any] = {}
     if meta is not None:
         _check_same_metrics(study, meta, path)
@@ -143,7 +118,7 @@ def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
     found: list[Earlier] = []
     left_out: Counter[str] = Counter()
     for row in rows:
-        reason = _unusable(study, row)
+        reason = _why_unusable(study, row)
         params: dict[str, Any] = {}
         if not reason:
             params, reason = _as_ours(study, row.params, other)
@@ -152,29 +127,19 @@ def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
             continue
         found.append(_earlier(study, params, row))
     if not found:
-        why = _listed(left_out) or "it has no trials"
+        why = _counts(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
     words = f"{len(found)} of {counted(len(rows), 'trial')} of {path} inform the search"
-    words += f"; left out: {_listed(left_out)}" if left_out else ""
+    words += f"; left out: {_counts(left_out)}" if left_out else ""
     return found, words + _differences(study, other)
 
 
-def _rows_of(path: Path) -> tuple[list[_Row], StudyMeta | None]:
-    """Read a study's folder, or a table; a table beside a journal is read from the journal."""
+def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None]:
+    """Read a study's folder, or a table; a table next to a journal is read from the journal."""
     folder = path.parent if path.name == "trials.parquet" else path
     if (folder / JOURNAL_NAME).is_file():
         with Journal(folder) as journal:
-            rows = [
-                _Row(
-                    dict(row.params),
-                    row.state,
-                    row.objectives or ((row.value,) if row.value is not None else ()),
-                    row.constraints,
-                )
-                for row in journal.trials()
-                if row.state is not TrialState.REFERENCE
-            ]
-            return rows, journal.meta
+            return list(journal.trials()), journal.meta
     if path.is_file():
         return _rows_of_table(path), None
     raise ConfigError(
@@ -182,26 +147,25 @@ def _rows_of(path: Path) -> tuple[list[_Row], StudyMeta | None]:
     )
 
 
-def _rows_of_table(path: Path) -> list[_Row]:
+def _rows_of_table(path: Path) -> list[TrialRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         columns = pq.ParquetFile(path).read(["state", "search_value", "params"]).to_pydict()
         rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
+        confirmed = TrialState.CONFIRMED  # whose search had finished
         return [
-            _Row(dict(json.loads(params)), _in_search(state), () if v is None else (v,), ())
-            for state, v, params in rows
-            if state != TrialState.REFERENCE
-        ]
+            TrialRow(
+                number,
+                TrialState.FINISHED if state == confirmed else TrialState(state),
+                proposed_by="", batch=0, bucket="", params=dict(json.loads(params)), value=value,
+            )
+            for number, (state, value, params) in enumerate(rows)
+        ]  # fmt: skip
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         text = " ".join(str(error).split())[:200]
-        raise ConfigError(f"search.warm_start: {path} is no table of trials: {text}") from error
-
-
-def _in_search(state: str) -> TrialState:
-    """Return how a trial's search ended: one that was confirmed had finished, for samplers too."""
-    return TrialState.FINISHED if state == TrialState.CONFIRMED else TrialState(state)
+        raise ConfigError(f"search.warm_start: {path} is not a table of trials: {text}") from error
 
 
 def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
@@ -230,13 +194,18 @@ def _metrics(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{goal} {name}" for name, goal in pairs)
 
 
-def _unusable(study: Study, row: _Row) -> str:
-    """Return why a trial tells this study nothing, or nothing."""
+def _values(row: TrialRow) -> tuple[float, ...]:
+    return row.objectives or (() if row.value is None else (row.value,))
+
+
+def _why_unusable(study: Study, row: TrialRow) -> str:
+    """Return why a trial cannot inform this study, or ""."""
     if row.state is TrialState.DIVERGED:
         return ""
     if row.state is not TrialState.FINISHED:
         return "not run to their end"
-    if len(row.values) != max(1, len(study.objectives)) or not all(map(math.isfinite, row.values)):
+    values = _values(row)
+    if len(values) != max(1, len(study.objectives)) or not all(map(math.isfinite, values)):
         return "without a value for every objective"
     if len(row.constraints) != len(study.constraints):
         return "without a value for every constraint"
@@ -247,7 +216,7 @@ def _as_ours(
     study: Study, theirs: Mapping[str, Any], other: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Return a configuration of this space, or why there is none."""
-    known = {**_fixed(other), **theirs}
+    known = {**_fixed_values(other), **theirs}
     missing: list[str] = []
 
     def choose(_: str, parameter: Parameter) -> Any:
@@ -264,41 +233,41 @@ def _as_ours(
 
     params = study.space.resolve(choose)
     for name, value in theirs.items():
-        if name not in study.space.names and _ours(study, name) != value:
+        if name not in study.space.names and _our_value(study, name) != value:
             missing.append(f"with another {name} than the one fixed here")
     if not missing and study.space.forbidden(params) is not None:
         missing.append("forbidden here")
     return params, missing[0] if missing else ""
 
 
-def _fixed(other: Mapping[str, Any]) -> dict[str, Any]:
+def _fixed_values(other: Mapping[str, Any]) -> dict[str, Any]:
     env = other.get("env", {})
     values = {f"env.{key}": value for key, value in env.items() if key != "id"}
     return {**other.get("fixed", {}), **values}
 
 
-def _ours(study: Study, name: str) -> Any:
+def _our_value(study: Study, name: str) -> Any:
     if name.startswith("env."):
         return study.env.values.get(name.removeprefix("env."))
     value = study.fixed.get(name, KNOBS[name].default if name in KNOBS else None)
     return list(value) if isinstance(value, tuple) else value
 
 
-def _earlier(study: Study, params: dict[str, Any], row: _Row) -> Earlier:
+def _earlier(study: Study, params: dict[str, Any], row: TrialRow) -> Earlier:
     if row.state is TrialState.DIVERGED:
         return Earlier(params, str(row.state), [], [])
     metrics = study.objectives or (study.metric,)
-    losses = [Objective(m).loss(v) for m, v in zip(metrics, row.values, strict=True)]
+    losses = [Objective(m).loss(v) for m, v in zip(metrics, _values(row), strict=True)]
     violations = Objectives.of(study).violations(row.constraints)
     return Earlier(params, str(row.state), losses, list(violations))
 
 
-def _listed(left_out: Counter[str]) -> str:
+def _counts(left_out: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
 
 
 def _differences(study: Study, other: Mapping[str, Any]) -> str:
-    """Return what else is not the same, which makes values less comparable."""
+    """Describe other differences, which make values less comparable."""
     if not other:
         return ""
     pairs = {
@@ -307,6 +276,6 @@ def _differences(study: Study, other: Mapping[str, Any]) -> str:
     }
     for name, value in other.get("fixed", {}).items():
         if name not in study.space.names:
-            pairs[name] = (value, _ours(study, name))
+            pairs[name] = (value, _our_value(study, name))
     changed = [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
     return f"; changed since: {', '.join(changed)}" if changed else ""

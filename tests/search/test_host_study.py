@@ -19,7 +19,7 @@ from hpo.machine.workers import worker_count
 from hpo.search.api import run as train
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import load
@@ -47,7 +47,7 @@ eval_env: {max_episode_steps: 30}
 """
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     """Asks for a clean end after some chunks, by a real signal."""
 
     def __init__(self, chunks):
@@ -159,7 +159,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
 
 
-class KillAt(Silent):
+class KillAt(Observer):
     """Kills a worker after some chunks, as the system does where memory runs out."""
 
     def __init__(self, chunks, workers):

@@ -13,7 +13,7 @@ from hpo.knobs import complete
 from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import Stream
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
@@ -187,7 +187,7 @@ budget: {trials: 1}
 """
 
 
-class Listener(Silent):
+class Listener(Observer):
     def __init__(self):
         self.baselines = []
 

@@ -13,7 +13,7 @@ from hpo.machine import software
 from hpo.search.analysis.checkpoint_values import importance_at, read_points
 from hpo.search.run import Settings, run
 from hpo.search.state.loop_state import LoopState, Phase
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
@@ -23,7 +23,7 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 Factory = samples.AnalyticFactory
 
 
-class Watcher(Silent):
+class Watcher(Observer):
     """Keeps everything it is told."""
 
     def __init__(self):
@@ -398,7 +398,7 @@ def test_another_machine_is_refused_or_marked(tmp_path):
 
 
 def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp_path):
-    class Dies(Silent):
+    class Dies(Observer):
         def on_start(self, study, folder, resumed):
             raise KeyboardInterrupt
 

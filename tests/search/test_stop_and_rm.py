@@ -12,7 +12,7 @@ import pytest
 from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import StudyFolder, StudyLock, lock_holder, tables_equal
 from hpo.store.lock import STOP_NAME, StopRequest, ask_to_stop
 from hpo.store.remove_study import remove_studies
@@ -21,7 +21,7 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 STUDY, FACTORY = samples.study(), samples.AnalyticFactory()
 
 
-class AtChunk(Silent):
+class AtChunk(Observer):
     """Does something behind one chunk."""
 
     def __init__(self, chunk, action):

@@ -11,7 +11,7 @@ from hpo.errors import StoreError
 from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
@@ -82,7 +82,7 @@ def test_the_policy_that_lanes_start_from_counts(tmp_path):
     assert files_of_study(restored).keys() - files_of_study(study) == {"p/parts/optimiser.npz"}
 
 
-class Cut(Silent):
+class Cut(Observer):
     def __init__(self, chunks):
         self.left = chunks
 

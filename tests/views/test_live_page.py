@@ -23,7 +23,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import journal as journal_reader
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -340,7 +340,7 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
     with serving(tmp_path) as server:
         seen = []
 
-        class Observer(Silent):
+        class Watching(Observer):
             def on_trial_end(self, trial):
                 if not seen and Journal.exists(folder):
                     with Journal(folder) as journal:
@@ -348,7 +348,7 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
                             seen.append(ask(server, "/part/running/lanes")[2])
                             seen.append(ask(server, "/part/running/now")[2])
 
-        run(samples.study("running"), folder, samples.FACTORY, [Observer()], often())
+        run(samples.study("running"), folder, samples.FACTORY, [Watching()], often())
     lanes, now = seen
     assert re.search(
         r'<li class="c0" data-t="\d+" title="lane \d+: trial \d+, seed [01], the', lanes

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.search.state.progress import Best, Silent, bounds_of
+from hpo.search.state.progress import Best, Observer, bounds_of
 from hpo.search.state.schedule import BUDGET_ENDED
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
@@ -99,7 +99,7 @@ def test_what_is_recorded_is_what_the_loop_said(tmp_path, changes):
     """At every commit the progress read from outside is the one its observers were shown."""
     told, pairs = [], []
 
-    class Observer(Silent):
+    class Watching(Observer):
         def on_chunk(self, progress):
             if told:  # the commit behind the last boundary is of what was told then
                 seen = read_standing(tmp_path / "small").progress
@@ -107,7 +107,7 @@ def test_what_is_recorded_is_what_the_loop_said(tmp_path, changes):
             told.append(progress)
 
     settings = samples.search.quick(commit_seconds=0.0)
-    run(samples.study(**changes), tmp_path / "small", samples.FACTORY, [Observer()], settings)
+    run(samples.study(**changes), tmp_path / "small", samples.FACTORY, [Watching()], settings)
     compared = [(a, b) for a, b in pairs if b is not None and a.env_steps == b.env_steps]
     assert len(compared) > 10
     for shown, seen in compared:

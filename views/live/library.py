@@ -213,7 +213,7 @@ def _read_view(folder: Path) -> View:
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
-        progress = recorded_progress(snapshot.study, state, rows.values(), snapshot.decisions)
+        progress = recorded_progress(snapshot.study, state, rows.values())
     word, first = word_of(folder, head), snapshot.winner
     meta, study = snapshot.meta, snapshot.study
     standing = Standing(folder.name, word, meta, study, head, progress, first)

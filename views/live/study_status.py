@@ -62,12 +62,12 @@ def read_standing(folder: Path) -> Standing:
     """
     with Journal(folder, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
-        rows, decisions = trials_seen(journal), journal.decisions()
+        rows = trials_seen(journal)
     study = recorded(meta.study_text)
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
-        progress = recorded_progress(study, state, rows, decisions)
+        progress = recorded_progress(study, state, rows)
     entries = leaderboard_of(meta, rows)
     first = entries[0] if entries and entries[0].value is not None else None
     return Standing(folder.name, word_of(folder, head), meta, study, head, progress, first)

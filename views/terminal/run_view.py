@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TextIO
 
 from ...search.state.loop_state import Phase
-from ...search.state.progress import Best, Progress, Silent
+from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.several_environments import env_words
 from ...studies.spec import Study
@@ -137,7 +137,7 @@ _PHASE_LINES = {
 }
 
 
-class RunView(Silent):
+class RunView(Observer):
     """Prints what happens; a context manager around the run, and an observer of it.
 
     A view must never harm a study: one whose stream is gone goes silent.

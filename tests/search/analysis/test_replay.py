@@ -17,7 +17,7 @@ from hpo.search.analysis import replay as module
 from hpo.search.analysis.replay import replay
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
@@ -137,7 +137,7 @@ def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
     assert replay(StudyFolder(tmp_path / "old"), 0).same
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     """Asks for a clean end after some chunks."""
 
     def __init__(self, chunks):

@@ -18,7 +18,7 @@ from hpo.errors import ConfigError
 from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import Place, RayTeam, connected
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.search.state.schedule import schedule_of
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -51,7 +51,7 @@ def tuned(scheduler, **changes):
     return samples.study(**{**base, **changes})
 
 
-class KillAt(Silent):
+class KillAt(Observer):
     """Kills a worker after some chunks."""
 
     def __init__(self, team, chunks):
@@ -153,7 +153,7 @@ def test_a_class_of_an_imported_file_may_decide(ray, tmp_path):
     assert type(scheduler_of(asked, schedule_of(asked, 1_000), dict)).__name__ == "Mine"
 
 
-class PressAt(Silent):
+class PressAt(Observer):
     """Asks for a clean end after some chunks, as Ctrl-C does."""
 
     def __init__(self, chunks):

@@ -306,7 +306,7 @@ def test_a_checkpoint_of_other_workers_is_refused(tmp_path):
     population.save(tmp_path / "saved")
     with pytest.raises(StoreError, match="3 x 4 lanes, but here are 2 x 6"):
         made(factory_over(FakeTeam(shares=2)))[0].restore(tmp_path / "saved")
-    with pytest.raises(StoreError, match="is no checkpoint"):
+    with pytest.raises(StoreError, match="is not a checkpoint"):
         population.restore(tmp_path)
 
 
@@ -425,7 +425,7 @@ def test_a_checkpoint_of_other_lanes_is_refused(tmp_path):
         return made(SharedFactory(FakeTeam(factory), machine), None)[0]
 
     shared(small).save(tmp_path / "saved")
-    with pytest.raises(StoreError, match="go on with as many workers"):
+    with pytest.raises(StoreError, match="resume with as many workers"):
         shared(large).restore(tmp_path / "saved")
     shared(small).restore(tmp_path / "saved")
 

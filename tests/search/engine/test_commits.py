@@ -12,7 +12,7 @@ from hpo.search.engine.commits import Committer
 from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.search.state.search_state import Ledger
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -79,7 +79,7 @@ def test_without_a_boundary_there_is_nothing_to_commit(monkeypatch):
     assert times(monkeypatch, 40.0, boundaries=False, soon=True) == []
 
 
-class Dies(Silent):
+class Dies(Observer):
     """A life of two chunks: the second is lost."""
 
     def __init__(self):

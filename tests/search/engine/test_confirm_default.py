@@ -14,7 +14,7 @@ from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.journal_file import FORMAT
@@ -55,7 +55,7 @@ def reported(folder):
     return found
 
 
-class Said(Silent):
+class Said(Observer):
     def __init__(self):
         self.confirmed = []
 

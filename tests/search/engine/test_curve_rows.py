@@ -11,7 +11,7 @@ import pytest
 
 from hpo.core.metrics import joined
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.chunk_sizes import curve_rows, row_ends
@@ -91,7 +91,7 @@ def test_joined_rows_are_those_of_their_chunks(plain, tmp_path):
     assert compared > 50
 
 
-class Stop(Silent):
+class Stop(Observer):
     """Ends the process's part of a study after some chunks, as a kill would."""
 
     def __init__(self, chunks):

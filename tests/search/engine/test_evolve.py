@@ -15,7 +15,7 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of, params_at
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, tables_equal
@@ -118,7 +118,7 @@ def test_copies_pay(tmp_path):
     assert with_copies > alone
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     def __init__(self, chunks):
         self.left = chunks
 
@@ -272,7 +272,7 @@ def test_a_second_program_is_no_place_for_copies(tmp_path, monkeypatch):
 def test_those_who_watch_are_told_who_leads(tmp_path):
     seen = []
 
-    class Watcher(Silent):
+    class Watcher(Observer):
         def on_chunk(self, progress):
             seen.append((progress.leader, progress.best))
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Metric
@@ -66,7 +66,7 @@ class Died(BaseException):
 @pytest.mark.parametrize("change", ["confirm", "budget"])
 def test_what_changed_while_it_confirmed_is_what_it_ends_with(tmp_path, phase, change):
 
-    class Dies(Silent):
+    class Dies(Observer):
         chunks = 0
 
         def on_chunk(self, progress):

@@ -17,7 +17,7 @@ from hpo.search.engine.extend_run import as_begun, single_as_begun, words_of_gro
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.search.study_estimate import preview
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -98,7 +98,7 @@ def test_a_trial_that_loses_its_value_in_the_longer_run_leaves_no_policy(tmp_pat
     assert str(found.leaderboard[0].state) == "diverged"
 
 
-class Stop(Silent):
+class Stop(Observer):
     """Ends the process's part of a study after some chunks, as a kill would."""
 
     def __init__(self, chunks):

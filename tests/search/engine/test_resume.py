@@ -16,7 +16,7 @@ import pytest
 from hpo.errors import StoreError
 from hpo.search.run import Settings, run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
@@ -103,7 +103,7 @@ def test_a_killed_study_ends_as_if_nothing_had_happened(tmp_path, name):
     assert same(unbroken, broken) == []
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     """Asks for a clean end after some chunks, by a real signal."""
 
     def __init__(self, chunks, presses=1):
@@ -239,7 +239,7 @@ def test_a_bucket_that_changed_is_refused(tmp_path):
 def test_the_store_is_free_again_after_an_error(tmp_path):
     study = samples.study(budget=Budget(trials=4))
 
-    class Watcher(Silent):
+    class Watcher(Observer):
         def on_chunk(self, progress):
             raise ValueError("in a view")
 

@@ -18,7 +18,7 @@ from hpo.errors import ConfigError
 from hpo.search.analysis.verdict import front_values
 from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.aggregate_environments import together
 from hpo.store.journal import Journal
@@ -171,7 +171,7 @@ class Killed(BaseException):
     pass
 
 
-class Kill(Silent):
+class Kill(Observer):
     """Raises behind the n-th boundary, between two commits."""
 
     def __init__(self, after: int):
@@ -297,7 +297,7 @@ def test_chunks_of_unlike_lengths_are_refused():
     asked = several()
     odd = dataclasses.replace(PARTS[1], quanta={"64x64": 500})
     asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
-    told = r"s\.yaml:3: .* unlike env steps \(CartPole-v1 1000, Acrobot-v1 500"
+    told = r"s\.yaml:3: .* different env steps \(CartPole-v1 1000, Acrobot-v1 500"
     with pytest.raises(ConfigError, match=told):
         factory(asked, [PARTS[0], odd, PARTS[2]]).resolve(asked.default())
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Checkpoint, EarlyTerminate
@@ -98,7 +98,7 @@ def test_nothing_but_policies_differs(straight, tmp_path):
     assert {name for name in policies(folder) if name.count("_") == 1} == set(policies(plain))
 
 
-class Stop(Silent):
+class Stop(Observer):
     """Ends the process's part of a study after some chunks, as a kill would."""
 
     def __init__(self, chunks):
@@ -120,7 +120,7 @@ def test_crashes_leave_the_policies_of_an_unbroken_study(straight, tmp_path, com
     assert policies(tmp_path / "s") == policies(folder)
 
 
-class Look(Silent):
+class Look(Observer):
     """Looks at the folder of policies when a study goes on, before its first chunk is over."""
 
     def __init__(self, folder):

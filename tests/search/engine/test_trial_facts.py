@@ -13,7 +13,7 @@ import pytest
 from hpo.cli import main
 from hpo.search.engine.commits import Committer
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.query import query
@@ -35,7 +35,7 @@ class Died(BaseException):
     """A process that is gone; nothing of ours catches it."""
 
 
-class AskedToEnd(Silent):
+class AskedToEnd(Observer):
     def on_chunk(self, progress):
         if progress.states.get(TrialState.FINISHED):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -140,7 +140,7 @@ def top(folder, capsys):
     return json.loads(capsys.readouterr().out)["leaderboard"]
 
 
-class Seen(Silent):
+class Seen(Observer):
     def __init__(self):
         self.shares, self.left = [], []
 
@@ -161,8 +161,8 @@ def test_neither_the_share_done_nor_the_time_left_runs_backwards(tmp_path, monke
     def of(self, ledger, buckets):
         looks.append(1)
         found = real(self, ledger, buckets)
-        more = found.search.times(1.0 + len(looks) % 5)
-        return type(found)(more, found.confirm, found.buckets, found.bounded)
+        more = found.work.times(1.0 + len(looks) % 5)
+        return type(found)(more, found.buckets, found.bounded)
 
     monkeypatch.setattr(WorkAhead, "of", of)
     monkeypatch.setattr(notify, "_LOOK_SECONDS", 0.0)

@@ -90,12 +90,12 @@ def test_the_numbers_of_a_run_are_those_of_whole_tiles(lanes, tile, whole):
     assert (note == "") == whole
     if not whole:
         assert note == (
-            f"population.lanes is {lanes}, which is no multiple of 8: a run has the same numbers "
+            f"population.lanes is {lanes}, not a multiple of 8: a run has the same numbers "
             f"with 8, 16, ... lanes, and others with {lanes}"
         )
     if lanes == 1:
         warnings = preview(study)[0].warnings
-        assert any(text.startswith("population.lanes is 1, which is no mult") for text in warnings)
+        assert any(text.startswith("population.lanes is 1, not a mult") for text in warnings)
 
 
 def test_a_study_that_searches_epochs_has_tiles_of_one_lane():

@@ -15,7 +15,7 @@ from hpo.errors import ConfigError
 from hpo.search.lanes.contract import Resolver
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.store.codec import plain_json
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
@@ -39,7 +39,7 @@ budget: {trials: 4}
 """
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     """Asks for a clean end after some chunks."""
 
     def __init__(self, chunks):

@@ -16,7 +16,7 @@ from hpo.search.ray_tune.loop import Driven
 from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import make_sampler
-from hpo.search.state.progress import Silent
+from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Confirm, Evaluation, SearchSpec, Seeds
@@ -251,7 +251,7 @@ def test_the_budget_is_never_exceeded(driven, env_steps):
     assert {"finished", "unfinished"} <= {str(row.state) for row in seen.rows.values()}
 
 
-class CutAt(Silent):
+class CutAt(Observer):
     def __init__(self, chunks):
         self.left = chunks
 

@@ -206,7 +206,7 @@ def test_a_folder_without_a_study_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="holds no study"):
         warm_start(study(tmp_path))
     (tmp_path / "trials.parquet").write_text("no table")
-    with pytest.raises(ConfigError, match="no table of trials"):
+    with pytest.raises(ConfigError, match="not a table of trials"):
         warm_start(study(tmp_path / "trials.parquet"))
 
 
