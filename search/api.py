@@ -1,6 +1,6 @@
-"""A study from a file or from Python to its results: everything but words.
+"""Run a study from a file or from Python: the command line and `hpo.run` call this.
 
-The command line and `hpo.run` are this function; jax is imported when it is called.
+jax is imported on the first call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.extend_run import as_begun, asked_for, single_as_begun, words_of_growth
 from .loggers import sinks_of
-from .run import Results, Settings
+from .run import Results, Settings, kept_text
 from .run import run as run_study
 from .state.loop_state import LoopState, Phase
 from .state.progress import Observer
@@ -50,30 +50,29 @@ def run(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Run a study where it asks to, or go on with it; a finished one gives its results at once.
+    """Run a study, or resume it; a finished one returns its results at once.
 
-    One whose trials all failed for the same reason begins anew: there is nothing to go on with.
+    A study whose trials all failed for the same reason starts over.
 
     Args:
         study: loaded, or the path of its file.
         out: the folder of results; the study gets a folder of its name in it.
-        observers: told of everything that happens.
+        observers: notified of every event.
         callbacks: called between chunks, see `hpo.search.engine.callbacks`.
-        new: begin another study `name-2` beside the one that is there.
-        accept_new_bits: go on although this machine gives other bits than the one before.
-        accept_changed_files: go on although a file that the study names has changed since.
+        new: start another study `name-2` and leave an existing one alone.
+        accept_new_bits: resume although results on this machine differ in the last digits.
+        accept_changed_files: resume although a file that the study names has changed.
         study_text: the file as it was given, if `study` is loaded.
         given: the command that runs it, if one does.
-        compiling: entered around each compile, with words for what is compiled.
-        warn: takes a line about a logger that failed, about environments, one that is searched
-            and evaluates too, or a warm start; from any thread.
+        compiling: entered around each compile, with its name.
+        warn: called with one line, from any thread.
 
     Raises:
         StudyError: the file is wrong.
         ConfigError: the study cannot run here.
         StoreError: its folder is locked, damaged, or of another study.
-        SearchError: it cannot go on; what was done is kept.
-        CallbackError: a callback raised; what was done is kept.
+        SearchError: it cannot continue; everything so far is kept.
+        CallbackError: a callback raised; everything so far is kept.
         MissingExtraError: a logger's package is not installed.
     """
     if not isinstance(study, Study):
@@ -86,7 +85,7 @@ def run(
     check_registered(study)
     failure = "" if new else common_failure(out / name)
     if failure:
-        warn(f"every trial of {name} failed, so it begins anew; the last error was: {failure}")
+        warn(f"every trial of {name} failed, so it starts over; the last error was: {failure}")
     else:
         study = as_begun(study, out / name)
         if grown := words_of_growth(study, out / name):
@@ -110,36 +109,6 @@ def run(
         return run_study(study, out / name, factory, observers, settings, earlier)
 
 
-def run_in(
-    folder: Path,
-    study: Study,
-    observers: Sequence[Observer] = (),
-    *,
-    compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-    warn: Callable[[str], None] = lambda text: None,
-    **settings: Any,
-) -> Results:
-    """Go on with the study in a folder as it is given here, whatever the folder is called.
-
-    Args:
-        folder: of the study.
-        study: what it is from here on.
-        observers: as of `run`.
-        compiling: likewise.
-        warn: likewise.
-        settings: fields of `Settings`.
-
-    Raises:
-        HpoError: as `run` does.
-    """
-    run_own_code(study)
-    check_registered(study)
-    earlier = warm_start(study, folder)
-    how = Settings(sinks=sinks_of(study, warn), **settings)
-    with factory_of(study, compiling, warn) as factory:
-        return run_study(study, folder, factory, observers, how, earlier)
-
-
 def train(
     study: Study | str | Path,
     out: str | Path = RESULTS,
@@ -149,13 +118,10 @@ def train(
     """Train one configuration, a study's default one, on all its seeds; see `run`.
 
     Args:
-        study: loaded, or the path of its file; what it searches keeps its default.
-        out: as of `run`.
-        observers: as of `run`.
+        study: loaded, or the path of its file; searched hyperparameters keep their defaults.
+        out: the folder of results.
+        observers: notified of every event.
         settings: the other arguments of `run`.
-
-    Raises:
-        HpoError: as `run` does.
     """
     if not isinstance(study, Study):
         path = Path(study)
@@ -171,21 +137,13 @@ _RESOLVED = "study.resolved.yaml"
 
 @dataclass(frozen=True)
 class Asked:
-    """A study and the trials of it that are to run on test seeds.
-
-    Attributes:
-        folder: of the study.
-        study: with these trials in `confirm.also`.
-        trials: their numbers, as the study has them.
-        seeds: on how many test seeds they are to have run, at least.
-        text: the study file as it was given, "" where there was none.
-    """
+    """A study and those of its trials that are to run on test seeds."""
 
     folder: StudyFolder
-    study: Study
+    study: Study  # with these trials in `confirm.also`
     trials: tuple[int, ...]
-    seeds: int
-    text: str
+    seeds: int  # on how many test seeds each is to have run, at least
+    text: str  # the study file as it was given, "" without one
 
 
 def ask(
@@ -200,13 +158,12 @@ def ask(
         folder: of the study.
         trials: their numbers; -1 is the default configuration.
         seeds: on how many test seeds at least; None: as many as its winner, or 16.
-        source: the folder of the study file, for the files that it names; None: where it was when
-            the study was run last, as far as that is known, or the current one.
+        source: the folder of the study file, for the files that it names; None: its last known
+            place, or the current folder.
 
     Raises:
-        StoreError: the study runs, is still in its search or of another version, or has no such
-            trial.
-        ConfigError: files that it names are not there.
+        StoreError: the study runs, is still in its search, or has no such trial.
+        ConfigError: files that it names are missing.
     """
     holder = lock_holder(folder.path)
     if holder is not None:
@@ -223,7 +180,7 @@ def ask(
             "the study first"
         )
     numbers = tuple(dict.fromkeys(_number(folder, rows, trial) for trial in trials))
-    kept = _kept_text(folder)
+    kept = kept_text(folder)
     at = _source(meta, kept, source)
     of_old = of_its_day(read_text(meta.study_text, _RESOLVED))
     study = loads(meta.study_text, _RESOLVED, at, of_old)
@@ -247,36 +204,27 @@ def confirm(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Run what `ask` gives, from wherever it stands; seeds that ran before do not run again.
+    """Run what `ask` gives; seeds that ran before do not run again. Arguments are those of `run`.
 
-    `budget` does not bound these runs, as somebody asked for them: neither its env steps, which
-    they do not use up, nor its wall time.
-
-    Args:
-        asked: the study and its trials.
-        observers: told of everything that happens.
-        accept_new_bits: as of `search.api.run`.
-        accept_changed_files: likewise.
-        compiling: likewise.
-        warn: likewise.
-
-    Raises:
-        HpoError: as `search.api.run` does.
+    `budget` does not bound these runs, neither its env steps, which they do not use up, nor its
+    wall time.
     """
-    return run_in(
-        asked.folder.path,
-        asked.study,
-        observers,
-        study_text=asked.text,
+    study, folder = asked.study, asked.folder.path
+    run_own_code(study)
+    check_registered(study)
+    earlier = warm_start(study, folder)
+    settings = Settings(
         accept_new_bits=accept_new_bits,
         accept_changed_files=accept_changed_files,
-        compiling=compiling,
-        warn=warn,
+        study_text=asked.text,
+        sinks=sinks_of(study, warn),
     )
+    with factory_of(study, compiling, warn) as factory:
+        return run_study(study, folder, factory, observers, settings, earlier)
 
 
 def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
-    """Return the number under which a trial is found; the default may not have run before."""
+    """Return the number of a trial; of the default -1 if it has not run."""
     if trial == REFERENCE_TRIAL:
         default = default_of(rows)
         if default is None:
@@ -291,17 +239,8 @@ def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
     return trial
 
 
-def _kept_text(folder: StudyFolder) -> str:
-    there = folder.study_file.is_file()
-    return folder.study_file.read_text(encoding="utf-8", errors="replace") if there else ""
-
-
 def _source(meta: StudyMeta, kept: str, given: Path | None) -> Path:
-    """Return a folder from which all files that the study names are found.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return a folder from which all files that the study names are found."""
     command = given_in(kept)
     known = [] if command is None else [Path(command.file).parent]
     places = [given] if given is not None else [*known, Path()]

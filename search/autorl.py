@@ -1,7 +1,7 @@
-"""`AutoRLEnv`: a vector environment whose lanes are PPO runs and whose actions are their knobs.
+"""`AutoRLEnv`: a vector environment of PPO runs whose actions are hyperparameters.
 
-So what changes hyperparameters in mid-run, a schedule or a policy, can be tried out and learnt.
-The interface is that of Gymnasium's vector environments; all runs share one compiled program.
+So schedules and policies that change hyperparameters during a run can be tried and learnt. The
+interface is that of Gymnasium's vector environments; all runs share one compiled program.
 """
 
 from __future__ import annotations
@@ -29,41 +29,32 @@ from .state.objective import measure
 from .state.schedule import schedule_of
 
 Action = Mapping[str, Any] | Sequence[Mapping[str, Any]] | np.ndarray
-"""One mapping of knobs for all runs, one a run, or numbers from 0 to 1 [runs, knobs]."""
+"""One mapping for all runs, one per run, or numbers from 0 to 1 [runs, knobs]."""
 
 
 class Actions:
-    """Reads actions for a number of runs.
-
-    Attributes:
-        knobs: names of what may be set, in the order of arrays.
-
-    Raises:
-        ConfigError: a parameter has a condition, so that an array could not say what it means.
-    """
+    """Reads actions for a number of runs; `knobs` has the order of arrays."""
 
     def __init__(self, space: Space, runs: int):
         for parameter in space.parameters:
             if parameter.when:
                 raise ConfigError(
-                    f"{parameter.name} has a `when`; here every knob must always be active"
+                    f"{parameter.name} has a `when`; here all hyperparameters must be active"
                 )
         self._space, self._runs = space, runs
         self._parameters = {parameter.name: parameter for parameter in space.parameters}
         self.knobs = tuple(self._parameters)
 
     def read(self, given: Action, before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return one whole configuration a run.
-
-        Args:
-            given: the action; knobs that a mapping leaves out keep their values.
-            before: what every run has.
-
-        Raises:
-            ConfigError: a knob is unknown or a value does not belong to the space.
-        """
+        """Return one whole configuration per run; omitted values stay as they were `before`."""
         if isinstance(given, np.ndarray):
-            return [self._of_shares(row) for row in self._checked(given)]
+            shape = (self._runs, len(self.knobs))
+            if given.shape != shape or not np.all(np.isfinite(given)):
+                raise ConfigError(
+                    f"an action is an array of shape {given.shape}; allowed: finite, of shape "
+                    f"{shape}"
+                )
+            return [self._of_shares(row) for row in np.clip(given.astype(np.float64), 0.0, 1.0)]
         rows = [given] * self._runs if isinstance(given, Mapping) else list(given)
         if len(rows) != self._runs:
             raise ConfigError(f"{len(rows)} configurations were given for {self._runs} runs")
@@ -84,14 +75,6 @@ class Actions:
                 raise ConfigError(f"{name!r} is not in the space;{hint} Known: {known}")
         return self._space.complete({**old, **new})
 
-    def _checked(self, given: np.ndarray) -> np.ndarray:
-        shape = (self._runs, len(self.knobs))
-        if given.shape != shape or not np.all(np.isfinite(given)):
-            raise ConfigError(
-                f"an action is an array of shape {given.shape}; allowed: finite, of shape {shape}"
-            )
-        return np.clip(given.astype(np.float64), 0.0, 1.0)
-
     def _of_shares(self, row: np.ndarray) -> dict[str, Any]:
         share = dict(zip(self.knobs, row, strict=True))
 
@@ -109,18 +92,11 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "environment": ("env_state", "observation", "episode_return", "episode_length"),
     "position": ("key", "updates", "total_updates"),
 }
-"""Part -> the fields of `core.lane_state.LaneState` that it stands for.
-
-A field in none of these belongs to `environment`.
-"""
+"""Part -> its fields of `core.lane_state.LaneState`; all other fields belong to `environment`."""
 
 
 def fields_of(parts: Iterable[str]) -> tuple[str, ...]:
-    """Return the fields of a lane's state that parts stand for.
-
-    Raises:
-        ConfigError: a part is not known, or none was named.
-    """
+    """Return the fields of a lane's state that parts consist of."""
     from ..core.lane_state import LaneState
 
     named = {field for fields in PARTS.values() for field in fields}
@@ -137,17 +113,11 @@ def fields_of(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: int) -> Study:
-    """Return the study whose chunks end where decisions fall, and whose lanes hold the runs.
-
-    Args:
-        study: a study file, its data, or a loaded study.
-        runs: how many, at least 1.
-        steps: decisions of a run, from 1 to the env steps of a run.
-
-    Raises:
-        ConfigError: a number is out of range.
-    """
-    study = _loaded(study)
+    """Return the study whose chunks end at the decisions, and whose lanes hold the runs."""
+    if isinstance(study, Mapping):
+        study = loads(to_yaml({"name": "autorl", **study}), "study")
+    elif not isinstance(study, Study):
+        study = load(study)
     if runs < 1 or steps < 1 or steps > study.env_steps:
         raise ConfigError(
             f"runs is {runs} and steps {steps}; allowed: at least 1 of each, and no more steps "
@@ -165,11 +135,7 @@ def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: in
 
 
 def check_changeable(study: Study) -> None:
-    """Refuse what is searched and cannot change in mid-run; user code must have been imported.
-
-    Raises:
-        ConfigError: a searched knob, or key of the environment, is static.
-    """
+    """Raise ConfigError for a searched static hyperparameter; the study's imports have run."""
     from ..core.envs.registry import float_params
 
     only_one_environment(study, "AutoRL")
@@ -178,17 +144,9 @@ def check_changeable(study: Study) -> None:
         if name not in floats and (name.startswith("env.") or not KNOBS[name].traced):
             where = "`env`" if name.startswith("env.") else "`fixed`"
             raise ConfigError(
-                f"{name} is part of the compiled program and cannot change in mid-run; put it "
+                f"{name} is part of the compiled program and cannot change during a run; put it "
                 f"under {where}"
             )
-
-
-def _loaded(study: Study | str | Path | Mapping[str, Any]) -> Study:
-    if isinstance(study, Study):
-        return study
-    if isinstance(study, Mapping):
-        return loads(to_yaml({"name": "autorl", **study}), "study")
-    return load(study)
 
 
 FEATURES = (
@@ -197,18 +155,18 @@ FEATURES = (
     "param_norm", "learning_rate", "clip_eps", "ent_coef", "episode_return", "episode_length",
     "reward_mean",
 )  # fmt: skip
-"""Metrics of training that an observation may hold, as of the last chunk of a step.
+"""Metrics of training in an observation, of the last chunk of a step.
 
-Those that are objectives, or knobs of the space, stand there as these and not once more.
+Those that are also objectives or in the space appear once, as these.
 """
 
 
 class AutoRLEnv:
-    """PPO runs side by side; one step trains each of them a part of its run with given knobs.
+    """PPO runs in parallel; a step trains each for a part of its run with given hyperparameters.
 
-    An action is a mapping of searched knobs to values for one run, or one mapping for all, or an
-    array [runs, knobs] of numbers from 0 to 1, which the knobs' distributions turn into values
-    (`knobs` has their order). Knobs left out of a mapping keep their values.
+    An action is a mapping of searched hyperparameters to values per run, or one for all, or an
+    array [runs, knobs] of numbers from 0 to 1, which their distributions turn into values (`knobs`
+    has their order). Omitted hyperparameters keep their values.
 
     Args:
         study: a study file, its data, or a loaded study. Its environment, length of a run
@@ -216,20 +174,20 @@ class AutoRLEnv:
         runs: how many.
         steps: decisions of a run; each trains `env_steps / steps`, rounded up to whole chunks.
         objectives: metrics, `eval/...` of an evaluation after each step, or names of `FEATURES`;
-            left out: the study's metric.
-        reward: `value`: the objective after the step; `gain`: what it rose by since the last
-            step of the run, the first step giving the whole value.
+            omitted: the study's metric.
+        reward: `value`: the objective after the step; `gain`: its rise since the last step of the
+            run; the first step gives the whole value.
 
     Attributes:
         num_envs: runs.
-        knobs: names of what may be set, in the order of arrays.
-        features: names of the entries of an observation; none comes twice.
+        knobs: names of the hyperparameters, in the order of arrays.
+        features: names of the entries of an observation.
         objectives: names of the entries of a reward.
         steps: decisions of a run.
 
     Raises:
-        ConfigError: a searched knob or key of the environment is static, or an objective is not
-            known.
+        ConfigError: a searched hyperparameter or key of the environment is static, or an
+            objective is not known.
     """
 
     metadata: Mapping[str, Any] = {"autoreset_mode": "disabled", "render_modes": []}
@@ -284,24 +242,31 @@ class AutoRLEnv:
     @property
     def single_observation_space(self) -> Any:
         """One run's observations, as a Gymnasium space."""
-        return _gymnasium().spaces.Box(-np.inf, np.inf, (len(self.features),), np.float32)
+        return self._box(-np.inf, np.inf, len(self.features))
 
     @property
     def single_action_space(self) -> Any:
         """One run's actions as numbers from 0 to 1, as a Gymnasium space."""
-        return _gymnasium().spaces.Box(0.0, 1.0, (len(self.knobs),), np.float32)
+        return self._box(0.0, 1.0, len(self.knobs))
 
     @property
     def observation_space(self) -> Any:
         """All runs' observations, as a Gymnasium space."""
-        shape = (self.num_envs, len(self.features))
-        return _gymnasium().spaces.Box(-np.inf, np.inf, shape, np.float32)
+        return self._box(-np.inf, np.inf, self.num_envs, len(self.features))
 
     @property
     def action_space(self) -> Any:
         """All runs' actions as numbers from 0 to 1, as a Gymnasium space."""
-        shape = (self.num_envs, len(self.knobs))
-        return _gymnasium().spaces.Box(0.0, 1.0, shape, np.float32)
+        return self._box(0.0, 1.0, self.num_envs, len(self.knobs))
+
+    def _box(self, low: float, high: float, *shape: int) -> Any:
+        try:
+            from gymnasium.spaces import Box
+        except ImportError as error:
+            raise ConfigError(
+                "spaces are Gymnasium's, which is not installed; pip install 'hpo-lanes[gym]'"
+            ) from error
+        return Box(low, high, shape, np.float32)
 
     # ------------------------------------------------------------------ the interface
 
@@ -313,17 +278,16 @@ class AutoRLEnv:
         runs: Sequence[int] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start runs anew; every run has random numbers of its own.
+        """Start runs; each has separate random numbers.
 
         Args:
-            configs: what runs start with, as an action; left out: the space's default.
-            seed: which random numbers: run i is what replicate `seed * num_envs + i` of the study
-                would be. Left out, every call goes on to the next seed.
+            configs: their first hyperparameters, as an action; omitted: the space's default.
+            seed: run i is replicate `seed * num_envs + i` of the study; omitted: the next seed.
             runs: only these; the others stay as they are.
-            options: `configs` and `runs` may also be given in here.
+            options: `configs` and `runs` may also be given here.
 
         Returns:
-            Observations, of a fresh run zeros but for its knobs, and {"replicate": [runs]}.
+            Observations, of a new run zeros except its hyperparameters, and {"replicate": [runs]}.
         """
         options = options or {}
         configs = options.get("configs", configs)
@@ -345,23 +309,24 @@ class AutoRLEnv:
     def step(
         self, hyperparameters: Action | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Train every run that has not ended for one step, with these knobs.
+        """Train every run that has not ended for one step, with these hyperparameters.
 
         A run that has ended rests, and gives NaN, until it is reset.
 
         Args:
-            hyperparameters: see the class; None keeps all knobs.
+            hyperparameters: see the class; None keeps them all.
 
         Returns:
             observation: float32 [runs, features].
             objectives: float64 [runs], or [runs, objectives] if there are several.
             terminated: the run diverged.
             truncated: the run has its full length.
-            info: `values` (the objectives themselves), `knobs` (one mapping a run), `env_steps`,
-                and `evaluation` (returns of every episode, None for a run that rests).
+            info: `values` (the objectives), `knobs` (one mapping per run), `env_steps`, and
+                `evaluation` (returns of every episode, None for a run that rests).
 
         Raises:
-            ConfigError: a knob is unknown or its value not in the space; nothing was trained.
+            ConfigError: a hyperparameter is unknown or its value not in the space; nothing was
+                trained.
         """
         if not self._alive.any():
             raise ConfigError("every run has ended, or none was started; call reset()")
@@ -369,7 +334,11 @@ class AutoRLEnv:
         before = self._values.copy()
         moved = self._alive.copy()
         diverged, evaluations = self._train()
-        rewards = self._values if self._reward == "value" else self._values - _known(before)
+        rewards = (
+            self._values
+            if self._reward == "value"
+            else self._values - np.where(np.isfinite(before), before, 0.0)
+        )
         rewards = np.where(moved[:, None], rewards, np.nan)
         self._done_steps[moved] += 1
         truncated = moved & ~diverged & (self._done_steps >= self.steps)
@@ -384,7 +353,7 @@ class AutoRLEnv:
         return self._observe(), shown, diverged, truncated, info
 
     def close(self) -> None:
-        """Free nothing that Python does not free; there for Gymnasium's sake."""
+        """Do nothing; part of Gymnasium's interface."""
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -393,62 +362,49 @@ class AutoRLEnv:
 
         Args:
             directory: must not exist.
-            parts: of `parts.PARTS`.
+            parts: names of `PARTS`.
 
         Raises:
-            ConfigError: a part is not known or cannot be written, or a run was reset and not
-                stepped yet.
+            ConfigError: a part is unknown or cannot be written, or a run was just reset.
         """
-        if self._fresh:
-            raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.save_fields(Path(directory), fields_of(self._movable(parts)))
+        self._population.save_fields(Path(directory), self._movable_fields(parts))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
-        """Read chosen parts of all runs back; what is not named stays as it is.
+        """Read chosen parts of all runs back; other parts stay as they are.
 
-        With `policy` alone, for example, a fresh optimiser goes on from a trained network.
+        With `policy` alone, for example, a new optimiser trains an already trained network.
 
         Args:
-            directory: written by `save` with these parts among its own.
-            parts: of `parts.PARTS`.
+            directory: written by `save` with at least these parts.
+            parts: names of `PARTS`.
 
         Raises:
-            ConfigError: a part is not known or cannot be read back, or a run was reset and not
-                stepped yet.
+            ConfigError: a part is unknown or cannot be read, or a run was just reset.
             StoreError: the folder is damaged, or of other runs.
         """
+        self._population.restore_fields(Path(directory), self._movable_fields(parts))
+
+    def _movable_fields(self, parts: Iterable[str]) -> tuple[str, ...]:
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.restore_fields(Path(directory), fields_of(self._movable(parts)))
-
-    def _movable(self, parts: Iterable[str]) -> tuple[str, ...]:
-        """Return the parts, all of which can be written and read back.
-
-        Raises:
-            ConfigError: `environment` of one that the host steps.
-        """
         asked, id_ = tuple(parts), self._study.env.id
         if "environment" in asked and is_gymnasium(id_):
             others = ", ".join(repr(name) for name in PARTS if name != "environment")
             raise ConfigError(
-                f"the host steps {id_}, whose environments cannot be brought back in mid-episode; "
+                f"the host steps {id_}, whose environments cannot be restored within an episode; "
                 f"name the other parts: [{others}]"
             )
-        return asked
+        return fields_of(asked)
 
     # ------------------------------------------------------------------ one step
 
     def _train(self) -> tuple[np.ndarray, list[tuple[float, ...] | None]]:
-        """Run the chunks of one step; give who diverged, and the episodes of the evaluation."""
+        """Run the chunks of one step; return the diverged runs, and the evaluations' episodes."""
         population, count = self._population, self.num_envs
         warm = population.warmup_chunks
         begun = [int(step) for step in self._done_steps]
-        left = np.array(
-            [
-                self._marks[min(step, self.steps - 1)] - (self._marks[step - 1] if step else 0)
-                for step in begun
-            ]
-        )
+        marks = (0, *self._marks)
+        left = np.array([marks[min(step + 1, self.steps)] - marks[step] for step in begun])
         left += np.array([warm if run in self._fresh else 0 for run in range(count)])
         left[~self._alive] = 0
         diverged = np.zeros(count, bool)
@@ -495,10 +451,8 @@ class AutoRLEnv:
         marks = np.array((0, *self._marks))
         return marks[self._done_steps] * self._population.steps_per_chunk
 
-    # ------------------------------------------------------------------ knobs
-
     def _set(self, given: Action | None) -> None:
-        """Change the knobs of the runs that go on."""
+        """Change the hyperparameters of the runs that have not ended."""
         if given is None:
             return
         wanted = self._actions.read(given, self._params)
@@ -518,11 +472,6 @@ class AutoRLEnv:
 
 
 def _checked_objective(name: str) -> str:
-    """Return a name that is a metric of training or of an evaluation.
-
-    Raises:
-        ConfigError: it is neither.
-    """
     if name in FEATURES or name.startswith("eval/"):
         return name
     known = ("eval/return_mean", *FEATURES)
@@ -530,18 +479,3 @@ def _checked_objective(name: str) -> str:
         f"unknown objective {name!r};{suggestion(name, known)} Known: eval/<metric>, "
         f"{', '.join(FEATURES)}"
     )
-
-
-def _known(values: np.ndarray) -> np.ndarray:
-    """Return 0 where there was no value before."""
-    return np.where(np.isfinite(values), values, 0.0)
-
-
-def _gymnasium() -> Any:
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise ConfigError(
-            "spaces are Gymnasium's, which is not installed; pip install 'hpo-lanes[gym]'"
-        ) from error
-    return gymnasium

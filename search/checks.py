@@ -27,25 +27,21 @@ _SHOWN = 12
 
 
 def files_of_study(study: Study) -> dict[str, str]:
-    """Return the files whose contents decide results: path as from the study's folder -> sha256.
+    """Return the files whose contents decide results: path from the study's folder -> sha256.
 
-    These are what `imports` names, with the modules beside it that it imports in turn; the files
-    of the environment (topology, traffic, modulations, requests, ...), searched ones and those of
-    `eval_env` too; and the policy that lanes start from. A space kept in a file and the trials of
-    a warm start are copied into the study when it begins, so they are not among them.
+    These are the files of `imports` with their local imports; the files of the environment
+    (topology, traffic, modulations, requests, ...), searched ones and those of `eval_env` too; and
+    the policy that lanes start from. A space in a file and the trials of a warm start are copied
+    into the study when it starts, so they are not among them.
     """
     source = Path(study.source)
-    paths = [
-        *imported_files(study.imports, source),
-        *_of_environment(study),
-        *_of_policy(study, source),
-    ]
+    paths = [*imported_files(study.imports, source), *_of_environment(study)]
+    paths += _of_policy(study, source)
     sums = {path: _sum(source / path) for path in dict.fromkeys(paths)}
     return {path: found for path, found in sums.items() if found is not None}
 
 
 def changed_files(before: Mapping[str, str], source: str | Path) -> dict[str, str]:
-    """Return the files that are not what they were: path -> what is there now, in words."""
     found: dict[str, str] = {}
     for path, was in before.items():
         now = _sum(Path(source) / path)
@@ -56,16 +52,11 @@ def changed_files(before: Mapping[str, str], source: str | Path) -> dict[str, st
 
 
 def words_of_changes(changes: Mapping[str, str]) -> str:
-    """Return one line a file."""
     return "\n".join(f"  {path}: {words}" for path, words in changes.items())
 
 
 def takes_changed_files(name: str, before: Mapping[str, str], study: Study, accept: bool) -> bool:
-    """Return whether a study goes on with files that have changed.
-
-    Raises:
-        StoreError: with every such file, where that was not accepted.
-    """
+    """Return whether files have changed since a study was started."""
     changes = changed_files(before, study.source)
     if changes and not accept:
         raise StoreError(
@@ -98,7 +89,7 @@ def _of_environment(study: Study) -> list[str]:
 
 
 def _of_policy(study: Study, source: Path) -> list[str]:
-    """Return the files of the policy that lanes start from; what else lies there is not read."""
+    """Return the files of the policy that lanes start from, as far as they are read."""
     if study.init is None:
         return []
     folder = Path(study.init.folder)
@@ -108,21 +99,12 @@ def _of_policy(study: Study, source: Path) -> list[str]:
 
 
 def _sum(path: Path) -> str | None:
-    """Return the sha256 of a file in hex, None where there is none that can be read."""
+    """Return the sha256 of a file in hex, None if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-
-
-_FOLLOW_FROM_LENGTH = (
-    "schedule_env_steps",
-    "evaluation.every",
-    "early_terminate.min",
-    "early_terminate.every",
-)
-"""Keys that are worked out from `env_steps` where a file leaves them out."""
 
 
 def check_runnable(study: Study) -> None:
@@ -133,7 +115,9 @@ def check_runnable(study: Study) -> None:
 
 
 def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
-    """Return what the journal of a study says about it."""
+    objectives = [asdict(metric) for metric in study.objectives]
+    if objectives and study.more_envs:
+        objectives[0]["name"] = SCORE
     return StudyMeta(
         name=study.name,
         study_hash=study_hash(study),
@@ -146,7 +130,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         backend=backend,
         devices=devices,
         created_at=time.time(),
-        objectives=_objectives(study),
+        objectives=objectives,
         constraints=[asdict(constraint) for constraint in study.constraints],
         environments=[
             {"name": name, "random": scale.random, "reference": scale.reference}
@@ -156,36 +140,20 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
     )
 
 
-def _objectives(study: Study) -> list[dict[str, Any]]:
-    found = [asdict(metric) for metric in study.objectives]
-    if found and study.more_envs:
-        found[0]["name"] = SCORE
-    return found
-
-
 def check_continues(
     before: StudyMeta, study: Study, last: Given | None = None, now: Given | None = None,
     same_file: bool = False,
 ) -> None:  # fmt: skip
-    """Refuse to go on with a study that was changed.
-
-    Args:
-        before: what the journal says of it.
-        study: as it is asked for now.
-        last: the command that ran it last, if that changed what its file says.
-        now: the command that runs it now, if one does.
-        same_file: the file is the one that was kept, so differences are of commands alone.
-
-    Raises:
-        StoreError: with every change that is not allowed, and the command that goes on.
-    """
+    """Refuse to resume a study that was changed."""
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
         return
     if last is None and same_file and now is not None:
         unsaid = [change for change in refused if not now.override_of(change.key)]
-        last = replace(now, overrides=tuple(map(_as_override, unsaid))) if unsaid else None
+        olds = [one.old if isinstance(one.old, str) else json.dumps(one.old) for one in unsaid]
+        overrides = tuple(f"{one.key}={old}" for one, old in zip(unsaid, olds, strict=True))
+        last = replace(now, overrides=overrides) if unsaid else None
     lines = [f"  {change}{_origin(change.key, last, now)}" for change in refused]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
@@ -194,13 +162,8 @@ def check_continues(
     )
 
 
-def _as_override(change: Change) -> str:
-    old = change.old
-    return f"{change.key}={old if isinstance(old, str) else json.dumps(old)}"
-
-
 def _origin(key: str, last: Given | None, now: Given | None) -> str:
-    """Return which words of the two commands a difference comes from."""
+    """Return the words of the two commands that a difference comes from."""
     was = "" if last is None else last.override_of(key)
     given = "" if now is None else now.override_of(key)
     if was == given:
@@ -210,7 +173,7 @@ def _origin(key: str, last: Given | None, now: Given | None) -> str:
 
 
 def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) -> list[str]:
-    """Return the command that goes on, as far as commands made the difference."""
+    """Return the command that resumes, as far as commands made the difference."""
     if now is None:
         return [] if last is None else [f"  it was run as: {last.command}"]
     verb, overrides = ("run", ()) if last is None else (last.verb, last.overrides)
@@ -218,20 +181,17 @@ def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) ->
     if way == now:
         return []
     rest = [change.key for change in refused if not _origin(change.key, last, now)]
-    if _origin("env_steps", last, now):
-        rest = [key for key in rest if key not in _FOLLOW_FROM_LENGTH]
+    if _origin("env_steps", last, now):  # these follow from it where a file omits them
+        follow = ("schedule_env_steps", "evaluation.every", "early_terminate.min")
+        rest = [key for key in rest if key not in (*follow, "early_terminate.every")]
     also = ""
     if rest and verb == now.verb:
         also = f", once the file has its old {', '.join(rest)}"
-    return [f"go on with: {way.command}{also}"]
+    return [f"resume with: {way.command}{also}"]
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Return whether going on here gives other bits than the machine where the study was last.
-
-    Raises:
-        StoreError: another backend or fewer devices, and that was not accepted.
-    """
+    """Return whether results here differ in the last digits from where the study ran last."""
     moved = before.backend != now.backend or now.devices < before.devices
     if moved and not accept:
         raise StoreError(

@@ -1,7 +1,6 @@
-"""The loggers of a study as sinks of its store, each in a thread of its own.
+"""The loggers of a study as sinks of its store, each in a separate thread.
 
-A logger whose package is missing is told before the study begins; what goes wrong later is a
-warning, and the study goes on.
+A missing package is an error before the study starts; later failures are warnings.
 """
 
 from __future__ import annotations
@@ -19,21 +18,13 @@ from ..studies.spec import Logger, Study
 from ..studies.study_keys import LOGGERS
 
 VIEWS = ("console",)
-"""Loggers that are no sinks: the command line's views look for them."""
+"""Loggers that are not sinks but views of the command line."""
 
 
 def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
-    """Make the copies of the tables that a study asks for, None without any.
-
-    Raises:
-        UnknownNameError: no logger has this name.
-        MissingExtraError: its package is not installed.
-        ConfigError: it cannot work here.
-    """
-    wanted, data = (
-        [logger for logger in study.loggers if logger.type not in VIEWS],
-        resolved(study),
-    )
+    """Make the sinks of a study, None without any; raises as `make_sink`."""
+    wanted = [logger for logger in study.loggers if logger.type not in VIEWS]
+    data = resolved(study)
     sinks = [Background(make_sink(logger, data), warn) for logger in wanted]
     return Sinks(sinks, warn) if sinks else None
 

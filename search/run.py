@@ -1,6 +1,6 @@
-"""`run(study, directory, factory)`: begin a study, go on with it, or find it finished.
+"""`run(study, directory, factory)`: start a study, resume it, or find it finished.
 
-The same call does all three; a study continued ends with the same tables as one never interrupted.
+The same call does all three; a resumed study ends with the same tables as one never interrupted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from .ray_tune.loop import drive
 from .rules.registry import make_pruner
 from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
-from .state.buckets import Bucket
 from .state.loop_state import LoopState, Phase, encode
 from .state.progress import Observer
 from .state.search_state import Ledger
@@ -61,29 +60,17 @@ from .state.warm_start import WarmStart, warm_start, write_warm_start
 
 @dataclass(frozen=True)
 class Results:
-    """What a study has found.
-
-    Attributes:
-        state: `finished`, or `interrupted` and to be continued by the same call.
-        folder: where its tables lie.
-        leaderboard: all trials, the best first.
-        baselines: rules that learn nothing, on the seeds of the best trial.
-        hypervolume: of the front, where there are several objectives, see `volume_of`.
-        usage: env steps, occupancy, failures, seconds.
-        conclusion: what the study has shown on seeds that chose nothing; print it.
-        advice: a sentence where compiling took most of the time, or "".
-        finished_at: when the study had finished before this call, which did nothing then; seconds
-            since the epoch. None where the call ran anything.
-    """
-
+    # the same call resumes an interrupted one
     state: Literal["finished", "interrupted"]
-    folder: Path
-    leaderboard: list[Entry]
-    usage: Usage
-    hypervolume: float | None = None
+    folder: Path  # of its tables
+    leaderboard: list[Entry]  # all trials, the best first
+    usage: Usage  # env steps, occupancy, failures, seconds
+    hypervolume: float | None = None  # of the front of several objectives, see `volume_of`
+    # heuristics, on the seeds of the best trial
     baselines: list[BaselineEntry] = field(default_factory=list)
     conclusion: Conclusion = field(default_factory=lambda: conclude(None, None))
-    advice: str = ""
+    advice: str = ""  # a sentence where compiling took most of the time, or ""
+    # seconds since the epoch, of a study that had finished before this call; else None
     finished_at: float | None = None
 
     @property
@@ -100,31 +87,18 @@ class Results:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a study is run; none of it changes a result.
+    """How a study is run; none of it changes a result."""
 
-    Attributes:
-        commit_seconds: between two commits, at least. None: as `checkpoint.commit_every` of the
-            study says, and the first ones sooner.
-        publish_seconds: between two publications of the tables, at least.
-        resume: go on with a study that is there; False refuses it.
-        anew: delete what is there first: nothing of it is worth going on with.
-        accept_new_bits: go on although the machine would give other bits than before.
-        accept_changed_files: go on although a file that the study names has changed.
-        study_text: the study file as it was given, to be kept beside the tables.
-        given: the command that runs it, to be kept with it.
-        sinks: copies of the tables for other tools.
-        callbacks: code of the user's to call.
-    """
-
+    # between two commits, at least; None: `checkpoint.commit_every`, and the first ones sooner
     commit_seconds: float | None = None
-    publish_seconds: float = 30.0
-    resume: bool = True
-    anew: bool = False
-    accept_new_bits: bool = False
-    accept_changed_files: bool = False
-    study_text: str = ""
-    given: Given | None = None
-    sinks: Sinks | None = None
+    publish_seconds: float = 30.0  # between two publications of the tables, at least
+    resume: bool = True  # else an existing study is refused
+    anew: bool = False  # delete an existing study first
+    accept_new_bits: bool = False  # resume although results differ in the last digits here
+    accept_changed_files: bool = False  # resume although a file that the study names has changed
+    study_text: str = ""  # the study file as it was given, kept with the tables
+    given: Given | None = None  # the command that runs it, kept with the file
+    sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
 
 
@@ -136,20 +110,12 @@ def run(
     settings: Settings | None = None,
     earlier: WarmStart | None = None,
 ) -> Results:
-    """Run a study to its end, from wherever it stands.
-
-    Args:
-        study: what is asked.
-        directory: its folder, made if it is not there.
-        factory: makes populations of lanes.
-        observers: told of everything that happens.
-        settings: how to run it.
-        earlier: the trials that it starts from, if they were read before.
+    """Run a study to its end, or resume it.
 
     Raises:
         ConfigError: the study cannot be run as asked.
-        SearchError: it cannot go on; what was done is committed.
-        CallbackError: a callback raised; what was done is committed.
+        SearchError: it cannot continue; everything so far is committed.
+        CallbackError: a callback raised; everything so far is committed.
         StoreError: its folder is locked, damaged, or of another study.
     """
     settings = settings or Settings()
@@ -160,32 +126,30 @@ def run(
     if settings.anew:  # nothing above has refused the study
         begin_anew(Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
-    store = StudyStore(
-        StudyFolder(Path(directory)),
-        meta,
-        sinks=settings.sinks,
-        publish_seconds=settings.publish_seconds,
-    )
-    with store:
+    seconds = settings.publish_seconds
+    with StudyStore(
+        StudyFolder(Path(directory)), meta, sinks=settings.sinks, publish_seconds=seconds
+    ) as store:
         if not store.created:
             if not settings.resume:
                 raise StoreError(f"{directory} has a study already; start another", new=True)
-            kept = _kept_text(store.folder)
+            kept = kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
         ledger = restore_ledger(
             study, store, store.clock, Resolver(study, factory), earlier.history
         )
         if not store.created:
-            was = length_of(store.meta)
-            lengthen(ledger, was, store.checkpoint())
-        goes_on = _goes_on(ledger)
+            lengthen(ledger, length_of(store.meta), store.checkpoint())
+        # also because the bounds of the study grew
+        goes_on = ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
         if not store.created:
-            known = max(store.meta.bits, ledger.state.bits)
-            changed = goes_on and _is_another(store.meta, meta, study, settings)
-            store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
+            store.journal.replace_meta(_continued(store.meta, meta, ledger, goes_on, settings))
         ledger.state.take_bits(store.meta.bits)
-        store.folder.write_study(_shown_text(settings) or meta.study_text, meta.study_text)
+        text = settings.study_text
+        if text and settings.given is not None:  # with the command on top
+            text = settings.given.on_top_of(text)
+        store.folder.write_study(text or meta.study_text, meta.study_text)
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
             store.publish(force=True)
@@ -193,32 +157,22 @@ def run(
         return _run(ledger, store, factory, proposer, observers, settings)
 
 
-def _kept_text(folder: StudyFolder) -> str:
-    """Return the study file that was kept, "" without one."""
+def kept_text(folder: StudyFolder) -> str:
     if not folder.study_file.is_file():
         return ""
     return folder.study_file.read_text(encoding="utf-8", errors="replace")
 
 
-def _shown_text(settings: Settings) -> str:
-    """Return the study file with the command on top, if that changed what it says."""
-    text = settings.study_text
-    return text if settings.given is None or not text else settings.given.on_top_of(text)
-
-
-def _is_another(before: StudyMeta, now: StudyMeta, study: Study, settings: Settings) -> bool:
-    """Return whether what is trained from here on is not quite what was trained before."""
-    files = takes_changed_files(before.name, before.files, study, settings.accept_changed_files)
-    return gives_new_bits(before, now, settings.accept_new_bits) or files
-
-
-def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:
-    """Return what the journal says of a study begun before.
-
-    Of one that has nothing left to do it goes on to say where it ran.
-    """
+def _continued(
+    before: StudyMeta, now: StudyMeta, ledger: Ledger, goes_on: bool, settings: Settings
+) -> StudyMeta:
+    """Return the metadata of a resumed study; a finished one keeps the machine where it ran."""
     if not goes_on:
         return replace(before, study_hash=now.study_hash, study_text=now.study_text)
+    accept = settings.accept_changed_files
+    files = takes_changed_files(before.name, before.files, ledger.study, accept)
+    differs = gives_new_bits(before, now, settings.accept_new_bits) or files
+    bits = max(before.bits, ledger.state.bits) + differs
     return replace(now, created_at=before.created_at, bits=bits)
 
 
@@ -252,12 +206,14 @@ def _run(
         policies = Policies(ledger, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.tidy_snapshots()
+        given = settings.commit_seconds
+        every = study.checkpoint.commit_seconds if given is None else given
         engine = Engine(
             ledger,
             factory,
             buckets,
             curves=callbacks.listening(curves) if settings.callbacks else curves,
-            committer=_committer(store, ledger, buckets, shelf, settings),
+            committer=Committer(store, ledger, buckets, every, soon=given is None, shelf=shelf),
             policies=policies,
             telling=telling,
             beside=beside,
@@ -282,24 +238,6 @@ def _run(
     return _results(outcome, ledger, store)
 
 
-def _committer(
-    store: StudyStore,
-    ledger: Ledger,
-    buckets: dict[str, Bucket],
-    shelf: Shelf,
-    settings: Settings,
-) -> Committer:
-    asked = settings.commit_seconds
-    every = ledger.study.checkpoint.commit_seconds if asked is None else asked
-    return Committer(store, ledger, buckets, every, soon=asked is None, shelf=shelf)
-
-
-def _goes_on(ledger: Ledger) -> bool:
-    """Return whether anything is left to do, also because the bounds of the study grew."""
-    study = ledger.study
-    return ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
-
-
 def _results(
     outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
 ) -> Results:
@@ -307,21 +245,16 @@ def _results(
     entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
     head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
     usage = LoopState.from_text(head.loop_state).usage if head.number else ledger.state.usage
+    study, trials = ledger.study, ledger.trials.values()
+    programs = len({trial.bucket for trial in trials if trial.env_steps})
+    times = (usage.compile_seconds, usage.run_seconds)
     return Results(
         state=outcome,
         folder=store.folder.path,
         leaderboard=entries,
         baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
         usage=usage,
-        advice=_advice(ledger, usage),
+        advice=programs_note(study, programs, len(trials), *times),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
         conclusion=conclusion_of(store.journal),
     )
-
-
-def _advice(ledger: Ledger, usage: Usage) -> str:
-    """Return advice where compiling took most of the time."""
-    trials = ledger.trials.values()
-    programs = len({trial.bucket for trial in trials if trial.env_steps})
-    times = (usage.compile_seconds, usage.run_seconds)
-    return programs_note(ledger.study, programs, len(trials), *times)

@@ -1,6 +1,6 @@
 """What `hpo check` says: the study's own checks, with lanes, memory and time of this machine.
 
-Nothing is compiled but what is timed, and no user code runs unless a timing is asked for.
+Only programs that are timed are compiled, and user code runs only for a timing.
 """
 
 from __future__ import annotations
@@ -36,22 +36,15 @@ def preview(
 ) -> tuple[CheckReport, str]:
     """Examine a study on this machine.
 
-    Args:
-        study: the study.
-        timing: say how long it takes; what was not timed here before is compiled and timed.
-        own_code: run the study's imports, which a timing needs where it has some.
-        told: called with a line before something takes long.
-
     Returns:
         The report, and why it says nothing about lanes and memory, or "".
-
-    Raises:
-        HpoError: nobody can run it.
     """
     if own_code and study.imports:
         run_own_code(study)
         check_registered(study)
+    earlier = warm_start(study).words
     report, note = _examined(study, own_code)
+    report = replace(report, warm_start=earlier)
     if note or not timing:
         report = _with_advice(report)
         why = note and "timing it runs the study's imports, which was not asked for"
@@ -89,30 +82,28 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]
     report = replace(report, warnings=(*report.warnings, *notes))
-    if isinstance(found, str):
-        return replace(report, time_note=found)
-    return replace(report, time=found)
+    is_note = isinstance(found, str)
+    return replace(report, time_note=found) if is_note else replace(report, time=found)
 
 
 def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
-    earlier = warm_start(study).words
     if study.imports and not own_code:
-        return _told(
-            check(study), earlier
-        ), "lanes and memory depend on the study's imports, which run with it"
+        note = "lanes and memory depend on the study's imports, which run with it"
+        return check(study), note
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
 
     notes: list[str] = []
-    workers = study.executor.workers
-    cores = _cores(study)
+    workers, cores = study.executor.workers, None
+    if workers > 1:  # which share this machine
+        cores = study.executor.cpus or max(1, (os.cpu_count() or 1) // workers)
     try:
         factory = factories_of(
             study,
             lambda one, of: LocalFactory(one, warn=notes.append, cores=cores, environments=of),
         )
     except ConfigError as error:  # the study is for another machine
-        return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
+        return check(study), f"lanes and memory are not known here: {error}"
 
     if workers > 1 and isinstance(factory, LocalFactory):
         try:
@@ -146,8 +137,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         return Cost(lanes, memory, parameters, program.plan.gradient_accumulation)
 
     report = check(study, bucket_key, cost_of)
-    report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
-    return _told(report, earlier), ""
+    return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
 
 
 def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
@@ -172,16 +162,3 @@ def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
         max(parameter_count(program.plan, program.example) for program in each),
         max(program.plan.gradient_accumulation for program in each),
     )
-
-
-def _cores(study: Study) -> int | None:
-    """Return the cores of one worker, where several of them are taken to share this machine."""
-    workers = study.executor.workers
-    if workers == 1:
-        return None
-    return study.executor.cpus or max(1, (os.cpu_count() or 1) // workers)
-
-
-def _told(report: CheckReport, earlier: str) -> CheckReport:
-    """Add what a warm start takes over."""
-    return replace(report, warm_start=earlier) if earlier else report

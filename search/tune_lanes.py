@@ -1,7 +1,7 @@
 """How many lanes this machine likes best for a study: measured, never used by itself.
 
 A study's own rule (`search.lanes`) is a function of machine and file, so that results do not
-depend on a timing; what is measured here is for somebody to write into the file.
+depend on a timing; the number measured here is to be written into the file.
 """
 
 from __future__ import annotations
@@ -29,27 +29,14 @@ _FEWEST_CHUNKS = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of lanes.
-
-    Attributes:
-        lanes: of the program.
-        tile: lanes that one device works on at a time.
-        env_steps_per_second: training, all lanes busy; the median chunk counts.
-        refill_seconds: that starting all lanes anew adds to a chunk.
-        rollout_seconds: of a chunk's rollouts alone, in a program of their own.
-        update_seconds: what a chunk takes beyond them: advantages and epochs.
-        compile_seconds: of the training program, with whatever the cache holds.
-        memory_bytes: the estimate that `hpo check` shows.
-    """
-
-    lanes: int
-    tile: int
-    env_steps_per_second: float
-    refill_seconds: float
-    rollout_seconds: float
-    update_seconds: float
-    compile_seconds: float
-    memory_bytes: int
+    lanes: int  # of the program
+    tile: int  # lanes that one device works on at a time
+    env_steps_per_second: float  # training, all lanes busy; the median chunk counts
+    refill_seconds: float  # that starting all lanes anew adds to a chunk
+    rollout_seconds: float  # of a chunk's rollouts alone, in a program of their own
+    update_seconds: float  # what a chunk takes beyond them: advantages and epochs
+    compile_seconds: float  # of the training program, with whatever the cache holds
+    memory_bytes: int  # the estimate that `hpo check` shows
 
 
 def measure_lanes(
@@ -60,16 +47,7 @@ def measure_lanes(
 ) -> Iterator[Measured]:
     """Time the default configuration's program with several numbers of lanes.
 
-    Lanes train configurations drawn from the space (of its traced knobs), as a study's would.
-
-    Args:
-        study: what would be run.
-        lanes: to be tried; None takes `candidates`.
-        seconds: that each is timed for, at least three chunks; its rollouts again as long.
-        told: called before each with its lanes.
-
-    Raises:
-        ConfigError: lanes do not divide into the devices, or the study cannot run here.
+    Lanes train configurations drawn from the traced part of the space, as a study's would.
     """
     only_one_environment(study, "timing numbers of lanes")
     run_own_code(study)

@@ -1,6 +1,6 @@
-"""A finished study made into a record: its winner beside the default and what others publish.
+"""A tuned record from a finished study: its winner, the default and published configurations.
 
-All of them run on fresh seeds that chose nothing, the same root seed for each.
+All of them run on the same test seeds.
 """
 
 from __future__ import annotations
@@ -46,33 +46,14 @@ TAKEN = ("better", "no_difference", "undecided", "ceiling")
 
 @dataclass(frozen=True)
 class Candidate:
-    """The winner of a study.
-
-    Attributes:
-        study: as it ran.
-        text: its file, as it was given.
-        config: the winner's, whole.
-        origin: what a record says of the study; `file` is still empty.
-    """
-
-    study: Study
-    text: str
-    config: Mapping[str, Any]
-    origin: Origin
+    study: Study  # as it ran
+    text: str  # its file, as it was given
+    config: Mapping[str, Any]  # the winner's, whole
+    origin: Origin  # what a record says of the study; `file` is still empty
 
 
 def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
-    """Return the winner of a finished study.
-
-    Args:
-        folder: of the study.
-        anyway: take it although the study has not shown that it is better or as good.
-
-    Raises:
-        ConfigError: the study is not finished, has several objectives, its winner is no single
-            configuration, or has not been shown to be as good as the default.
-        StoreError: the folder is damaged.
-    """
+    """Return the winner of a finished study."""
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, rows, phase = journal.meta, journal.trials(), journal.head().phase
         conclusion = conclusion_of(journal)
@@ -85,8 +66,8 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
     row = next(row for row in rows if row.trial == first.trial)
     if row.schedule:
         raise ConfigError(
-            f"trial {first.trial} of {folder.name!r} changed its knobs on the way (a population "
-            "that copies); one configuration is needed: search with another rule"
+            f"trial {first.trial} of {folder.name!r} changed its hyperparameters during the run "
+            "(a population that copies); one configuration is needed: search with another rule"
         )
     verdict = "infeasible" if conclusion.violates else conclusion.against.verdict
     if verdict not in TAKEN and not anyway:
@@ -120,50 +101,32 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
 
 
 def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
-    """Refuse a study of which a record cannot say all that trains, or what it is judged by.
-
-    Raises:
-        ConfigError: says what.
-    """
-    if study.objectives or study.constraints:
-        raise ConfigError(
-            f"study {folder.name!r} has several objectives or constraints; a tuned configuration "
-            "is compared by one value"
-        )
-    if study.imports or study.init is not None or study.evaluation.env:
-        raise ConfigError(
-            f"study {folder.name!r} has imports, init or eval_env, which a record cannot hold"
-        )
+    """Raise ConfigError for a study whose runs a record does not determine."""
     read = [*meta.files, *_own_space(folder)]
-    if read:
-        raise ConfigError(
-            f"study {folder.name!r} reads {', '.join(read)}, which a record cannot hold: what it "
-            "says must train from the record alone"
-        )
-    if study.schedule_env_steps is not None:
-        raise ConfigError(
-            f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
-            "of a record end with its runs; leave it out and start the study anew",
-            new=True,
-        )
-    if study.metric.name in METRICS and study.metric.name not in MEANS:
-        raise ConfigError(
-            f"study {folder.name!r} is judged by {study.metric.name}; runs of a record are "
-            f"compared by a mean over episodes: {', '.join(MEANS)} or the environment's own"
-        )
-    if any(name.startswith("env.") for name in study.space.names):
-        raise ConfigError(
-            f"study {folder.name!r} searches parameters of its environment: what was found there "
-            "is a configuration of another task; write them under env"
-        )
+    judged_by, searched = study.metric.name, study.space.names
+    faults = (
+        (study.objectives or study.constraints,
+         "has several objectives or constraints; a tuned configuration is compared by one value"),
+        (study.imports or study.init is not None or study.evaluation.env,
+         "has imports, init or eval_env, which a record cannot hold"),
+        (read, f"reads {', '.join(read)}, which a record cannot hold: it must train by itself"),
+        (study.schedule_env_steps is not None,
+         "has schedule_env_steps, which a record cannot hold: schedules of a record end with its "
+         "runs; leave it out and start a new study"),
+        (judged_by in METRICS and judged_by not in MEANS,
+         f"is judged by {judged_by}; runs of a record are compared by a mean over episodes: "
+         f"{', '.join(MEANS)} or the environment's own"),
+        (any(name.startswith("env.") for name in searched),
+         "searches parameters of its environment, so its winner is for another task; write them "
+         "under env"),
+    )  # fmt: skip
+    for is_wrong, text in faults:
+        if is_wrong:
+            raise ConfigError(f"study {folder.name!r} {text}")
 
 
 def _own_space(folder: StudyFolder) -> list[str]:
-    """Return the file that a study's space is in, if it is none that ships.
-
-    Raises:
-        ConfigError: the study file is gone.
-    """
+    """Return the file that a study's space is in, if it is none that ships."""
     if not folder.study_file.is_file():
         raise ConfigError(
             f"{folder.study_file} is gone, and a record holds it: put the study's file there"
@@ -187,16 +150,11 @@ def _confirm_steps(folder: StudyFolder) -> int:
 
 
 def _given_text(folder: StudyFolder, study: Study) -> str:
-    """Return the study's file as it was given.
-
-    Raises:
-        ConfigError: it says something else than what ran.
-    """
     text = folder.study_file.read_text(encoding="utf-8")
     try:
         given = loads(text, str(folder.study_file))
     except StudyError as error:
-        raise ConfigError(f"{folder.study_file} is no study: {error}") from None
+        raise ConfigError(f"{folder.study_file} is not a study: {error}") from None
     changes = [one for one in diff(resolved(given), resolved(study)) if one.key != "name"]
     if changes:
         raise ConfigError(
@@ -214,23 +172,12 @@ def contribute(
     runner: Runner = run,
     name: str | None = None,
 ) -> Record | None:
-    """Run the winner, the default and what is published on fresh seeds; None: interrupted.
-
-    Args:
-        candidate: the winner of a study.
-        out: the folder that the runs' own studies go to, `NAME.proof.WHO`; the same call resumes.
-        seeds: fresh seeds each.
-        runner: runs a study in a folder of results.
-        name: of the record; by default the environment's id, and where it was given keys besides,
-            the study's name.
-
-    Raises:
-        HpoError: as `search.api.run` does.
-        ConfigError: these runs were begun by another commit.
-    """
+    """Run the winner, the default and published configurations; None: interrupted."""
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
-    name = name or _name_of(study)
+    own_keys = study.env.values
+    name = name or (study.name.removeprefix("tuned-") if own_keys else study.env.id)
+    stem = file_name(name).removesuffix(".yaml")
     root = study_seed(study.seed, f"tuned proof of {name}")
     configs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         TUNED: (candidate.config, {}),
@@ -241,17 +188,16 @@ def contribute(
     # The default first: an environment that it cannot be run on has no record.
     for who in (DEFAULT, *(who for who in configs if who != DEFAULT)):
         config, _ = configs[who]
-        stem = f"{file_name(name).removesuffix('.yaml')}.proof.{who}"
         rules = study.baselines if who == TUNED else ()
-        own = proof_study(study, stem, config, seeds, root, rules)
+        own = proof_study(study, f"{stem}.proof.{who}", config, seeds, root, rules)
         found = run_proof(own, out, commit, runner)
         if found is None:
             return None
         runs[who] = found
-    with Journal(out / f"{file_name(name).removesuffix('.yaml')}.proof.{TUNED}") as journal:
+    with Journal(out / f"{stem}.proof.{TUNED}") as journal:
         meta, heuristics = journal.meta, baselines_of(journal)
     goal = study.metric.goal
-    scale = None if study.env.values else reference_of(study.env.id, study.metric.name)
+    scale = None if own_keys else reference_of(study.env.id, study.metric.name)
     threshold = threshold_of([curve_of(one) for one in runs.values()], goal, scale)
     how = study.evaluation
     return Record(
@@ -282,10 +228,6 @@ def contribute(
         ),
         heuristics={row.baseline: row.values[Stream.SEARCH] for row in heuristics},
     )
-
-
-def _name_of(study: Study) -> str:
-    return study.name.removeprefix("tuned-") if study.env.values else study.env.id
 
 
 def commit_of_checkout() -> str:

@@ -1,4 +1,4 @@
-"""Runs of one configuration on the seeds of a proof: a study of its own, which resumes.
+"""Runs of one configuration on the test seeds of a tuned record: a study that resumes.
 
 All contenders run on the same root seed, which no study uses, for the same env steps.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ from .run import Results
 from .seeds import study_seed
 
 Runner = Callable[[Study, Path], Results]
-"""Runs a study in a folder of results, or goes on with it."""
+"""Runs or resumes a study in a folder of results."""
 POINTS = 20
 """Evaluations of a run, and points of its curve."""
 MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
@@ -49,20 +50,12 @@ _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 @dataclass(frozen=True)
 class Runs:
-    """What the seeds of one configuration did.
-
-    Attributes:
-        env_steps: of the evaluations, ascending.
-        values: seed -> the metric at each of them; a seed that diverged is not there.
-        training: seed -> the return of the last 100 training episodes there; NaN before the first.
-        seeds: how many there were.
-        cost: of all of them.
-    """
-
-    env_steps: tuple[int, ...]
+    env_steps: tuple[int, ...]  # of the evaluations, ascending
+    # seed -> the metric at each of them; a seed that diverged is not there
     values: Mapping[int, tuple[float, ...]]
+    # seed -> the return of the last 100 training episodes there; NaN before the first
     training: Mapping[int, tuple[float, ...]]
-    seeds: int
+    seeds: int  # how many there were
     cost: Cost
 
 
@@ -74,21 +67,7 @@ def proof_study(
     seed: int,
     baselines: Sequence[str] = (),
 ) -> Study:
-    """Return the study that trains one configuration on the seeds of a proof, each to its end.
-
-    What bounds or aggregates a search has no part in it: a record holds every seed's own value.
-
-    Args:
-        study: whose environment, length, metric and evaluation.
-        name: of the new one.
-        config: whole, every knob.
-        seeds: how many.
-        seed: their root.
-        baselines: rules to measure on the requests of their last evaluations.
-
-    Raises:
-        ConfigError: the configuration is not legal.
-    """
+    """Return the study that trains one configuration on the seeds of a record, each to its end."""
     every = max(1, study.env_steps // POINTS)
     alone = replace(
         study,
@@ -110,19 +89,7 @@ def proof_study(
 
 
 def run_proof(study: Study, out: Path, commit: str = "", runner: Runner = run) -> Runs | None:
-    """Run what `proof_study` made, or go on with it; None when it was interrupted.
-
-    Args:
-        study: made by `proof_study`.
-        out: the folder of results.
-        commit: of the code that runs it.
-        runner: runs a study in a folder of results.
-
-    Raises:
-        HpoError: as `search.api.run` does.
-        ConfigError: another commit began it.
-        SearchError: every seed diverged or failed.
-    """
+    """Run or resume a study of `proof_study`; None when it was interrupted."""
     with _counted(out, study.name, commit) as spent:
         results = runner(study, out)
     if results.state == "interrupted":
@@ -132,33 +99,32 @@ def run_proof(study: Study, out: Path, commit: str = "", runner: Runner = run) -
 
 @contextmanager
 def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float | None]]:
-    """Count the processor seconds of this process in a file, over all lives of a run.
+    """Count the CPU seconds of a run in a file, over all its processes.
 
-    A run that was there before the file, or that a kill cut, has no known cost: None.
+    A run that is older than the file, or was killed, has no known cost: None.
     """
     path = out / f"{name}.made.json"
-    there = path.is_file()
     known = {"seconds": 0.0, "running": (out / name).exists(), "commit": commit}
-    if there:
+    if path.is_file():
         known = json.loads(path.read_text(encoding="utf-8"))
     if known["commit"] != commit:
         raise ConfigError(
-            f"{out / name} was begun by commit {known['commit'] or 'unknown'}, and this is "
+            f"{out / name} was started by commit {known['commit'] or 'unknown'}, and this is "
             f"{commit or 'unknown'}; remove {out / name} and {path}, or check that commit out"
         )
-    lost, before, begun = bool(known["running"]), float(known["seconds"]), time.process_time()
-    total = before
+    lost, total, begun = bool(known["running"]), float(known["seconds"]), time.process_time()
+
+    def write(running: bool) -> None:
+        text = json.dumps({"seconds": total, "running": running, "commit": commit})
+        atomic_files.write_text(path, text)
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_text(
-        path, json.dumps({"seconds": before, "running": True, "commit": commit})
-    )
+    write(running=True)
     try:
         yield lambda: None if lost else total
     finally:
-        total = before + time.process_time() - begun
-        atomic_files.write_text(
-            path, json.dumps({"seconds": total, "running": lost, "commit": commit})
-        )
+        total += time.process_time() - begun
+        write(running=lost)
 
 
 def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
@@ -184,7 +150,6 @@ def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
 
 
 def _column(metric: str) -> str:
-    """Return the column of the evaluations whose mean over episodes a metric is."""
     name = metric.removeprefix("eval/")
     return MEANS.get(metric) or sql_names([name], _KEYS)[name]
 
@@ -206,17 +171,12 @@ def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]
 
 def _at(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[float, ...]:
     """Return the last value at or before each of some env steps."""
-    order, found, place, value = sorted(points), list[float](), 0, math.nan
-    for step in wanted:
-        while place < len(order) and order[place] <= step:
-            value = points[order[place]]
-            place += 1
-        found.append(value)
-    return tuple(found)
+    order = sorted(points)
+    places = [bisect_right(order, step) for step in wanted]
+    return tuple(points[order[place - 1]] if place else math.nan for place in places)
 
 
 def curve_of(runs: Runs) -> Curve:
-    """Return the curve over all seeds that got to the end."""
     greedy, low, high, training = list[float](), list[Any](), list[Any](), list[Any]()
     for place in range(len(runs.env_steps)):
         there = [values[place] for values in runs.values.values()]
@@ -243,7 +203,6 @@ def contender_of(
     goal: str,
     source: Mapping[str, Any] | None = None,
 ) -> Contender:
-    """Return what goes into a record of one configuration's runs."""
 
     def of_each(value: Callable[[int], Any]) -> tuple[Any, ...]:
         return tuple(value(seed) if seed in runs.values else None for seed in range(runs.seeds))
@@ -272,27 +231,16 @@ Verdict = Literal["bit-equal", "within the interval", "not"]
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out.
-
-    Attributes:
-        name: of the record.
-        verdict: `not` where the fresh seeds lie outside of the interval; else `bit-equal` where
-            every number of the recorded seeds came out the same, or `within the interval`.
-        recorded: seeds of the record that were trained again.
-        equal: of these, how many have the same bits in every number.
-        seeds: fresh ones.
-        means: of the recorded and of the fresh seeds.
-        agreement: of both.
-        versions: that were recorded and are others now, package -> (then, now).
-    """
-
-    name: str
+    name: str  # of the record
+    # `not`: the new seeds are outside of the interval; `bit-equal`: the recorded seeds came out
+    # the same in every number
     verdict: Verdict
-    recorded: int
-    equal: int
-    seeds: int
-    means: tuple[float, float]
+    recorded: int  # seeds of the record that were trained again
+    equal: int  # of these, how many have the same bits in every number
+    seeds: int  # fresh ones
+    means: tuple[float, float]  # of the recorded and of the fresh seeds
     agreement: Agreement
+    # of changed packages: name -> (then, now)
     versions: dict[str, tuple[str, str]]
 
 
@@ -304,19 +252,7 @@ def verify(
     seed: int = 0,
     runner: Runner = run,
 ) -> Verification | None:
-    """Train a tuned configuration again; None: interrupted.
-
-    Args:
-        record: what was recorded.
-        out: the folder that the runs' own studies go to; a study that is there goes on.
-        recorded: how many of its seeds to train again, from the first on.
-        seeds: fresh ones, at least 5.
-        seed: which fresh ones; another number, other seeds.
-        runner: runs a study in a folder of results.
-
-    Raises:
-        HpoError: as `search.api.run` does; the configuration is not legal today.
-    """
+    """Train a tuned configuration again; None: interrupted."""
     study = loads(train_text(record), f"tuned:{record.name}")
     config = complete(knobs_of(record))
     stem = file_name(record.name).removesuffix(".yaml")
@@ -346,7 +282,11 @@ def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
     worst = min(finite) if record.goal == "maximize" else max(finite)
     sides = [[worst if v is None else v for v in one.greedy] for one in (record.tuned, fresh)]
     found = agreement(sides[0], sides[1])
-    equal = sum(_same(record.tuned, again, seed) for seed in range(len(again.greedy)))
+    numbers = ("greedy", "training", "area", "to_threshold")
+    equal = sum(
+        all(getattr(record.tuned, name)[seed] == getattr(again, name)[seed] for name in numbers)
+        for seed in range(len(again.greedy))
+    )
     verdict: Verdict = "within the interval"
     if not found.within:
         verdict = "not"
@@ -366,9 +306,3 @@ def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
             if then.get(name) != now.get(name)
         },
     )
-
-
-def _same(recorded: Contender, again: Contender, seed: int) -> bool:
-    """Return whether the numbers of one seed have the same bits."""
-    names = ("greedy", "training", "area", "to_threshold")
-    return all(getattr(recorded, name)[seed] == getattr(again, name)[seed] for name in names)

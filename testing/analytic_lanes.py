@@ -1,6 +1,6 @@
 """Lanes that follow a formula instead of training: to test and time a search in milliseconds.
 
-Everything the loop can tell from a population is there: buckets, quanta, warm-up, divergence,
+All that the loop sees of a population is there: buckets, quanta, warm-up, divergence,
 errors, exact save and restore. The best configuration is `best_rate` with gamma 0.99; as a
 second objective `thrift` wants small learning rates.
 """
@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ import numpy as np
 from ..files.atomic_files import new_folder, read_text, write_text
 from ..search.cluster.worker_shards import Machine
 from ..search.lanes.contract import (
-    Change,
     ChunkResult,
     ChunkRow,
     Division,
     EvaluationResult,
     Refill,
     Resolved,
+    SimulatedLane,
+    SimulatedPopulation,
 )
 from ..search.seeds import generator, uniform
 from ..store.rows import Stream
@@ -74,7 +75,6 @@ class AnalyticFactory:
         return Resolved(config, bucket, self.quanta.get(bucket, 1_000), plain)
 
     def make(self, resolved: Resolved, lanes: int | None) -> AnalyticPopulation:
-        """See `PopulationFactory`."""
         return AnalyticPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
 
     def baseline(
@@ -83,52 +83,27 @@ class AnalyticFactory:
         """See `PopulationFactory`; what a lane with no skill would return."""
         population = self.make(resolved, self.lanes)
         return [
-            population.result_of(_Lane(resolved.payload, stream, replicate))
+            population.result_of(SimulatedLane(resolved.payload, stream, replicate))
             for stream, replicate in seeds
         ]
 
 
-@dataclass
-class _Lane:
-    """What one lane carries from chunk to chunk."""
-
-    config: Mapping[str, Any]
-    stream: Stream
-    replicate: int
-    chunks: int = 0
-    skill: float = 0.0
-
-
-class AnalyticPopulation:
+class AnalyticPopulation(SimulatedPopulation):
     """The lanes of one bucket; see `Population`."""
 
     def __init__(self, factory: AnalyticFactory, quantum: int, lanes: int):
+        super().__init__(lanes, factory.block, quantum, factory.warmup_chunks)
         self._factory = factory
-        self.lanes, self.steps_per_chunk = lanes, quantum
-        self.warmup_chunks, self.block = factory.warmup_chunks, factory.block
-        self._state: list[_Lane | None] = [None] * lanes
-        self._compiled = False
-
-    @property
-    def compiles(self) -> int:
-        """Training programs compiled so far: 0 before the first chunk, then 1."""
-        return int(self._compiled)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """See `Population`."""
         started = time.perf_counter()
         self.compile()
-        for refill in refills:
-            config = refill.resolved.payload
-            self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
         diverged = np.zeros(self.lanes, dtype=bool)
         skills, before = np.zeros(self.lanes), np.zeros(self.lanes)
-        for index in busy:
-            lane = self._state[index]
-            if lane is not None:
-                before[index] = lane.skill
-                diverged[index] = self._step(lane)
-                skills[index] = lane.skill
+        for index, lane in self._count_chunk(refills, busy).items():
+            before[index] = lane.value
+            diverged[index] = self._step(lane)
+            skills[index] = lane.value
         left = self._factory.chunk_seconds - (time.perf_counter() - started)
         time.sleep(min(max(0.0, left), self._factory.chunk_seconds))
         return ChunkResult(
@@ -146,108 +121,60 @@ class AnalyticPopulation:
             found.append(ChunkRow(end, {"skill": skills, "loss": 1.0 - skills}))
         return tuple(found)
 
-    def _step(self, lane: _Lane) -> bool:
-        """Move one lane's skill towards its best, with noise that it remembers."""
-        lane.chunks += 1
+    def _step(self, lane: SimulatedLane) -> bool:
+        """Move one lane's skill towards its best, with noise; return whether it diverged."""
         if lane.chunks <= self.warmup_chunks:
             return False
         share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
         noise = uniform(self._factory.seed, f"{lane.stream}", lane.replicate, lane.chunks) - 0.5
-        lane.skill += (
-            share * (_best_skill(lane.config, self._factory.best_rate) - lane.skill) + 0.01 * noise
+        lane.value += (
+            share * (_best_skill(lane.payload, self._factory.best_rate) - lane.value)
+            + 0.01 * noise
         )
-        unstable = lane.config["learning_rate"] > self._factory.diverges_above
+        unstable = lane.payload["learning_rate"] > self._factory.diverges_above
         return unstable and lane.chunks > self.warmup_chunks + 1
 
-    def change(self, changes: Sequence[Change]) -> None:
-        """See `Population`."""
-        before = list(self._state)
-        for change in changes:
-            lane = before[change.lane if change.source is None else change.source]
-            if lane is None:
-                raise ValueError(f"lane {change.source} is empty and was to be copied")
-            self._state[change.lane] = replace(lane, config=change.resolved.payload)
+    def compile(self) -> None:
+        self.compiles = 1
 
-    def take(self, lanes: Sequence[int]) -> list[Any]:
-        """See `Population`."""
-        found = [self._state[lane] for lane in lanes]
-        if None in found:
-            raise ValueError("an empty lane was to be taken")
-        return [replace(lane) for lane in found if lane is not None]
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """See `Population`; returns are between 0 and 100, each with noise."""
+        return [self.result_of(self._lane(lane)) for lane in lanes]
 
-    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """See `Population`."""
-        for lane, (state, resolved) in states.items():
-            self._state[lane] = replace(state, config=resolved.payload)
+    def result_of(self, lane: SimulatedLane) -> EvaluationResult:
+        """Return what a lane's evaluation shows: its skill, and noise of its seed alone."""
+        number, count = _STREAMS.index(lane.stream), self._factory.episodes
+        rng = generator(self._factory.seed, "evaluate", number, lane.replicate)
+        returns = 100.0 * lane.value + _NOISE * rng.standard_normal(count)
+        lengths = np.full(count, 10 + lane.chunks, dtype=np.int64)
+        thrift = -math.log10(lane.payload["learning_rate"])  # at odds with skill
+        metrics = {"skill": np.full(count, lane.value), "thrift": np.full(count, thrift)}
+        return EvaluationResult(returns, lengths, metrics)
 
     def save_state(self, state: Any, directory: Path) -> None:
-        """See `Population`."""
         write_text(new_folder(directory) / "lane.json", json.dumps(vars(state)))
 
     def restore_state(self, directory: Path) -> Any:
-        """See `Population`."""
-        lane = json.loads(read_text(directory / "lane.json"))
-        return _Lane(**{**lane, "stream": Stream(lane["stream"])})
-
-    def compile(self) -> None:
-        """See `Population`."""
-        self._compiled = True
-
-    def compile_ahead(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def compile_evaluation(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`; returns lie between 0 and 100, each with noise."""
-        return [self.result_of(self._state[lane]) for lane in lanes]
-
-    def result_of(self, lane: _Lane | None) -> EvaluationResult:
-        """Return what a lane's evaluation shows: its skill, and noise of its seed alone."""
-        if lane is None:
-            raise ValueError("an empty lane was evaluated")
-        number = _STREAMS.index(lane.stream)
-        rng = generator(self._factory.seed, "evaluate", number, lane.replicate)
-        returns = 100.0 * lane.skill + _NOISE * rng.standard_normal(self._factory.episodes)
-        lengths = np.full(self._factory.episodes, 10 + lane.chunks, dtype=np.int64)
-        metrics = {"skill": lane.skill, "thrift": _thrift(lane.config)}
-        count = len(returns)
-        return EvaluationResult(
-            returns, lengths, {name: np.full(count, value) for name, value in metrics.items()}
-        )
+        return _lane_of(json.loads(read_text(directory / "lane.json")))
 
     def save(self, directory: Path) -> None:
-        """See `Population`."""
         text = json.dumps([None if lane is None else vars(lane) for lane in self._state])
         write_text(new_folder(directory) / "lanes.json", text)
 
     def restore(self, directory: Path) -> None:
-        """See `Population`."""
         lanes = json.loads(read_text(directory / "lanes.json"))
-        self._state = [
-            None if lane is None else _Lane(**{**lane, "stream": Stream(lane["stream"])})
-            for lane in lanes
-        ]
+        self._state = [None if lane is None else _lane_of(lane) for lane in lanes]
 
     def export_policy(
-        self,
-        lane: int,
-        resolved: Resolved,
-        directory: Path,
-        about: Mapping[str, Any] = {},
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """See `Population`."""
-        state = self._state[lane]
-        if state is None:
-            raise ValueError(f"lane {lane} is empty")
-        text = json.dumps({**asdict(state), "config": resolved.config, "about": dict(about)})
+        state = vars(self._lane(lane))
+        text = json.dumps({**state, "config": resolved.config, "about": dict(about)})
         write_text(new_folder(directory) / "policy.json", text)
 
 
-def _thrift(config: Mapping[str, Any]) -> float:
-    """Return a second thing to want, at odds with the first: small learning rates."""
-    return -math.log10(config["learning_rate"])
+def _lane_of(data: dict[str, Any]) -> SimulatedLane:
+    return SimulatedLane(**{**data, "stream": Stream(data["stream"])})
 
 
 def _best_skill(config: Mapping[str, Any], best_rate: float) -> float:
@@ -273,26 +200,22 @@ class AnalyticShares:
 
     @property
     def machine(self) -> Machine:
-        """See `ShareSource`."""
         return Machine(self.factory.backend, self.factory.device_count, {})
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
-        """See `PopulationFactory`."""
         return self.factory.resolve(config)
 
     def check(self, resolved: Resolved) -> None:
         """See `ShareSource`; every configuration can run."""
 
     def divide(self, resolved: Resolved, lanes: int | None) -> Division:
-        """See `ShareSource`; a block stands for as many devices of one lane."""
+        """See `ShareSource`; a block is as many devices of one lane."""
         return Division.of(lanes or self.factory.lanes, self.shares, 1, self.factory.block)
 
     def make(self, resolved: Resolved, division: Division) -> AnalyticPopulation:
-        """See `ShareSource`."""
         return self.factory.make(resolved, division.own)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """See `PopulationFactory`."""
         return self.factory.baseline(name, resolved, seeds)

@@ -6,7 +6,7 @@ They need pytest to run them, nothing to import them:
         def make(self, space, seed):
             return Mine(space, seed)
 
-What is registered is tested by its name, with its options: see `registered_contracts`.
+A registered sampler or rule is tested by its name, with its options: see `registered_contracts`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,10 @@ from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
 from ..studies.field import Field
-from ..studies.search_methods import method_row
+from ..studies.search_methods import Method, method_row
 from ..studies.sections import defaults
 from ..studies.spec import EarlyTerminate, EnvSpec, SearchSpec, Study
-from ..studies.stopping_rules import rule_row
-
-# The name of a test is its docstring.
+from ..studies.stopping_rules import Rule, rule_row
 
 
 def contract_space() -> Space:
@@ -93,31 +91,19 @@ class SamplerContract:
         """Return a history that the sampler made itself, half of it ended in all possible ways."""
         seen: list[Past] = []
         for batch in range(self.batches):
-            for past in self.propose(sampler, batch, self.size, seen):
-                seen.append(past)
+            seen += self.propose(sampler, batch, self.size, seen)
             seen = [self.ended(past) if past.trial < self.size * batch else past for past in seen]
         return seen
 
     @staticmethod
     def ended(past: Past) -> Past:
         """Return a trial's end, which depends on its number."""
-        states = [
-            TrialState.FINISHED,
-            TrialState.STOPPED,
-            TrialState.DIVERGED,
-            TrialState.FAILED,
-            TrialState.UNFINISHED,
-        ]
-        state = states[past.trial % len(states)]
+        states = ("FINISHED", "STOPPED", "DIVERGED", "FAILED", "UNFINISHED")
+        state = TrialState[states[past.trial % len(states)]]
         loss = random.Random(past.trial).random()
-        return Past(
-            past.trial,
-            past.params,
-            past.attributes,
-            state,
-            loss if state is TrialState.FINISHED else None,
-            (loss + 1.0,) if state in (TrialState.STOPPED, TrialState.UNFINISHED) else (),
-        )
+        own = loss if state is TrialState.FINISHED else None
+        reports = (loss + 1.0,) if state in (TrialState.STOPPED, TrialState.UNFINISHED) else ()
+        return Past(past.trial, past.params, past.attributes, state, own, reports)
 
     def test_proposals_lie_in_the_space(self):
         space = contract_space()
@@ -254,7 +240,7 @@ class ExplorerContract:
         raise NotImplementedError
 
     def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
-        """Return the knobs of copies of as many trials, after four rungs."""
+        """Return the hyperparameters of copies of as many trials, after four rungs."""
         space, rng = contract_space(), random.Random(6)
         configs = [space.sample(rng) for _ in range(count)]
         gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
@@ -274,22 +260,15 @@ class ExplorerContract:
         assert self.explored(old) == self.explored(self.make(contract_space()))
 
 
-# The name of a test is its docstring.
-
-
 class _Options:
-    """What holds of the options of everything registered.
-
-    Attributes:
-        name: of the method or the rule.
-    """
+    """Tests of the options of a registered method or rule."""
 
     name = ""
+    row: Callable[[str], Method | Rule] = staticmethod(rule_row)
 
     @property
     def options(self) -> Sequence[Field]:
-        """The rows of its table."""
-        raise NotImplementedError
+        return self.row(self.name).options
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
         """Return what it does with these options, in a form to compare."""
@@ -319,12 +298,9 @@ class _Options:
 
 
 class RegisteredSamplerContract(_Options, SamplerContract):
-    """Also what holds of a method by its row of the table; see `register_sampler`."""
+    """Also tests a method's row of the table; see `register_sampler`."""
 
-    @property
-    def options(self) -> Sequence[Field]:
-        """See `_Options`."""
-        return method_row(self.name).options
+    row = staticmethod(method_row)
 
     def make(self, space: Space, seed: int, options: Mapping[str, Any] | None = None) -> Sampler:
         """Build it as a study does."""
@@ -339,7 +315,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
         return found
 
     def seen(self, shift: float = 0.0) -> list[Past]:
-        """Return finished trials whose losses lie in another order after a shift."""
+        """Return finished trials; a shift reorders their losses."""
         rng = random.Random(3)
         return [
             finished(trial, contract_space().sample(rng), (rng.random() + shift * trial) % 1.0)
@@ -355,12 +331,7 @@ class RegisteredSamplerContract(_Options, SamplerContract):
 
 
 class RegisteredRuleContract(_Options, PrunerContract):
-    """Also what holds of a rule by its row of the table; see `register_rule`."""
-
-    @property
-    def options(self) -> Sequence[Field]:
-        """See `_Options`."""
-        return rule_row(self.name).options
+    """Also tests a rule's row of the table; see `register_rule`."""
 
     def make(self, options: Mapping[str, Any] | None = None) -> Pruner:
         """Build it as a study does."""
@@ -382,12 +353,7 @@ class RegisteredRuleContract(_Options, PrunerContract):
 
 
 class RegisteredExplorerContract(_Options, ExplorerContract):
-    """Also what holds of a rule of a population by its row; see `register_rule`."""
-
-    @property
-    def options(self) -> Sequence[Field]:
-        """See `_Options`."""
-        return rule_row(self.name).options
+    """Also tests the row of a rule of a population; see `register_rule`."""
 
     def make(self, space: Space, options: Mapping[str, Any] | None = None) -> Explorer:
         """Build it as a study does."""
@@ -397,7 +363,7 @@ class RegisteredExplorerContract(_Options, ExplorerContract):
         return explorer
 
     def behaviour(self, options: Mapping[str, Any]) -> object:
-        """Return the knobs of copies."""
+        """Return the hyperparameters of copies."""
         found = self.explored(self.make(contract_space(), options))
         assert all(contract_space().contains(params) for params in found)
         return found

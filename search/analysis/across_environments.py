@@ -18,7 +18,7 @@ from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.leaderboard import Ranking, default_of
 from ...store.paired import paired_interval
-from ...store.rows import DecisionRow, Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
 from ...store.score_tables import NOTHING, BySeed, Estimate
 from ...store.statistics import IQM_MIN_SEEDS, aggregate, interval, mean
 from ...studies.load import recorded
@@ -34,27 +34,20 @@ _Points = Mapping[int, Mapping[int, Sequence[float]]]
 
 @dataclass(frozen=True)
 class EnvironmentScores:
-    """Scores of the trials of a study over several environments.
+    """Scores of the trials of a study over several environments."""
 
-    Attributes:
-        names: of the environments; none of a study over one alone.
-        over: how the scores of one seed become its value.
-        seeds: (trial, stream) -> replicate -> its score on each environment, at the end of its
-            run, or where a rule ended it with its value. A seed that diverged has NaN on all.
-    """
-
-    names: tuple[str, ...] = ()
-    over: Over = "mean"
+    names: tuple[str, ...] = ()  # of the environments; none of a study over one alone
+    over: Over = "mean"  # how the scores of one seed become its value
+    # (trial, stream) -> replicate -> its score on each environment, at the end of its run, or
+    # where a rule ended it with its value. A seed that diverged has NaN on all
     seeds: Mapping[tuple[int, Stream], BySeed] = field(
         default_factory=dict[tuple[int, Stream], BySeed]
     )
 
     def of(self, trial: int, stream: Stream) -> BySeed:
-        """Return the seeds of a trial on one stream, empty where it has no value there."""
         return self.seeds.get((trial, stream), {})
 
     def shared(self, trials: Sequence[int]) -> Stream | None:
-        """Return the first of the streams report, choose, search that all these trials have."""
         for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
             if all(self.of(trial, stream) for trial in trials):
                 return stream
@@ -62,18 +55,14 @@ class EnvironmentScores:
 
 
 def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> EnvironmentScores:
-    """Return the scores of all trials that have a value, from an open journal.
-
-    Args:
-        journal: of the study.
-        rows: its trials at the same commit.
-    """
+    """Return the scores of all trials that have a value, from an open journal."""
     meta = journal.meta
     if not meta.environments:
         return EnvironmentScores()
     study = recorded(meta.study_text)
     objective = Objective.of(study)
-    ends = _ends(journal.decisions())
+    # trial -> env steps at which a rule ended it with its value
+    ends = {row.trial: row.env_steps for row in journal.decisions() if row.action == "finish"}
     found: dict[tuple[int, Stream], dict[int, dict[int, Sequence[float]]]] = {}
     for packed in journal.packed_evaluations():
         here = found.setdefault((packed.trial, Stream(packed.stream)), {})
@@ -81,7 +70,12 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
         here.setdefault(packed.env_steps, {})[packed.replicate] = tuple(scores)
     seeds: dict[tuple[int, Stream], BySeed] = {}
     for row in rows:
-        for stream in _with_values(row):
+        has_value = {
+            Stream.SEARCH: row.value is not None,
+            Stream.CHOOSE: row.choose_values,
+            Stream.REPORT: row.report_values or row.report_diverged,
+        }
+        for stream in (stream for stream, there in has_value.items() if there):
             points = found.get((row.trial, stream), {})
             at = max(points, default=0)
             if stream is Stream.SEARCH:
@@ -89,21 +83,6 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
             begun = _begun(study, row, stream, points, at)
             seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
     return EnvironmentScores(environment_names(meta.environments), study.over_environments, seeds)
-
-
-def _ends(decisions: Sequence[DecisionRow]) -> dict[int, int]:
-    """Return trial -> env steps at which a rule ended it with its value."""
-    return {row.trial: row.env_steps for row in decisions if row.action == "finish"}
-
-
-def _with_values(row: TrialRow) -> list[Stream]:
-    """Return the streams on which a trial has a value."""
-    has = {
-        Stream.SEARCH: row.value is not None,
-        Stream.CHOOSE: bool(row.choose_values),
-        Stream.REPORT: bool(row.report_values or row.report_diverged),
-    }
-    return [stream for stream, one in has.items() if one]
 
 
 def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:
@@ -139,83 +118,45 @@ def _whole(
 
 @dataclass(frozen=True)
 class Side:
-    """The trial chosen without an environment beside another one, on that environment.
+    """The trial chosen without an environment against another one, on that environment."""
 
-    Attributes:
-        trial: the other one.
-        seeds: how many both ran on to their end.
-        stream: of these seeds; None where there are none that may be asked.
-        score: mean score of the trial chosen without the environment.
-        other: that of the other one.
-        difference: the first less the second, with the interval of paired seeds.
-        differences: one a seed.
-        why: there is no number, in words.
-    """
-
-    trial: int | None
-    seeds: int = 0
-    stream: Stream | None = None
-    score: float | None = None
+    trial: int | None  # the other one
+    seeds: int = 0  # how many both ran on to their end
+    stream: Stream | None = None  # of these seeds; None where there are none that may be asked
+    score: float | None = None  # mean score of the trial chosen without the environment
     other: float | None = None
-    difference: Estimate = NOTHING
-    differences: tuple[float, ...] = ()
-    why: str = ""
+    difference: Estimate = NOTHING  # the first less the second, with the interval of paired seeds
+    differences: tuple[float, ...] = ()  # one a seed
+    why: str = ""  # there is no number, in words
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One environment that did not choose.
-
-    Attributes:
-        environment: its name.
-        trial: chosen by the scores on all others.
-        default: that trial beside the default configuration.
-        whole: that trial beside the one which all environments choose.
-    """
-
-    environment: str
-    trial: int
-    default: Side
-    whole: Side
+    environment: str  # its name
+    trial: int  # chosen by the scores on all others
+    default: Side  # that trial beside the default configuration
+    whole: Side  # that trial beside the one which all environments choose
 
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """The transfer of a study's choices.
-
-    Attributes:
-        study: its name.
-        chosen: the trial that all environments choose, by the same seeds.
-        candidates: the trials that were chosen from.
-        choosing_seeds: of the search, by which they were chosen.
-        each: one an environment.
-        over_default: mean over environments of the difference to the default, with the interval
-            of that mean over seeds.
-        over_whole: likewise to the trial that all environments choose.
-        adaptive: what else in the search all environments decided, in words; "" for nothing.
-    """
-
-    study: str
-    chosen: int
-    candidates: int
-    choosing_seeds: int
-    each: tuple[LeftOut, ...]
+    study: str  # its name
+    chosen: int  # the trial that all environments choose, by the same seeds
+    candidates: int  # the trials that were chosen from
+    choosing_seeds: int  # of the search, by which they were chosen
+    each: tuple[LeftOut, ...]  # one an environment
+    # mean over environments of the difference to the default, with the interval of that mean over
+    # seeds
     over_default: Estimate
-    over_whole: Estimate
-    adaptive: str
+    over_whole: Estimate  # likewise to the trial that all environments choose
+    adaptive: str  # what else in the search all environments decided, in words; "" for nothing
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 
 def leave_one_out(journal: Journal) -> LeaveOneOut:
-    """Leave out each environment of a study in turn; see `leave_one_out_of`.
-
-    Raises:
-        ConfigError: the study is over one environment, or has several objectives.
-        StoreError: no trial has finished its run.
-    """
+    """Leave out each environment of a study in turn; see `leave_one_out_of`."""
     meta = journal.meta
     if not meta.environments:
         raise ConfigError(
@@ -232,22 +173,13 @@ def leave_one_out_of(
 
     The trial is chosen among those that finished the search, by the value that their scores on
     all other environments make (as `over_environments` and the metric's `aggregate` say), from
-    the seeds that every trial began with. It is set beside the default and beside the trial that
-    all environments choose by the same seeds, on the environment left out, seed by seed.
+    the seeds that every trial began with. On the environment left out it is compared with the
+    default and with the trial that all environments choose by the same seeds, seed by seed.
 
-    Numbers are from seeds of the confirm stage that both ran on, which chose nothing here: the
-    `choose` seeds, else the `report` seeds. Beside the default the seeds of the search stand in
-    where no rule stopped trials: then the scores on the environment left out have chosen neither.
-    Beside the trial that all environments chose they never do, since they chose it.
-
-    Args:
-        meta: what the journal says of the study.
-        rows: its trials.
-        scores: of these.
-
-    Raises:
-        ConfigError: the study has several objectives.
-        StoreError: no trial has finished its run.
+    Numbers are from confirm seeds that both ran on and that selected nothing here: the selection
+    seeds, else the test seeds. Against the default, seeds of the search replace them if no rule
+    stopped trials: then the scores on the environment left out have chosen neither. Against the
+    trial that all environments chose they never do, since they chose it.
     """
     if meta.objectives:
         raise ConfigError(
@@ -287,7 +219,7 @@ def leave_one_out_of(
 def _candidates(
     meta: StudyMeta, study: Study, rows: Sequence[TrialRow], scores: EnvironmentScores
 ) -> dict[int, list[Sequence[float]]]:
-    """Return trial -> scores of the seeds that choose; those that keep constraints, if some do."""
+    """Return trial -> scores of its first seeds; feasible trials alone, if there are some."""
     ranking = Ranking.of(meta)
     found: dict[int, list[Sequence[float]]] = {}
     kept: set[int] = set()
@@ -327,8 +259,7 @@ def _chosen(
 def _search_seeds(study: Study) -> int:
     """Return how many seeds of the search have chosen nothing by an environment left out.
 
-    None where a rule, or a scheduler of Ray Tune, stopped trials or let them copy each other: who
-    came to the end was decided by these very seeds on all environments.
+    None where trials were stopped or copied: these seeds then decided which trials finished.
     """
     ruled = study.early_terminate is not None or study.search.driver == "ray_tune"
     return 0 if ruled else study.seeds.first
@@ -337,15 +268,7 @@ def _search_seeds(study: Study) -> int:
 def _side(
     scores: EnvironmentScores, left: int, trial: int, other: int | None, of_search: int
 ) -> Side:
-    """Set a trial beside another one on the environment left out.
-
-    Args:
-        scores: of the study.
-        left: number of the environment.
-        trial: chosen without it.
-        other: the other one; None where there is none.
-        of_search: the first so many seeds of the search may be asked.
-    """
+    """Compare a trial with another one on the environment left out."""
     if other is None:
         return Side(None, why="the default configuration has no trial")
     if trial == other:
@@ -354,26 +277,24 @@ def _side(
         ours, theirs = scores.of(trial, stream), scores.of(other, stream)
         if stream is Stream.SEARCH:
             ours = {seed: given for seed, given in ours.items() if seed < of_search}
-        pairs = _pairs(ours, theirs, left)
+        common = sorted(ours.keys() & theirs.keys())
+        pairs = [(ours[seed][left], theirs[seed][left]) for seed in common]
+        pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
         if pairs:
             own, others = [x for x, _ in pairs], [y for _, y in pairs]
             apart = tuple(x - y for x, y in pairs)
             difference = Estimate(mean(apart), paired_interval(own, others))
             return Side(other, len(pairs), stream, mean(own), mean(others), difference, apart)
-    return Side(other, why=f"trials {trial} and {other} share no seed that chose neither")
-
-
-def _pairs(ours: BySeed, theirs: BySeed, left: int) -> list[tuple[float, float]]:
-    common = sorted(ours.keys() & theirs.keys())
-    both = [(ours[seed][left], theirs[seed][left]) for seed in common]
-    return [pair for pair in both if all(map(math.isfinite, pair))]
+    return Side(
+        other, why=f"trials {trial} and {other} share no seed that did not select one of them"
+    )
 
 
 def _over(sides: Sequence[Side]) -> Estimate:
     """Return the mean difference over environments; the same trial differs by nothing.
 
     Its interval is that of the mean over seeds, of each the mean over environments. There is none
-    where an environment has no number, and no interval where they have unlike numbers of seeds.
+    where an environment has no number, and no interval where they have different numbers of seeds.
     """
     if any(side.stream is None and side.why != "the same trial" for side in sides):
         return NOTHING
@@ -387,7 +308,7 @@ def _over(sides: Sequence[Side]) -> Estimate:
 
 
 def _adaptive(study: Study) -> str:
-    """Return what in the search all environments decided beside the choice."""
+    """Return which parts of the search, besides the choice, all environments decided, in words."""
     search = study.search
     row = METHODS.get(search.method)
     found: list[str] = []

@@ -21,7 +21,7 @@ from ...errors import ConfigError, counted
 from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
-from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
@@ -39,26 +39,20 @@ _GIVEN = ("default", "enqueue")
 
 @dataclass(frozen=True)
 class Points:
-    """Values of the trials of one study at every point where they were evaluated.
+    """Values of the trials of one study at every point where they were evaluated."""
 
-    Attributes:
-        study: what was asked.
-        trials: rows by number.
-        values: env steps -> trial -> its value over its replicates in the search there.
-        blind: batches of proposals drawn before the method knew the end of any trial.
-        changes: trial -> [(env steps, knobs up to there)], where it took over others' states.
-        seeds: (stream, trial, env steps) -> one value a replicate.
-    """
-
-    study: Study
-    trials: Mapping[int, TrialRow]
+    study: Study  # what was asked
+    trials: Mapping[int, TrialRow]  # rows by number
+    # env steps -> trial -> its value over its replicates in the search there
     values: Mapping[int, Mapping[int, float]]
+    # batches of proposals drawn before the method knew the end of any trial
     blind: frozenset[int] = frozenset()
+    # trial -> [(env steps, hyperparameters up to there)], where it took over others' states
     changes: Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]] = field(default_factory=dict)
+    # (stream, trial, env steps) -> one value a replicate
     seeds: Mapping[tuple[str, int, int], Sequence[float]] = field(default_factory=dict)
 
     def params(self, trial: int, at: int) -> Mapping[str, Any]:
-        """Return the knobs with which a trial came to a point."""
         before = (old for since, old in self.changes.get(trial, ()) if since >= at)
         return next(before, self.trials[trial].params)
 
@@ -68,15 +62,16 @@ class Points:
         Those drawn at random, and what a model proposed while it knew no result: with many lanes
         that is all that filled them at first.
         """
+        deaf = {name for name, row in METHODS.items() if not row.learns}
         return [
             n
             for n, row in self.trials.items()
-            if _is_deaf(row.proposed_by)
+            if row.proposed_by in deaf
             or (row.batch in self.blind and row.proposed_by not in _GIVEN)
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that nine in ten of these trials reached with their own knobs.
+        """Return the latest point that nine in ten of these trials reached before any copied.
 
         Trials without a value at any point are not counted: they diverged or wait.
         """
@@ -95,25 +90,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Importance:
-    """How much each knob decided at one point.
-
-    Attributes:
-        shares: knob -> share of the whole, largest first; they add up to 1 (or are all 0).
-        at: env steps of the point.
-        trials: how many trials it rests on.
-        random_only: only the random share was used.
-        method: the estimator.
-        random_trials: how many of the random share were evaluated there.
-        modelled: how many of the trials a model proposed that knew results.
-    """
-
+    # hyperparameter -> share of the whole, largest first; they add up to 1 (or are all 0)
     shares: Mapping[str, float]
-    at: int
-    trials: int
-    random_only: bool
-    method: Method
-    random_trials: int
-    modelled: int = 0
+    at: int  # env steps of the point
+    trials: int  # how many trials it rests on
+    random_only: bool  # only the random share was used
+    method: Method  # the estimator
+    random_trials: int  # how many of the random share were evaluated there
+    modelled: int = 0  # how many of the trials a model proposed that knew results
 
     @property
     def caution(self) -> str:
@@ -127,25 +111,18 @@ class Importance:
 
 
 def read_points(folder: Path) -> Points:
-    """Read a study's evaluations.
-
-    Raises:
-        StoreError: there is no study, or its journal is damaged.
-    """
+    """Read a study's evaluations."""
     with Journal(folder) as journal, journal.at_one_commit():
         return points_of(journal)
 
 
 def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) -> Points:
-    """Return a study's evaluations from its open journal.
-
-    Args:
-        journal: of the study.
-        decisions: all of them, where they were read at the same commit; None reads them.
-    """
     study = recorded(journal.meta.study_text)
     rows = {row.trial: row for row in journal.trials()}
-    blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
+    blind = frozenset[int]()  # batches begun before any trial had ended
+    if study.search.warm_start is None:
+        asks = itertools.takewhile(lambda ask: not ask.told, journal.asks())
+        blind = frozenset(ask.batch for ask in asks)
     changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
     for decision in journal.decisions() if decisions is None else decisions:
         if decision.old_params is not None:
@@ -161,17 +138,6 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
         if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
             values[at][trial] = objective.aggregate(replicates)
     return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
-
-
-def _is_deaf(method: str) -> bool:
-    """Return whether a method learns from no result; one that is not known here is taken to."""
-    row = METHODS.get(method)
-    return row is not None and not row.learns
-
-
-def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
-    """Return the batches begun before any trial had ended; `asks` is in their order."""
-    return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
 
 
 def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> list[float]:
@@ -201,7 +167,6 @@ def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> 
 
 
 def result_of(packed: PackedEvaluation) -> EvaluationResult:
-    """Return one evaluation as its population gave it."""
     metrics = np.frombuffer(packed.metrics, "<f8").reshape(len(packed.names), packed.episodes)
     return EvaluationResult(
         returns=np.frombuffer(packed.returns, "<f8"),
@@ -215,9 +180,6 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
     They are evaluated at the end of a run alone. Rows of trials have the values of a confirm stage
     that came to its end; here are those of one that did not, too.
-
-    Args:
-        journal: of the study.
     """
     objective = Objective.of(recorded(journal.meta.study_text))
     found: dict[tuple[int, Stream], dict[int, float]] = {}
@@ -228,33 +190,21 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
 
 def importance_at(
-    points: Points,
-    at: int | None = None,
-    everybody: bool = False,
-    method: Method = "ped-anova",
+    points: Points, at: int | None = None, everybody: bool = False, method: Method = "ped-anova"
 ) -> Importance:
     """Return the importance of every searched knob for the value at one point.
 
-    PED-ANOVA (Watanabe et al. 2023) asks how far the best tenth of trials is from all of them in
-    each knob; fANOVA (Hutter et al. 2014) how much of a forest's variance the knob explains.
+    PED-ANOVA (Watanabe et al. 2023) measures how far the best tenth of trials is from all of them
+    in each hyperparameter; fANOVA (Hutter et al. 2014) its share of a forest's variance.
 
     The random share decides, unless fewer than ten of its trials were evaluated there: then all
     do, and the result says so.
-
-    Args:
-        points: of the study.
-        at: env steps, exactly or to the three digits that are printed; None takes the latest
-            point that nine in ten of the trials reached.
-        everybody: use proposals of models too, which lie where the model looked: biased.
-        method: the estimator; `fanova` needs scikit-learn.
-
-    Raises:
-        ConfigError: no such point, or too few trials there.
-        MissingExtraError: fANOVA without scikit-learn.
     """
     if not points.values:
-        raise ConfigError(f"{_nothing(points)}, so no knob has decided anything")
-    at = _point_near(points, at)
+        raise ConfigError(f"{_nothing(points)}, so no importance is known")
+    if at is not None and at not in points.values:
+        near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
+        at = near[0] if len(near) == 1 else at
     share = points.random_share()
     here, among = _evaluated(points, at, share)
     random_trials = len(among)
@@ -281,19 +231,11 @@ def importance_at(
 
 
 def _nothing(points: Points) -> str:
-    """Return why there is no value at all."""
+    """Return why no trial has a value."""
     lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
     if not lost:
         return "no trial has been evaluated yet"
     return f"no trial has a finite value: {len(lost)} diverged (such as trial {lost[0]})"
-
-
-def _point_near(points: Points, at: int | None) -> int | None:
-    """Return the one point that rounds to what was asked for, else what was asked for."""
-    if at is None or at in points.values:
-        return at
-    near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
-    return near[0] if len(near) == 1 else at
 
 
 def _evaluated(
@@ -310,16 +252,7 @@ def importance_over_progress(
 ) -> list[Importance]:
     """Return the importance at every point that has trials enough, the earliest first.
 
-    All points or none rest on the random share; a change of base would look like one of knobs.
-
-    Args:
-        points: of the study.
-        everybody: see `importance_at`.
-        method: likewise.
-
-    Raises:
-        ConfigError: no point has trials enough.
-        MissingExtraError: see `importance_at`.
+    All points or none rest on the random share, so that no change comes from the base.
     """
     found: list[Importance] = []
     reason: ConfigError | None = None

@@ -11,14 +11,14 @@ every piece of m: time quadratic in the trials.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import MissingExtraError
-from ...spaces.base import Axis
+from ...spaces.base import Axis, Distribution
 from ...spaces.space import Space
 
 _BEST = 0.1
@@ -28,24 +28,12 @@ _FEWEST = 2  # trials that must have a knob, or lack it, to count
 _TINY = 1e-12
 
 
-def best_count(trials: int) -> int:
-    """Return how many of so many trials are the best tenth."""
-    return math.ceil(_BEST * trials)
-
-
 def ped_anova(
     space: Space, params: Sequence[Mapping[str, Any]], values: Sequence[float], goal: str
 ) -> dict[str, float]:
-    """Return the importance of every distribution of the space, by its key in `Space.keyed`.
-
-    Args:
-        space: what was searched.
-        params: one configuration a trial, of the active knobs.
-        values: one finite value a trial, at least two.
-        goal: `maximize` or `minimize`.
-    """
+    """Return the importance of every distribution of the space, by its key in `Space.keyed`."""
     losses = np.asarray(values, np.float64) * (-1.0 if goal == "maximize" else 1.0)
-    last = best_count(losses.size) - 1
+    last = math.ceil(_BEST * losses.size) - 1
     best = losses <= np.partition(losses, last)[last]
     positions = positions_of(space, params)
     found: dict[str, float] = {}
@@ -58,32 +46,28 @@ def ped_anova(
             found[key] = 0.0
             continue
         share_best, share_all = here.sum() / best.sum(), len(places) / len(losses)
-        apart = _apart(_density(axis, places[among]), _density(axis, places))
-        found[key] = float(share_best**2 / share_all * apart * best.mean() ** 2)
+        near, every = _density(axis, places[among]) + _TINY, _density(axis, places) + _TINY
+        divergence = float(every @ (near / every - 1.0) ** 2)  # Pearson's
+        found[key] = float(share_best**2 / share_all * divergence * best.mean() ** 2)
     return found
 
 
 def positions_of(
-    space: Space, params: Sequence[Mapping[str, Any]]
-) -> dict[str, list[float | int | None]]:
-    """Return every trial's position on the axis of every distribution, None where not active."""
-    found: dict[str, list[float | int | None]] = {key: [] for key, _ in space.keyed}
+    space: Space,
+    params: Sequence[Mapping[str, Any]],
+    place: Callable[[Distribution, Any], float] = lambda distribution, value: distribution.inward(
+        value
+    ),
+) -> dict[str, list[float | None]]:
+    """Return distribution -> the place of every trial on its axis, None where it is not active."""
+    found: dict[str, list[float | None]] = {key: [] for key, _ in space.keyed}
     for config in params:
-        known = dict(space.constants)
+        known = {**space.constants, **config}
         for key, parameter in space.keyed:
-            active = parameter.active(known)
-            if active:
-                known[parameter.name] = config[parameter.name]
-            found[key].append(
-                parameter.distribution.inward(config[parameter.name]) if active else None
-            )
+            active = parameter.name in config and parameter.active(known)
+            value = place(parameter.distribution, config[parameter.name]) if active else None
+            found[key].append(value)
     return found
-
-
-def _apart(best: np.ndarray, every: np.ndarray) -> float:
-    """Return the Pearson divergence of two densities on one grid."""
-    best, every = best + _TINY, every + _TINY
-    return float(every @ (best / every - 1.0) ** 2)
 
 
 def _density(axis: Axis, places: np.ndarray) -> np.ndarray:
@@ -96,7 +80,6 @@ def _density(axis: Axis, places: np.ndarray) -> np.ndarray:
 
 
 def _counts(axis: Axis, places: np.ndarray) -> np.ndarray:
-    """Return how many places are nearest to each point of the grid."""
     if axis.kind == "choice":
         return np.bincount(places.astype(int), minlength=int(axis.high) + 1)
     points = _GRID
@@ -147,25 +130,16 @@ _ROUNDING = 1e-12  # of the values: a tree that varies less is constant
 
 @dataclass(frozen=True)
 class _Boxes:
-    """The leaves of one tree: l leaves over c columns.
+    """The leaves of one tree: l leaves over c columns."""
 
-    Attributes:
-        values: what each predicts less the mean over the space, [l].
-        low: lower corners, [l, c].
-        high: upper corners, [l, c].
-        parts: share of a column's width, [l, c].
-        weights: share of the space, [l].
-    """
-
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    parts: np.ndarray
-    weights: np.ndarray
+    values: np.ndarray  # what each predicts less the mean over the space, [l]
+    low: np.ndarray  # lower corners, [l, c]
+    high: np.ndarray  # upper corners, [l, c]
+    parts: np.ndarray  # share of a column's width, [l, c]
+    weights: np.ndarray  # share of the space, [l]
 
     @property
     def variance(self) -> float:
-        """The variance of what the tree predicts, over the space."""
         return float(self.weights @ self.values**2)
 
 
@@ -174,16 +148,8 @@ def fanova(
 ) -> dict[str, float]:
     """Return the importance of every distribution of the space, by its key in `Space.keyed`.
 
-    A forest needs every coordinate of every trial: what is not active in all of them gets 0, as
-    does everything where no tree finds a difference.
-
-    Args:
-        space: what was searched.
-        params: one configuration a trial, of the active knobs.
-        values: one finite value a trial, at least two.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
+    A forest needs every coordinate of every trial: a distribution that is not active in all of
+    them gets 0, as do all where no tree finds a difference.
     """
     try:
         from sklearn.ensemble import (  # pyright: ignore[reportMissingImports]
@@ -226,17 +192,14 @@ def _encoded(
         axis, own = axes[key], places[key]
         if axis.low == axis.high or any(at is None for at in own):
             continue
-        found, limits = _columns(axis, np.array(own, np.float64))
+        found, limits = [np.array(own, np.float64)], (axis.low, axis.high)
+        if axis.kind == "choice":
+            choices = range(int(axis.high) + 1)
+            found, limits = [(found[0] == at).astype(np.float64) for at in choices], (0.0, 1.0)
         columns[key] = list(range(len(bounds), len(bounds) + len(found)))
         rows.extend(found)
         bounds.extend([limits] * len(found))
     return np.array(rows).T, np.array(bounds), columns
-
-
-def _columns(axis: Axis, places: np.ndarray) -> tuple[list[np.ndarray], tuple[float, float]]:
-    if axis.kind != "choice":
-        return [places], (axis.low, axis.high)
-    return [(places == at).astype(np.float64) for at in range(int(axis.high) + 1)], (0.0, 1.0)
 
 
 def _boxes(tree: Any, bounds: np.ndarray) -> _Boxes:

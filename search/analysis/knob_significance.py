@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from ...errors import ConfigError, MissingExtraError
+from ...spaces.base import Distribution
 from ...spaces.space import Space
 from ...store.importance import Decided, EffectPoint, decide, main_effect
 from ...store.rank_variance import FEWEST_TRIALS, Column
 from .checkpoint_values import Importance, Method, Points, importance_at
+from .knob_importance import positions_of
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
 _FOREST = 2_000
@@ -24,20 +27,12 @@ _METHODS: tuple[Method, ...] = ("ped-anova", "fanova")
 
 @dataclass(frozen=True)
 class Answer:
-    """Which knobs decided at one point of the runs.
-
-    Attributes:
-        at: env steps of the point.
-        decided: the knobs, with intervals and floors.
-        measured: its trials were proposed in ways for which its errors are known.
-        effects: knob that decided -> mean values along its axis, with their band.
-        others: estimator -> knob -> share of the whole; those that could be computed.
-    """
-
-    at: int
-    decided: Decided
-    measured: bool
+    at: int  # env steps of the point
+    decided: Decided  # the knobs, with intervals and floors
+    measured: bool  # its trials were proposed in ways for which its errors are known
+    # knob that decided -> mean values along its axis, with their band
     effects: Mapping[str, tuple[EffectPoint, ...]]
+    # estimator -> knob -> share of the whole; those that could be computed
     others: Mapping[Method, Importance]
 
     @property
@@ -50,7 +45,6 @@ class Answer:
         return [text for text in said if text]
 
     def as_json(self) -> dict[str, object]:
-        """Return plain data."""
         return {
             **self.decided.as_json(),
             "sentences": self.sentences,
@@ -80,15 +74,7 @@ class Answer:
 
 
 def answer_at(points: Points, found: Importance) -> Answer:
-    """Return which knobs decided at the point of an importance.
-
-    Args:
-        points: of the study.
-        found: importance by one estimator, which says the point and whether models count.
-
-    Raises:
-        ConfigError: too few trials there.
-    """
+    """Return which knobs decided at the point of an importance."""
     here = {n: value for n, value in points.values[found.at].items() if math.isfinite(value)}
     blind = set(points.random_share())
     trials = [n for n in here if n in blind or points.trials[n].proposed_by in _PROPOSERS]
@@ -124,21 +110,16 @@ def _others(points: Points, found: Importance) -> dict[Method, Importance]:
 
 
 def columns_of(space: Space, params: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Return where every trial lies on the axis of every knob.
+    """Return the place of every trial on the axis of every hyperparameter.
 
-    A knob with several distributions has a column for each.
+    One with several distributions has a column for each.
     """
-    places: dict[str, list[float | None]] = {key: [] for key, _ in space.keyed}
-    for row in params:
-        active: dict[str, float] = {}
-        known = {**space.constants, **row}
-        for key, parameter in space.keyed:
-            if parameter.name in row and parameter.active(known):
-                distribution, value = parameter.distribution, row[parameter.name]
-                ordered = distribution.axis.kind != "choice"
-                active[key] = distribution.share(value) if ordered else distribution.inward(value)
-        for key, column in places.items():
-            column.append(active.get(key))
+
+    def place(distribution: Distribution, value: Any) -> float:
+        ordered = distribution.axis.kind != "choice"
+        return distribution.share(value) if ordered else distribution.inward(value)
+
+    places = positions_of(space, params, place)
     return [
         Column(key, places[key], parameter.distribution.axis.kind == "choice")
         for key, parameter in space.keyed

@@ -1,7 +1,7 @@
 """A trial's lineage trained again, alone, and held against what the study recorded of it.
 
-On the machine and versions of the study every number comes out the same to the last bit; the
-lanes of a population depend on nothing beside them.
+On the machine and versions of the study every number comes out the same to the last bit; a lane
+does not depend on the other lanes.
 """
 
 from __future__ import annotations
@@ -36,54 +36,34 @@ _KEYS = ("trial", "stream", "replicate", "env_steps")
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation of one replicate, as recorded and as it came out now.
+    """One evaluation of one replicate, as recorded and as it came out now."""
 
-    Attributes:
-        env_steps: training env steps of the replicate.
-        replicate: which.
-        trial: the trial whose lanes trained it up to here.
-        recorded, replayed: the return of every episode.
-    """
-
-    env_steps: int
+    env_steps: int  # training env steps of the replicate
     replicate: int
-    trial: int
-    recorded: tuple[float, ...]
+    trial: int  # the trial whose lanes trained it up to here
+    recorded: tuple[float, ...]  # the return of every episode
     replayed: tuple[float, ...]
 
     @property
     def same(self) -> bool:
-        """Whether all bits are."""
         return _same(self.recorded, self.replayed)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came out.
-
-    Attributes:
-        study: the name of the study.
-        trial: whose lineage was trained.
-        lineage: its segments.
-        points: every evaluation that was recorded of it, in order.
-        curve_rows: rows of the training curve that could be compared; 0 before the study has
-            published any.
-        curve_same: of those, how many have the same bits in every metric that was written then.
-        left_out: seeds that have no evaluation at the end of the lineage: they diverged, or ended
-            sooner. They are not trained again.
-    """
-
-    study: str
-    trial: int
+    study: str  # the name of the study
+    trial: int  # whose lineage was trained
     lineage: tuple[Segment, ...]
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # every evaluation that was recorded of it, in order
+    # rows of the training curve that could be compared; 0 before the study has published any
     curve_rows: int
-    curve_same: int
+    curve_same: int  # of those, how many have the same bits in every metric that was written then
+    # seeds that have no evaluation at the end of the lineage: they diverged, or ended sooner. They
+    # are not trained again
     left_out: tuple[int, ...] = ()
 
     @property
     def same(self) -> bool:
-        """Whether everything came out as recorded, to the last bit."""
         return all(point.same for point in self.points) and self.curve_rows == self.curve_same
 
 
@@ -96,15 +76,8 @@ def replay(
 ) -> Replay:
     """Train a trial's lineage again, up to its last evaluation.
 
-    Args:
-        folder: of the study.
-        number: of the trial.
-        source: the folder of the study's file, for the files that it names.
-        export: a new folder for the policy of the first replicate.
-        compiling: entered around the compile, with words for it.
-
     Raises:
-        StoreError: there is no such trial, or nothing was recorded of it.
+        StoreError: the study has no such trial, or recorded nothing of it.
         ConfigError: the study cannot run here.
     """
     record = _Record.read(folder, number)
@@ -132,6 +105,7 @@ def replay(
         population.export_policy(0, resolved_at(record.env_steps), export, origin)
     curve = record.curve(folder, next(iter(rows.values()), {}))
     both = [(curve[key], rows[key]) for key in rows if key in curve]
+    started = {*range(study.seeds.first), *(rep for rep, _ in record.returns)}
     return Replay(
         study.name,
         number,
@@ -139,7 +113,7 @@ def replay(
         tuple(points),
         len(both),
         sum(_same(was, tuple(now.values())) for was, now in both),
-        tuple(sorted({*range(study.seeds.first), *record.evaluated} - {*record.replicates})),
+        tuple(sorted(started - {*record.replicates})),
     )
 
 
@@ -155,18 +129,10 @@ def _check_files(folder: StudyFolder, study: Study) -> None:
 
 @dataclass(frozen=True)
 class _Record:
-    """What the study knows of one lineage.
-
-    Attributes:
-        study_text: the study, resolved.
-        row: of the trial.
-        lineage: its segments.
-        returns: (replicate, env_steps) -> the return of every episode.
-    """
-
-    study_text: str
+    study_text: str  # the study, resolved
     row: TrialRow
     lineage: tuple[Segment, ...]
+    # (replicate, env_steps) -> the return of every episode
     returns: Mapping[tuple[int, int], tuple[float, ...]]
 
     @classmethod
@@ -193,13 +159,7 @@ class _Record:
 
     @property
     def env_steps(self) -> int:
-        """Of the last evaluation."""
         return max(env_steps for _, env_steps in self.returns)
-
-    @property
-    def evaluated(self) -> frozenset[int]:
-        """Those that were ever evaluated."""
-        return frozenset(replicate for replicate, _ in self.returns)
 
     @property
     def replicates(self) -> tuple[int, ...]:
@@ -211,7 +171,7 @@ class _Record:
     ) -> dict[tuple[int, int], tuple[float | None, ...]]:
         """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published.
 
-        What no version of hpo had written by then is None.
+        Metrics that the study does not have are None.
         """
         if not folder.table("curves").is_file() or not metrics:
             return {}
@@ -233,10 +193,7 @@ class _Record:
 
 
 def _train(
-    study: Study,
-    population: Population,
-    record: _Record,
-    resolved_at: Callable[[int], Resolved],
+    study: Study, population: Population, record: _Record, resolved_at: Callable[[int], Resolved]
 ) -> tuple[list[Point], dict[tuple[int, int], dict[str, float]]]:
     """Train all replicates of the lineage; give evaluations and curve rows."""
     quantum, warmup = population.steps_per_chunk, population.warmup_chunks

@@ -1,4 +1,4 @@
-"""A study as a study of Optuna in a storage that its own tools open.
+"""A study as a study of Optuna, in a storage that Optuna's tools open.
 
 Trials keep their numbers. Values are those of the search, on seeds that all trials share; what
 fresh seeds gave is in the trials' user attributes.
@@ -10,7 +10,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import optuna
 from optuna.study import StudyDirection
@@ -36,7 +35,7 @@ _STATES: Mapping[TrialState, Theirs] = {
     TrialState.DIVERGED: Theirs.FAIL,
     TrialState.FAILED: Theirs.FAIL,
 }
-_TOLD = (
+_ATTRIBUTES = (
     "proposed_by", "seed_values", "choose_values", "report_values", "env_steps", "stop_rule",
     "audited", "error",
 )  # fmt: skip
@@ -44,13 +43,6 @@ _TOLD = (
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
     """Write a study into a storage, whole or not at all, and say what Optuna has no words for.
-
-    Args:
-        storage: a URL such as `sqlite:///trials.db`, an SQLite file, or a journal (`.log`); made
-            if it is not there.
-        name: the study's name there.
-        meta: what the study's journal says of it.
-        points: its trials and their values.
 
     Raises:
         ConfigError: the storage cannot be opened, or holds a study of that name.
@@ -64,7 +56,9 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
                 "name",
                 name="NAME",
             )
-        theirs = optuna.create_study(storage=opened, study_name=name, directions=_directions(meta))
+        goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
+        directions = [StudyDirection[goal.upper()] for goal in goals]
+        theirs = optuna.create_study(storage=opened, study_name=name, directions=directions)
         try:
             _describe(theirs, meta, points)
             for number, row in sorted(points.trials.items()):
@@ -77,13 +71,8 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
     return told_changes(points.study.space)
 
 
-def _directions(meta: StudyMeta) -> list[StudyDirection]:
-    goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
-    return [StudyDirection[goal.upper()] for goal in goals]
-
-
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
-    """Record what is measured, and what `hpo import optuna` needs to make a study of it again."""
+    """Record the metrics, and all that `hpo import optuna` needs."""
     study = points.study
     envs = [{"id": one.id, **one.values} for one in environments_of(study)]
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
@@ -103,24 +92,32 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
 def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
     params, spread = written_params(points.study.space, row.params)
     several = len(points.study.objectives) > 1
-    reports = {} if several else _reports(points, number)
-    values, state = _values(row, several), _STATES[row.state]
-    if state is Theirs.COMPLETE and values is None:
+    evaluated = {} if several else points.values
+    reports = {
+        at: found[number]
+        for at, found in evaluated.items()
+        if number in found and math.isfinite(found[number])
+    }
+    values = list(row.objectives) if several else [row.value] if row.value is not None else []
+    state = _STATES[row.state]
+    if state is Theirs.COMPLETE and (not values or any(map(math.isnan, values))):
         state = Theirs.FAIL
     if state is Theirs.PRUNED and not several:
-        values = [row.rung_value] if row.rung_value is not None else None
+        values = [row.rung_value] if row.rung_value is not None else []
         state = state if reports else Theirs.FAIL
     constraints = {}
     if row.constraints:
         violations = Objectives.of(points.study).violations(row.constraints)
         constraints = {"constraints": [v if math.isfinite(v) else math.inf for v in violations]}
+    about = {name: getattr(row, name) for name in _ATTRIBUTES}
+    about = {name: value for name, value in about.items() if value not in ("", (), None, False)}
     trial = create_trial(
         state=state,
-        values=values if state in (Theirs.COMPLETE, Theirs.PRUNED) else None,
+        values=(values if state in (Theirs.COMPLETE, Theirs.PRUNED) else []) or None,
         params=params,
         distributions=spread,
         intermediate_values=reports,
-        user_attrs=_attributes(row),
+        user_attrs=finite_json({"state": str(row.state), "params": dict(row.params), **about}),
         system_attrs=constraints,
     )
     if row.started_at is not None and state is not Theirs.WAITING:
@@ -128,26 +125,3 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
     if row.ended_at is not None and state.is_finished():
         trial.datetime_complete = datetime.fromtimestamp(row.ended_at)
     return trial
-
-
-def _values(row: TrialRow, several: bool) -> list[float] | None:
-    """Return the values of a whole run; None where one is no number, which Optuna refuses."""
-    found = list(row.objectives) if several else [row.value] if row.value is not None else []
-    if not found or any(math.isnan(value) for value in found):
-        return None
-    return found
-
-
-def _reports(points: Points, number: int) -> dict[int, float]:
-    return {
-        at: found[number]
-        for at, found in points.values.items()
-        if number in found and math.isfinite(found[number])
-    }
-
-
-def _attributes(row: TrialRow) -> dict[str, Any]:
-    """Return what else is known of a trial, its whole configuration included."""
-    told = {name: getattr(row, name) for name in _TOLD}
-    found = {name: value for name, value in told.items() if value not in ("", (), None, False)}
-    return finite_json({"state": str(row.state), "params": dict(row.params), **found})

@@ -30,12 +30,7 @@ from ...studies.yaml_io import plain, read_text
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment that a trial was evaluated in: its id, every key and parameter.
-
-    Args:
-        study: the resolved study as plain data, as its journal has it.
-        params: the searched knobs of the trial.
-    """
+    """Return the environment that a trial was evaluated in: its id, every key and parameter."""
     greedy = study["evaluation"]["greedy"]
     if isinstance(study["env"], list):
         listed: list[Mapping[str, Any]] = study["env"]
@@ -55,7 +50,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _world(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: its defaults, what is given, searched, and changed.
+    """Return one environment with every key: default, given, searched or held out.
 
     Of several, what scores 0 and 1 on it, too.
     """
@@ -68,16 +63,10 @@ def _world(
     values = {key: value for key, value in given.items() if key != "id"}
     own = {**values, **searched, **held_out}
     kept = {key: value for key, value in own.items() if key not in OF_THE_POLICY}
-    return {"env": env, **_defaults(env), **kept}
-
-
-def _defaults(env: str) -> dict[str, Any]:
-    """Return the defaults of an environment's keys and parameters."""
-    known = find(env)
-    if known is None:
-        return {}
+    if (known := find(env)) is None:
+        return {"env": env, **kept}
     keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
-    return {**keys, **known.params}
+    return {"env": env, **keys, **known.params, **kept}
 
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
@@ -97,14 +86,10 @@ FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
 def front_values(
     journal: Journal, rows: Sequence[TrialRow]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return of each confirmed trial what it showed on each of the seeds that choose.
+    """Return confirmed trial -> selection seed -> a value for each objective.
 
     Of costs, which are of the whole trial, every seed has the same. Empty of a study with one
     objective.
-
-    Args:
-        journal: of the study.
-        rows: its trials.
     """
     if not journal.meta.objectives:
         return {}
@@ -145,7 +130,7 @@ _FREE = frozenset(
         "baselines",
     }
 )  # fmt: skip
-"""Sections that change no curve of a trial that copies nobody."""
+"""Sections that do not change the curve of a trial that copies no other."""
 
 
 def copies(study: Mapping[str, Any]) -> bool:
@@ -165,21 +150,18 @@ def how_to_know(name: str) -> str:
 def without_copying(
     folder: Path, meta: StudyMeta, params: Mapping[str, Any]
 ) -> WithoutCopying | None:
-    """Return the winner of the same study without copying; None where no finished one is there.
-
-    Args:
-        folder: of a population that copies; the other lies beside it.
-        meta: of the population.
-        params: of its winner, whose environment the other's must be.
-    """
+    """Return the winner of the same study without copying; None where no finished one is there."""
     asked = _data(meta.study_text)
     if not copies(asked) or meta.objectives:
         return None
     blocks = _blocks(meta.study_text)
     for name in look_inside(folder.parent).changed:
         path = folder.with_name(name)
-        text = _text_of(path)
-        if name == folder.name or text is None or _blocks(text) != blocks:
+        try:
+            text = StudyFolder(path).resolved_file.read_text(encoding="utf-8")
+        except (OSError, ValueError):  # started this moment, or damaged
+            continue
+        if name == folder.name or _blocks(text) != blocks:
             continue
         found = _best_alone(path, meta, asked, evaluated_in(asked, params))
         if found is not None:
@@ -190,7 +172,6 @@ def without_copying(
 def _best_alone(
     path: Path, meta: StudyMeta, asked: Mapping[str, Any], world: Mapping[str, Any]
 ) -> WithoutCopying | None:
-    """Return the winner of a study if it is the same one without copying, and finished."""
     try:
         with Journal(path) as journal, journal.at_one_commit():
             other, phase = journal.meta, journal.head().phase
@@ -228,24 +209,25 @@ def _blocks(text: str) -> dict[str, str]:
     return {k: v for k, v in found.items() if k not in _FREE and k != "evaluation"}
 
 
-def _text_of(path: Path) -> str | None:
-    try:
-        return StudyFolder(path).resolved_file.read_text(encoding="utf-8")
-    except (OSError, ValueError):  # begun in this moment, or damaged
-        return None
-
-
 def _data(text: str) -> Mapping[str, Any]:
     return plain(read_text(text, "study.resolved.yaml"))
 
 
-def conclusion_of(journal: Journal) -> Conclusion:
-    """Return what a study has shown as of its last commit; it may be running."""
-    meta, rows = journal.meta, journal.trials()
-    entries = leaderboard_of(meta, rows)
+def conclusion_of(
+    journal: Journal,
+    rows: Sequence[TrialRow] | None = None,
+    entries: Sequence[Entry] | None = None,
+) -> Conclusion:
+    """Return the conclusion of a study as of its last commit; it may be running.
+
+    Its trials and their leaderboard may be given if they were read at the same commit.
+    """
+    meta, rows = journal.meta, journal.trials() if rows is None else rows
+    entries = leaderboard_of(meta, rows) if entries is None else entries
     ended = journal.head().phase == "finished"
-    fresh = front_values(journal, rows) if ended else {}
-    alone = alone_beside(journal.path.parent, meta, entries, ended)
+    fresh, alone = front_values(journal, rows) if ended else {}, None
+    if ended and entries:
+        alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
     rules = baselines_of(journal)
     return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
@@ -264,13 +246,6 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     return cut_words(recorded(journal.meta.study_text), lengths)
 
 
-def alone_beside(
-    folder: Path, meta: StudyMeta, entries: Sequence[Entry], ended: bool
-) -> WithoutCopying | None:
-    """Return the best of the same population without copying, of one that copies and has ended."""
-    return without_copying(folder, meta, entries[0].params) if ended and entries else None
-
-
 def conclusion_from(
     meta: StudyMeta,
     rows: Sequence[TrialRow],
@@ -282,22 +257,11 @@ def conclusion_from(
     cut: str = "",
     looks: Sequence[Look] = (),
 ) -> Conclusion:
-    """Return what a study has shown, from what was read of its journal at one commit.
-
-    Args:
-        meta: what the journal says of the study.
-        rows: all trials.
-        entries: their leaderboard.
-        baselines: rules that learn nothing.
-        ended: the study is finished.
-        fresh: with several objectives, what `front_values` gives.
-        alone: what `alone_beside` gives.
-        cut: what `cut_of` gives.
-        looks: at how many test seeds trials were seen.
-    """
-    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
-    front = None
-    if fresh and not _differ(study, rows, entries):
+    """Return the conclusion of a study from the rows of one commit."""
+    study, front = _data(meta.study_text), None
+    params = {row.trial: row.params for row in rows}
+    worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
+    if fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
         front = _default_and_front(meta, rows, entries, fresh)
     found = concluded(
         meta,
@@ -311,23 +275,18 @@ def conclusion_from(
         front=front,
         alone=alone,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
-        lone=ended and _is_alone(entries),
+        lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
         looks=looks,
     )
     return replace(found, said=(*found.said, cut)) if cut else found
 
 
-def _is_alone(entries: Sequence[Entry]) -> bool:
-    """Return whether one trial ran and has a value, which the seeds of the search gave."""
-    return len(entries) == 1 and entries[0].value_from == Stream.SEARCH
-
-
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return where the default stands to the front; None where it did not run beside it.
+    """Return how the default compares with the front; None where it did not run with it.
 
-    Who violates constraints is on no front and puts nobody behind it.
+    Trials that violate constraints count for nothing.
     """
     default = default_of(rows)
     kept = {
@@ -346,13 +305,6 @@ def _default_and_front(
         [str(metric["name"]) for metric in metrics],
         COSTS,
     )
-
-
-def _differ(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> bool:
-    """Return whether confirmed trials were evaluated in unlike environments."""
-    params = {row.trial: row.params for row in rows}
-    worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
-    return any(apart(worlds[0], world) for world in worlds[1:])
 
 
 def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
@@ -391,9 +343,7 @@ def _why_nothing(
             "`confirm: {}` in the study runs the best trials and the default on test seeds.",
         ]
     if first.value_from == Stream.CHOOSE and not confirm["report"]:
-        return [
-            "Undecided: the study has no test seeds; `confirm: {report: 16}` adds them.",
-        ]
+        return ["Undecided: the study has no test seeds; `confirm: {report: 16}` adds them."]
     if not ended:
         what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
         return [f"No verdict yet: {what}."]
@@ -403,7 +353,7 @@ def _why_nothing(
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
-    """Return that nobody came to the end of a run and, if a budget did that, what to change."""
+    """Return that no trial finished its run and, if a budget did that, what to change."""
     if not ended:
         return ["No verdict yet: no trial has finished its run."]
     said = ["Undecided: no trial has finished its run."]
@@ -428,14 +378,14 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
         said.append("`budget.wall` ended it: raise it and run the same command again.")
     if early is not None and early.pause:
         said.append(
-            f"With `pause` one in {early.eta:g} goes on from a rung, and none before so many "
-            "came; without it trials come to the end sooner."
+            f"With `pause` one in {early.eta:g} resumes from a rung, and none before so many "
+            "have come; without it trials finish sooner."
         )
     return said
 
 
 def _front(entries: Sequence[Entry]) -> list[str]:
-    """Return how the default stands to the front, both from seeds of the same kind."""
+    """Return how the default compares with the front, on seeds of the same kind."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is not None and default.feasible is False:
         return ["The default violates the constraints, so that it is on no front."]

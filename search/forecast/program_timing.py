@@ -26,34 +26,26 @@ from ..engine.evaluate import replicates_of
 from ..lanes.contract import Refill, Resolved, refuse_failed
 from ..lanes.multi_environment import SeveralFactory
 from ..seeds import generator
-from .dry_run import First, Lanes, Part
+from .expected_work import Lanes, Part, ProgramWork
 from .timing_cache import Costs, key_of
 
 
 class Machine:
-    """The programs of one study on this machine.
-
-    Args:
-        factory: a `LocalFactory`, or a `SeveralFactory` of such.
-
-    Attributes:
-        parts: of several environments one machine each, else itself.
-    """
+    """The programs of one study on this machine."""
 
     def __init__(self, factory: Any):
         self.factory = factory
         self._known: dict[tuple[str, int | None], Lanes] = {}
         several = factory.factories if isinstance(factory, SeveralFactory) else ()
+        # of several environments one machine each, else itself
         self.parts: tuple[Machine, ...] = tuple(map(Machine, several)) or (self,)
 
     @property
     def study(self) -> Study:
-        """Of the factory."""
         return self.factory.study
 
     @property
     def is_hosted(self) -> bool:
-        """Whether the host steps an environment."""
         return any(is_gymnasium(part.study.env.id) for part in self.parts)
 
     def lanes_of(self, resolved: Resolved, lanes: int | None) -> Lanes:
@@ -86,19 +78,13 @@ class Machine:
         widest = max(part.lanes.block for part in own)
         return replace(own[0].lanes, block=widest, parts=tuple(own))
 
-    def program(self, first: First) -> Program:
-        """Return a program that a rehearsal asked for."""
-        part = self.parts[first.environment]
-        about = part.lanes_of(first.resolved, first.lanes)
-        return Program(part, first.resolved, first.lanes, about, part.size_of(first.resolved))
-
-    def size_of(self, resolved: Resolved) -> int:
-        """Return the weights of one lane."""
+    def program(self, work: ProgramWork) -> Program:
         from ...core.memory import parameter_count
         from ..lanes.configuration import parts_of
 
-        parts = parts_of(resolved)
-        return parameter_count(parts.plan, parts.hypers)
+        part = self.parts[work.environment]
+        about, parts = part.lanes_of(work.resolved, work.lanes), parts_of(work.resolved)
+        return Program(part, work, about, parameter_count(parts.plan, parts.hypers))
 
     def key_of(self, resolved: Resolved, lanes: int | None) -> str:
         """Return the name of a program's timing: all that its time depends on."""
@@ -113,37 +99,34 @@ class Machine:
         )  # fmt: skip
 
 
+_UNKNOWN = Costs(0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Program:
-    """A program that the study runs, and what it takes.
+    """A program that the study runs: what it is to do, and what that takes."""
 
-    Attributes:
-        machine: of its environment.
-        resolved: a configuration of it.
-        lanes: as the engine asks for them.
-        about: what it is like.
-        size: weights of one lane.
-        costs: what it takes, None while it is not timed.
-        is_new: it was timed just now.
-    """
-
-    machine: Machine
-    resolved: Resolved
-    lanes: int | None
+    machine: Machine  # of its environment
+    work: ProgramWork
     about: Lanes
-    size: int
-    costs: Costs | None = None
-    is_new: bool = False
+    size: int  # weights of one lane
+    costs: Costs = _UNKNOWN
+    is_timed: bool = False
+    is_new: bool = False  # it was timed just now
 
     @property
     def study(self) -> Study:
-        """Over its environment alone."""
         return self.machine.study
 
     @property
     def is_hosted(self) -> bool:
-        """Whether the host steps its environment."""
         return self.machine.is_hosted
+
+    @property
+    def env_steps(self) -> float:
+        """Of its blocks, with all lanes busy."""
+        blocks = self.work.search.blocks + self.work.confirm.blocks
+        return blocks * self.work.resolved.steps_per_chunk
 
 
 _SECONDS = 3.0  # of chunks, once they are short enough
@@ -154,17 +137,7 @@ _LONG = 6.0  # seconds of a chunk that is timed only once
 def time_program(
     factory: Any, resolved: Resolved, lanes: int | None, baseline: bool = False
 ) -> Costs:
-    """Compile a program and time it for a few seconds.
-
-    Args:
-        factory: a `LocalFactory`, the compile cache switched on.
-        resolved: a configuration of its bucket.
-        lanes: as the engine asks for them.
-        baseline: time the study's first baseline, too.
-
-    Raises:
-        HpoError: it cannot run here.
-    """
+    """Compile a program and time it for a few seconds."""
     population = factory.make_short(resolved, lanes)
     with _compiles() as seen:
         started = time.perf_counter()
@@ -215,12 +188,7 @@ class _Chunks:
         return self._run(lanes, begun=self._population.warmup_chunks > 0)
 
     def timed(self, hosted: bool) -> tuple[float, float, float, int]:
-        """Return seconds of a chunk, of each of its blocks, the error of both, and chunks timed.
-
-        Args:
-            hosted: the host steps the environments: a chunk takes long however few are busy, so
-                one block and all of them are timed.
-        """
+        """Return seconds of a chunk, of each of its blocks, their error, and the chunks timed."""
         block, lanes = self._population.block, self._population.lanes
         first = self._begin(range(block))
         if first > _LONG:
@@ -284,19 +252,15 @@ def drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
     for attempt in range(20):
         rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)
         try:
-            found = factory.resolve(study.complete(_near(study, study.space.draw(rng), default)))
-        except ConfigError:  # knobs that contradict each other: drawn again
+            params = study.space.draw(rng)
+            static = {name for name in params if name in KNOBS and not KNOBS[name].traced}
+            params |= {name: default.config[name] for name in static}
+            found = factory.resolve(study.complete(params))
+        except ConfigError:  # values that contradict each other: drawn again
             continue
         if found.bucket == default.bucket:
             return found
     return default
-
-
-def _near(study: Study, params: dict[str, Any], default: Resolved) -> dict[str, Any]:
-    """Return drawn knobs with the static ones of a program."""
-    static = {name for name in params if name in KNOBS and not KNOBS[name].traced}
-    return {name: default.config[name] if name in static else value
-            for name, value in params.items()}  # fmt: skip
 
 
 # ---------------------------------------------------------------------- what XLA took
@@ -304,18 +268,10 @@ def _near(study: Study, params: dict[str, Any], default: Resolved) -> dict[str, 
 
 @dataclass
 class _Seen:
-    """Compiles by XLA.
-
-    Attributes:
-        took: seconds, of those from the cache what reading them took.
-        cold: seconds that they take without a cache.
-    """
-
-    took: float = 0.0
-    cold: float = 0.0
+    took: float = 0.0  # seconds, of those from the cache what reading them took
+    cold: float = 0.0  # seconds that they take without a cache
 
     def hear(self, event: str, duration_secs: float, **about: Any) -> None:
-        """Take in what jax measured."""
         if event == "/jax/core/compile/backend_compile_duration":
             self.took += duration_secs
             self.cold += duration_secs

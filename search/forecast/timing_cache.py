@@ -1,7 +1,7 @@
-"""Timings of programs on this machine, kept for next time beside the compile cache.
+"""Timings of programs on this machine, kept next to the compile cache.
 
-One JSON file a kind of machine. It only ever saves time: one that cannot be read is begun anew,
-one that cannot be written is left, and both are said.
+One JSON file per kind of machine. It only saves time: a file that cannot be read is replaced, and
+a file that cannot be written is a warning.
 """
 
 from __future__ import annotations
@@ -28,35 +28,20 @@ _RETRIEVED = 0.05  # of a compile, the time that a program of that size takes fr
 
 @dataclass(frozen=True)
 class Costs:
-    """What one program takes.
-
-    Attributes:
-        fixed_seconds: of a chunk, however few lanes are busy.
-        block_seconds: of each block with a busy lane.
-        error: standard error of a chunk's time as a share of it.
-        chunks: that were timed.
-        trace_seconds: before XLA has both programs to compile; in every process.
-        xla_seconds: compiling both of them, without a cache.
-        evaluate_seconds: of one call of the evaluation.
-        evaluate_steps: env steps that this call's time grows with: of its longest episode, or,
-            where the host steps, of all of them.
-        baseline_seconds: of one baseline.
-        at: seconds since the epoch.
-    """
-
-    fixed_seconds: float
-    block_seconds: float
-    error: float
-    chunks: int
-    trace_seconds: float
-    xla_seconds: float
-    evaluate_seconds: float
+    fixed_seconds: float  # of a chunk, however few lanes are busy
+    block_seconds: float  # of each block with a busy lane
+    error: float  # standard error of a chunk's time as a share of it
+    chunks: int  # that were timed
+    trace_seconds: float  # before XLA has both programs to compile; in every process
+    xla_seconds: float  # compiling both of them, without a cache
+    evaluate_seconds: float  # of one call of the evaluation
+    # env steps that this call's time grows with: of its longest episode, or, where the host steps,
+    # of all of them
     evaluate_steps: int
     baseline_seconds: float
-    at: float
+    at: float  # seconds since the epoch
 
     def chunk_seconds(self, chunks: float, blocks: float) -> float:
-        """Return the time of some chunks that had so many busy blocks in all."""
         return chunks * self.fixed_seconds + blocks * self.block_seconds
 
     def compile_seconds(self, cached: bool) -> float:
@@ -69,34 +54,26 @@ _MOST = 500  # timings, the latest
 
 
 def default_file() -> Path:
-    """Return where timings of this machine lie: `hpo/timings` of the user's caches."""
+    """Return the file of this machine, in `hpo/timings` of the user's caches."""
     cache = default_cache()
     return cache.parent.parent / "timings" / f"{cache.name}-{os.cpu_count() or 1}.json"
 
 
 def key_of(*parts: Any) -> str:
-    """Return the name of what was timed: a short hash of all that its time depends on."""
+    """Return the name of a timing: a short hash of all that it depends on."""
     text = json.dumps([platform.node(), *map(str, parts)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass
 class Kept:
-    """The file.
-
-    Attributes:
-        path: of it.
-        timings: name -> what was timed, and the environment it was.
-        note: what is wrong with the file, "" if nothing is.
-    """
-
     path: Path
-    timings: dict[str, dict[str, Any]]
-    note: str = ""
+    timings: dict[str, dict[str, Any]]  # name -> what was timed, and the environment it was
+    note: str = ""  # what is wrong with the file, "" if nothing is
 
     @classmethod
     def read(cls, path: Path | None = None) -> Kept:
-        """Read the file; without one, or if it is damaged, there are no timings."""
+        """Read the file; a missing or damaged one gives no timings."""
         path = path or default_file()
         if not path.exists():
             return cls(path, {})
@@ -107,18 +84,14 @@ class Kept:
             why = f"is of version {found['version']}"
         except (HpoError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"cannot be read ({type(error).__name__})"
-        return cls(path, {}, f"{path} {why}; timings are kept anew")
+        return cls(path, {}, f"{path} {why}; it is replaced")
 
     def costs(self, key: str) -> Costs | None:
-        """Return what was timed under a name, None if nothing was."""
         entry = self.timings.get(key)
         return None if entry is None else Costs(**entry["costs"])
 
     def of_env(self, env: str) -> tuple[float, float] | None:
-        """Return seconds a training env step of an environment, and when that was timed.
-
-        The latest timing of any program of it; None if there is none.
-        """
+        """Return seconds per env step, and when: the latest timing of any program of it."""
         found = [entry for entry in self.timings.values() if entry["env"] == env]
         if not found:
             return None
@@ -139,11 +112,6 @@ class Kept:
 
 
 def _sound(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of the file.
-
-    Raises:
-        ValueError: it is none.
-    """
     costs, names = entry["costs"], {field.name for field in fields(Costs)}
     numbers = [*costs.values(), entry["step_seconds"]]
     whole = set(costs) == names and isinstance(entry["env"], str)
@@ -153,12 +121,7 @@ def _sound(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_a_glance(study: Study, kept: Kept | None = None) -> str:
-    """Return a warning if a study takes hours here, judged by its env steps; else "".
-
-    Args:
-        study: as `hpo init` writes it.
-        kept: timings of this machine; None reads them.
-    """
+    """Return a warning if a study takes hours here, judged by its env steps; else ""."""
     known = (kept or Kept.read()).of_env(study.env.id)
     config = study.default()
     expected = expected_steps(

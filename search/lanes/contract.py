@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -225,19 +225,74 @@ class NotWritten:
         raise ConfigError(f"{directory}: {_WHY}")
 
 
-class Imagined(NotWritten):
-    """A `Population` base whose lanes only simulate others: nothing to compile or write."""
+@dataclass
+class SimulatedLane:
+    """What one lane of a `SimulatedPopulation` carries from chunk to chunk."""
+
+    payload: Any  # of its `Resolved`
+    stream: Stream
+    replicate: int
+    chunks: int = 0
+    value: float = 0.0
+
+
+class SimulatedPopulation(NotWritten):
+    """Lanes that follow a formula or a record instead of training; see `Population`.
+
+    Subclasses give `advance` and `evaluate`. There is nothing to compile, and nothing is written
+    unless a subclass does that.
+    """
 
     compiles = 0
 
+    def __init__(self, lanes: int, block: int, steps_per_chunk: int, warmup_chunks: int):
+        self.lanes, self.block = lanes, block
+        self.steps_per_chunk, self.warmup_chunks = steps_per_chunk, warmup_chunks
+        self._state: list[SimulatedLane | None] = [None] * lanes
+
+    def _lane(self, index: int) -> SimulatedLane:
+        lane = self._state[index]
+        if lane is None:
+            raise ValueError(f"lane {index} is empty")
+        return lane
+
+    def _start(self, refill: Refill) -> SimulatedLane:
+        return SimulatedLane(refill.resolved.payload, refill.stream, refill.replicate)
+
+    def _count_chunk(
+        self, refills: Sequence[Refill], busy: Sequence[int]
+    ) -> dict[int, SimulatedLane]:
+        """Start replicates and count a chunk; return the busy lanes, without empty ones."""
+        for refill in refills:
+            self._state[refill.lane] = self._start(refill)
+        found = {at: lane for at in busy if (lane := self._state[at]) is not None}
+        for lane in found.values():
+            lane.chunks += 1
+        return found
+
+    def change(self, changes: Sequence[Change]) -> None:
+        before = list(self._state)
+        for change in changes:
+            lane = before[change.lane if change.source is None else change.source]
+            if lane is None:
+                raise ValueError(f"lane {change.source} is empty and was to be copied")
+            self._state[change.lane] = replace(lane, payload=change.resolved.payload)
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        return [replace(self._lane(lane)) for lane in lanes]
+
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
+        for lane, (state, resolved) in states.items():
+            self._state[lane] = replace(state, payload=resolved.payload)
+
     def compile(self) -> None:
-        """See `Population`; there is nothing to compile."""
+        pass
 
     def compile_ahead(self) -> None:
-        """See `Population`; there is nothing to compile."""
+        pass
 
     def compile_evaluation(self) -> None:
-        """See `Population`; there is nothing to compile."""
+        pass
 
     def save(self, directory: Path) -> None:
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""What trials that a foreign scheduler drives have shown, and what it made of that.
+"""Reports of trials to a foreign scheduler, and its decisions.
 
-Every evaluation before the last is a rung: the scheduler is told the value there, and its answer
-is written down as soon as it is known.
+Every evaluation before the last is a rung: the scheduler gets the value there, and its decision
+is written when it is known.
 """
 
 from __future__ import annotations
@@ -21,36 +21,21 @@ from ..state.trials import RunState, Trial
 
 @dataclass(frozen=True)
 class Request:
-    """What a handle asks for.
-
-    Attributes:
-        key: of the request; the reply goes there.
-        kind: `train` to the next evaluation, or `keep` the trial's state as it is.
-        trial: number of the trial.
-        params: searched knobs it is to be trained with from here on.
-        state: the kept state it goes on from; None: its own.
-    """
-
-    key: str
+    key: str  # of the request; the reply goes there
+    # `train` to the next evaluation, or `keep` the trial's state as it is
     kind: Literal["train", "keep"]
     trial: int
+    # searched hyperparameters from here on
     params: Mapping[str, Any] = field(default_factory=dict)
-    state: str | None = None
+    state: str | None = None  # the kept state it goes on from; None: its own
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a trial shows at an evaluation.
-
-    Attributes:
-        value: the metric over its replicates; the worst seen so far in place of what is missing.
-        env_steps: training env steps of one replicate.
-        done: there is no more to train.
-    """
-
+    # the metric over its replicates; the worst seen so far in place of what is missing
     value: float
-    env_steps: int
-    done: bool = False
+    env_steps: int  # training env steps of one replicate
+    done: bool = False  # there is no more to train
 
 
 Reply = Report | str
@@ -58,28 +43,15 @@ Reply = Report | str
 
 
 class Desk(Protocol):
-    """The scheduler's side, as the driver of the lanes sees it; it runs beside the driver."""
+    """The scheduler, as the driver of the lanes sees it; it runs concurrently."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether the scheduler has ended all its trials."""
-        ...
+    def is_over(self) -> bool: ...
 
-    def begin(self, width: int, schedule: Schedule) -> None:
-        """Let the scheduler begin.
-
-        Args:
-            width: trials at a time, at most.
-            schedule: of the default configuration's runs.
-        """
-        ...
+    def begin(self, width: int, schedule: Schedule) -> None: ...
 
     def wait(self, seconds: float) -> list[Request]:
-        """Return the requests that came since the last call; waits for the first one.
-
-        Raises:
-            SearchError: the scheduler failed.
-        """
+        """Return the requests that came since the last call; waits for the first one."""
         ...
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
@@ -97,41 +69,14 @@ class Desk(Protocol):
     def ended(self) -> list[int]:
         """Return the trials that the scheduler has ended since the last call.
 
-        Called after `wait`, it names all that ended before what was asked there.
+        After `wait` these are all that ended before its requests.
         """
         ...
 
-    def paused(self) -> set[int]:
-        """Return the trials that the scheduler has put aside, their states kept."""
-        ...
+    def paused(self) -> set[int]: ...
 
 
 _WORST = 1e6  # the loss that is told while none was seen
-
-
-@dataclass
-class Together:
-    """How far lanes stepped together.
-
-    Attributes:
-        chunks: run so far.
-        width: lanes that stepped in them, summed.
-        live: lanes that held a replicate under way then, summed.
-    """
-
-    chunks: int = 0
-    width: int = 0
-    live: int = 0
-
-    def add(self, width: int, live: int) -> None:
-        """Count one chunk."""
-        self.chunks, self.width, self.live = self.chunks + 1, self.width + width, self.live + live
-
-    def as_json(self) -> dict[str, float]:
-        """Return what the store keeps: means over chunks."""
-        chunks = max(1, self.chunks)
-        width, live = self.width / chunks, self.live / chunks
-        return {"chunks": self.chunks, "mean_width": width, "mean_live": live}
 
 
 @dataclass
@@ -146,28 +91,18 @@ class _Shown:
 
 
 class Reports:
-    """The reports of one study.
-
-    Args:
-        ledger: trials and state.
-        buckets: by key.
-        rule: the scheduler's words in the store.
-    """
-
     def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], rule: str):
         self._ledger, self._buckets, self._rule = ledger, buckets, rule
         self._shown: dict[int, _Shown] = {}
         self._worst: float | None = None
         for number in sorted(ledger.undecided):  # shown before the study was cut
-            self._shown[number] = self._last_shown(number)
+            trial, bucket = ledger.trials[number], buckets[ledger.trials[number].bucket]
+            env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
+            self._shown[number] = self._shown_by(trial, trial.reports[trial.rung], env_steps)
 
-    def _last_shown(self, number: int) -> _Shown:
-        """Return what a trial showed last, as it was when the last commit was made."""
-        trial = self._ledger.trials[number]
-        loss, there = self._ledger.objective.loss, self._ledger.judged(trial.rung)
-        value, bucket = trial.reports[trial.rung], self._buckets[trial.bucket]
+    def _shown_by(self, trial: Trial, value: float, env_steps: int) -> _Shown:
+        there, loss = self._ledger.judged(trial.rung), self._ledger.objective.loss
         losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
-        env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
         return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
 
     def has_shown(self, number: int) -> bool:
@@ -175,8 +110,8 @@ class Reports:
         return number in self._shown
 
     def note(self, numbers: Iterable[int]) -> None:
-        """Note the values of those trials that stand at an evaluation before their last."""
-        loss, shown = self._ledger.objective.loss, []
+        """Note the values of those trials that are at an evaluation before their last."""
+        shown = list[tuple[Trial, float, int]]()
         for number in numbers:
             trial = self._ledger.trials[number]
             point = self._point(trial)
@@ -186,13 +121,10 @@ class Reports:
                 self._ledger.touch(trial)
                 shown.append((trial, *point))
         for trial, value, env_steps in shown:  # compared with all that were here by now
-            there = self._ledger.judged(trial.rung)
-            losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
-            rank = rank_of(loss(value), losses)
-            self._shown[trial.number] = _Shown(trial.rung, value, env_steps, rank, len(there))
+            self._shown[trial.number] = self._shown_by(trial, value, env_steps)
 
     def _point(self, trial: Trial) -> tuple[float, int] | None:
-        """Return the value and env steps of a live trial that stands at an evaluation."""
+        """Return the value and env steps of a live trial that is at an evaluation."""
         runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
         if not trial.is_live or trial.lost or not runs:
             return None
@@ -207,11 +139,7 @@ class Reports:
         return value, chunks * bucket.schedule.quantum
 
     def judge(
-        self,
-        trial: Trial,
-        action: str,
-        source: int | None,
-        old: dict[str, Any] | None = None,
+        self, trial: Trial, action: str, source: int | None, old: dict[str, Any] | None = None
     ) -> None:
         """Write down what the scheduler made of what a trial showed last."""
         shown = self._shown.pop(trial.number, None)
@@ -246,7 +174,7 @@ class Reports:
         return None if point is None else Report(*point)
 
     def _of_lost(self, trial: Trial) -> Report:
-        """Let a trial that diverged seem to go on, as the worst of all, so that it copies."""
+        """Report a diverged trial as the worst of all that run, so that it copies."""
         bucket = self._buckets[trial.bucket]
         marks = sorted(bucket.schedule.evaluations)
         chunks = max((bucket.trained(run) for run in trial.runs), default=0)
@@ -259,12 +187,10 @@ class Reports:
         return Report(self.worst_value(), ahead * bucket.schedule.quantum)
 
     def length(self, trial: Trial) -> int:
-        """Return the env steps of a trial's full run."""
         bucket = self._buckets.get(trial.bucket)
         return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
 
     def worst_value(self) -> float:
-        """Return the worst value seen, which stands for the value of a trial that has none."""
         worst = _WORST if self._worst is None else self._worst
         return self._ledger.objective.loss(worst)  # a loss is the value, or its negative
 
@@ -273,13 +199,7 @@ _PATIENCE_SECONDS = 120.0  # a handle's process begins within seconds, on a busy
 
 
 class Waiting:
-    """The requests of one study that have no reply yet.
-
-    Args:
-        ledger: trials and state.
-        desk: where they come from.
-        reports: what trials show.
-    """
+    """The requests of one study that have no reply yet."""
 
     def __init__(self, ledger: Ledger, desk: Desk, reports: Reports):
         self._ledger, self._desk, self._reports = ledger, desk, reports
@@ -292,7 +212,6 @@ class Waiting:
         return list(self._asked)
 
     def add(self, request: Request) -> None:
-        """Let a trial wait."""
         self._asked[request.trial] = request
 
     def heard(self) -> None:
@@ -313,7 +232,7 @@ class Waiting:
             self.heard()
 
     def reply_to_all(self) -> None:
-        """Answer the trials that stand at an evaluation or have ended."""
+        """Answer the trials that are at an evaluation or have ended."""
         replies: dict[str, Reply] = {}
         for number, request in list(self._asked.items()):
             report = self._reports.report(self._ledger.trials[number])
@@ -323,13 +242,13 @@ class Waiting:
         self.reply(replies)
 
     def dismiss(self, number: int) -> None:
-        """Tell a trial, if it waits, that there is nothing more to train."""
+        """Answer a trial, if it waits, that there is nothing more to train."""
         request = self._asked.pop(number, None)
         if request is not None:
             self.turn_away(request)
 
     def turn_away(self, request: Request) -> None:
-        """Tell who asked that there is nothing more to train."""
+        """Answer that there is nothing more to train."""
         trial = self._ledger.trials.get(request.trial)
         length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
         value = None if trial is None else trial.value

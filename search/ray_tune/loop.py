@@ -1,12 +1,13 @@
 """Lanes that a foreign scheduler drives: its trials step together, and end as it decides.
 
-Before each chunk the trials that it runs are waited for, so that what it believes to be processes
-of their own are lanes of one program. Rows, budget, divergence and policies are those of every
-study; what it decides is written down as rungs are, one at every evaluation.
+Each chunk waits for the trials that it runs, so that its processes are lanes of one program. Rows,
+budget, divergence and policies are those of every study; its decisions are written as rungs are,
+one at every evaluation.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,28 +23,18 @@ from ..lanes.contract import Population
 from ..state.buckets import Bucket
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Segment, Trial, cut, lineage_of
-from .desk import Desk, Reports, Request, Together, Waiting
+from .desk import Desk, Reports, Request, Waiting
 
 _KEPT = 4  # another trial may ask for one after its own has gone on, or ended
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A trial as it was.
-
-    Attributes:
-        trial: its number.
-        params: it was trained with.
-        way: its lineage.
-        runs: copies of its replicates.
-        states: replicate -> what its lane held; none of those that had diverged.
-    """
-
     trial: int
-    params: Mapping[str, Any]
-    way: tuple[Segment, ...]
-    runs: tuple[Run, ...]
-    states: Mapping[int, Any]
+    params: Mapping[str, Any]  # it was trained with
+    way: tuple[Segment, ...]  # its lineage
+    runs: tuple[Run, ...]  # copies of its replicates
+    states: Mapping[int, Any]  # replicate -> what its lane held; none of those that had diverged
 
 
 class KeptStates:
@@ -55,7 +46,7 @@ class KeptStates:
         self._count = 0
 
     def keep(self, number: int, bucket: Bucket) -> str:
-        """Keep a trial as it is now, and give the name of that."""
+        """Keep a trial as it is now, and return the name of that state."""
         trial = self._ledger.trials[number]
         runs = trial.runs_of(Stream.SEARCH)
         lanes = {
@@ -69,7 +60,9 @@ class KeptStates:
             states = dict(zip(lanes, found, strict=True))
         self._count += 1
         name = f"{number}-{self._count}"
-        copies = tuple(_copied(run) for run in runs)
+        copies = tuple(Run(run.trial, run.stream, run.replicate) for run in runs)
+        for copy, run in zip(copies, runs, strict=True):
+            copy.adopt(run)
         self._kept[name] = _Kept(number, dict(trial.params), lineage_of(trial), copies, states)
         own = [key for key, kept in self._kept.items() if kept.trial == number]
         for key in own[:-_KEPT]:
@@ -86,17 +79,7 @@ class KeptStates:
     def adopt(
         self, trial: Trial, bucket: Bucket, request: Request, room: Callable[[Bucket, int], None]
     ) -> int | None:
-        """Let a trial go on from a kept state; give the trial it was kept of, if another one's.
-
-        Args:
-            trial: goes on, with the knobs of the request.
-            bucket: of both.
-            request: names the state.
-            room: called before so many lanes are claimed.
-
-        Raises:
-            SearchError: the state is gone.
-        """
+        """Let a trial resume from a kept state; return its trial if that is another one."""
         kept = self._kept.get(request.state or "")
         if kept is None or bucket.population is None:
             raise SearchError(
@@ -135,13 +118,6 @@ class KeptStates:
         self._ledger.touch(trial)
 
 
-def _copied(run: Run) -> Run:
-    """Return a replicate as it is now, in no lane."""
-    copied = Run(run.trial, run.stream, run.replicate)
-    copied.adopt(run)
-    return copied
-
-
 def _intact(run: Run, was: Run) -> bool:
     """Return whether a replicate is still where it was kept."""
     if was.state is not RunState.RUNNING:
@@ -150,52 +126,16 @@ def _intact(run: Run, was: Run) -> bool:
 
 
 class DrivenLanes:
-    """The lanes of one study, and which trial is in them.
+    """The lanes of one study, and which trial is in them."""
 
-    Args:
-        engine: steps them.
-        desk: the scheduler.
-        reports: takes note of copies.
-        copies: the scheduler lets trials go on from each other's states.
-
-    Attributes:
-        states: that the scheduler has put aside.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        desk: Desk,
-        reports: Reports,
-        copies: bool,
-    ):
+    def __init__(self, engine: Engine, desk: Desk, reports: Reports, copies: bool):
         self._engine, self._ledger = engine, engine.ledger
         self._desk, self._reports, self._copies = desk, reports, copies
-        self.states = KeptStates(engine.ledger)
-
-    @property
-    def buckets(self) -> dict[str, Bucket]:
-        """By key."""
-        return self._engine.buckets
-
-    @property
-    def _replicates(self) -> int:
-        return self._ledger.study.seeds.per_config
-
-    # ------------------------------------------------------------------ the lanes there are
-
-    def bucket_of_default(self) -> Bucket:
-        """Return the bucket of the default configuration."""
-        study = self._ledger.study
-        resolved = self._ledger.resolved(study.space.default())
-        return self._engine.bucket_of(resolved, 0)
+        self._replicates = engine.study.seeds.per_config
+        self.states = KeptStates(engine.ledger)  # that the scheduler has put aside
 
     def width(self, bucket: Bucket) -> int:
-        """Make the lanes of a bucket, and say how many trials they hold.
-
-        Raises:
-            ConfigError: trials that copy each other do not find room side by side.
-        """
+        """Make the lanes of a bucket, and say how many trials they hold."""
         study = self._ledger.study
         population = self.prepared(bucket)
         width = max(1, population.lanes // self._replicates)
@@ -214,7 +154,7 @@ class DrivenLanes:
 
     def prepared(self, bucket: Bucket) -> Population:
         """Return the population of a bucket, made if it is not there; all hold as many trials."""
-        others = [other.lanes for other in self.buckets.values() if other.lanes]
+        others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
         return self._engine.make(bucket, min(others, default=None))
 
     # ------------------------------------------------------------------ trials that come in
@@ -223,30 +163,24 @@ class DrivenLanes:
         """Take in a new trial; one that cannot run has failed."""
         ledger, state = self._ledger, self._ledger.state
         batch = state.take_foreign(request.trial)
-        trial = Trial(request.trial, dict(request.params), self._source(request), batch)
+        trial = Trial(request.trial, dict(request.params), self._proposed_by(request), batch)
         method = f"ray_tune {ledger.study.search.searcher}"
         ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
         self._engine.admit(trial, self._replicates)
         return trial
 
-    def _source(self, request: Request) -> str:
-        """Return who proposed a trial."""
+    def _proposed_by(self, request: Request) -> str:
         study = self._ledger.study
         if request.trial <= len(study.enqueue):
             return "enqueue" if request.trial else "default"
         return study.search.searcher.rpartition(".")[2]
 
     def keep(self, number: int) -> str:
-        """Put a trial's state aside, and give its name."""
-        return self.states.keep(number, self.buckets[self._ledger.trials[number].bucket])
+        return self.states.keep(number, self._engine.buckets[self._ledger.trials[number].bucket])
 
     def enter(self, trial: Trial, request: Request) -> None:
-        """Assign a lane to every replicate of a trial, with the state that it goes on from.
-
-        Raises:
-            SearchError: there is no lane for it, or the state is gone.
-        """
-        bucket = self.buckets[trial.bucket]
+        """Assign a lane to every replicate of a trial, with the state that it resumes from."""
+        bucket = self._engine.buckets[trial.bucket]
         self.prepared(bucket)
         if request.state is not None:
             old = dict(trial.params)
@@ -261,11 +195,7 @@ class DrivenLanes:
                 self._ledger.started(run)
 
     def _room(self, bucket: Bucket, wanted: int) -> None:
-        """Make room: trials that were put aside leave their lanes.
-
-        Raises:
-            SearchError: the scheduler runs more trials than there are lanes for.
-        """
+        """Make room: trials that were put aside leave their lanes."""
         for number in sorted(self._desk.paused()):
             if bucket.slots.count(None) >= wanted:
                 return
@@ -283,15 +213,7 @@ _LISTEN_SECONDS = 0.05
 
 
 class Driven:
-    """The search of one study whose trials a foreign scheduler runs.
-
-    Args:
-        engine: steps the lanes.
-        desk: the scheduler.
-        rule: its words in the store.
-        copies: it lets trials go on from each other's states, so that one that diverged waits for
-            one.
-    """
+    """The search of one study whose trials a foreign scheduler runs."""
 
     def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
         self._engine, self._ledger = engine, engine.ledger
@@ -299,14 +221,11 @@ class Driven:
         self._reports = Reports(engine.ledger, engine.buckets, rule)
         self._waiting = Waiting(engine.ledger, desk, self._reports)
         self._lanes = DrivenLanes(engine, desk, self._reports, copies)
-        self._together = Together()
+        # chunks, and over these the sums of stepping and of live lanes
+        self._together = Counter[str]()
 
     def run(self, interrupts: Interrupts) -> Outcome:
-        """Run until the scheduler has ended all its trials, or an interrupt asks to leave.
-
-        Raises:
-            SearchError: the search cannot go on; what was done up to the last boundary is kept.
-        """
+        """Run until the scheduler has ended all its trials, or an interrupt asks to leave."""
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
@@ -323,19 +242,19 @@ class Driven:
                 engine.committer.commit_if_due()
                 self._pass_boundary()
         ledger.state.proposes(False)
-        ledger.unwritten.add(AttributeRow(None, "ray_tune", self._together.as_json()))
+        count = self._together
+        means = {f"mean_{key}": count[key] / max(1, count["chunks"]) for key in ("width", "live")}
+        about = {"chunks": count["chunks"], **means}
+        ledger.unwritten.add(AttributeRow(None, "ray_tune", about))
         close_search(ledger)
         engine.release()
         return "finished"
 
     def _first_lanes(self) -> tuple[Bucket, int]:
-        """Return the bucket of the default configuration, and how many trials its lanes hold.
-
-        Raises:
-            HpoError: it does not run at all, which would fail a trial of our own driver.
-        """
+        """Return the bucket of the default configuration, and how many trials its lanes hold."""
         try:
-            bucket = self._lanes.bucket_of_default()
+            resolved = self._ledger.resolved(self._ledger.study.space.default())
+            bucket = self._engine.bucket_of(resolved, 0)
             self._engine.check_first_bucket()
             return bucket, self._lanes.width(bucket)
         except Exception as error:
@@ -358,7 +277,7 @@ class Driven:
     # ------------------------------------------------------------------ what the scheduler wants
 
     def _listen(self) -> None:
-        """Take what is on the desk; who has ended makes room before others come in."""
+        """Take requests from the desk; ended trials make room before others come in."""
         requests = self._desk.wait(_LISTEN_SECONDS)
         gone = self._desk.ended()
         if requests:
@@ -377,7 +296,7 @@ class Driven:
         self._engine.telling.changes()
 
     def _admit(self, request: Request) -> None:
-        """Let a trial wait for the next chunk in its lanes; one that has ended is told so."""
+        """Let a trial wait for the next chunk in its lanes, unless it has ended."""
         engine, trial = self._engine, self._ledger.trials.get(request.trial)
         if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
@@ -396,7 +315,7 @@ class Driven:
             self._waiting.dismiss(trial.number)
 
     def _ended(self, number: int) -> None:
-        """Take note that the scheduler has ended a trial; one that could go on was stopped."""
+        """Note that the scheduler has ended a trial: it stopped one that could have continued."""
         trial = self._ledger.trials.get(number)
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
@@ -421,14 +340,15 @@ class Driven:
         self._waiting.reply_to_all()
 
     def _chunk(self, asked: Container[int]) -> list[EvaluationRow]:
-        """Run one chunk of the lanes of some trials, together; return what was evaluated."""
+        """Run one chunk of the lanes of some trials, together; return their evaluations."""
         engine, has_more = self._engine, self._desk.has_more()
         broke = engine.is_out_of_time()
         evaluations: list[EvaluationRow] = []
         for bucket in list(engine.buckets.values()):
             runs = self._stepping(bucket, asked, 0 if broke else engine.affordable(bucket))
             if runs:
-                self._together.add(len(runs), sum(run.is_live for run in bucket.busy()))
+                live = sum(run.is_live for run in bucket.busy())
+                self._together.update(chunks=1, width=len(runs), live=live)
                 evaluations += engine.step(bucket, runs, has_more, lambda trial: self._copies)
         return evaluations
 
@@ -441,15 +361,7 @@ class Driven:
 
 
 def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
-    """Let Ray Tune run a study's trials in its lanes; a cluster is there.
-
-    Args:
-        engine: steps the lanes.
-        interrupts: ask for a clean end.
-
-    Raises:
-        HpoError: the search cannot go on; what was done is committed.
-    """
+    """Let Ray Tune run a study's trials in its lanes; a cluster is there."""
     from ..cluster.via_ray import import_ray
     from .tune import TuneDesk
 

@@ -1,7 +1,7 @@
-"""What Ray Tune takes for its trials: handles, each in a process of its own, and their exchange.
+"""Ray Tune's trials: handles, each in a separate process, and their exchange.
 
 A handle trains nothing. It asks the exchange for the next evaluation of its trial and waits; the
-process that holds the lanes fetches what was asked there and leaves its replies.
+process with the lanes fetches the requests there and leaves its replies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ray  # pyright: ignore[reportMissingImports]
 from ray import tune  # pyright: ignore[reportMissingImports]
 
 EXCHANGE, POINT = "exchange", "point"
-"""Keys of a trial's configuration: the name of the exchange, and what is to be trained."""
+"""Keys of a trial's configuration: the name of the exchange, and the point to train."""
 
 Asked = tuple[str, str, str, Mapping[str, Any], str | None]
 """A request: its key, kind, trial of Tune's, point, and kept state."""
@@ -62,7 +62,7 @@ class Exchange:
                 waiting.set_result(reply)
 
     async def close(self) -> None:
-        """Tell every handle, now and later, that there is nothing any more."""
+        """Answer every handle, now and later, that there is nothing any more."""
         self._closed = True
         await self.answer(dict.fromkeys(self._replies))
 
@@ -71,7 +71,6 @@ class Handle(tune.Trainable):
     """One trial of Ray Tune's, whose lanes are elsewhere."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        """See `Trainable`."""
         self._exchange = ray.get_actor(config[EXCHANGE])
         self._state: str | None = None
 
@@ -91,7 +90,7 @@ class Handle(tune.Trainable):
         (Path(checkpoint_dir) / _STATE).write_text("" if name is None else name)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a kept state, when the next evaluation is asked for."""
+        """Resume from a kept state at the next step."""
         self._state = (Path(checkpoint) / _STATE).read_text()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -1,11 +1,12 @@
-"""A searcher of Ray's proposes for a study: within its rules, and never the same trial twice.
+"""A searcher of Ray Tune proposes for a study: within its rules, and never the same trial twice.
 
-The default configuration and what is enqueued come first, then what the searcher suggests; what a
-rule forbids is told to it as an error and asked for again.
+The default and the enqueued configurations come first, then the searcher's suggestions. It gets a
+suggestion that a rule forbids back as an error, and is asked again.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from .ray_trial import POINT
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial as Tune carries it; the knobs as text, which nothing of Tune's looks into."""
+    """Return a trial as Tune carries it; the configuration is text, which Tune leaves alone."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 
@@ -39,12 +40,11 @@ class _Suggested:
         self.last: str | None = None
 
     def begin(self, batch: int, history: Sequence[Past]) -> _Suggested:
-        """See `Sampler`; the searcher keeps its own history."""
+        """See `Sampler`; the searcher keeps the history."""
         self.last = None
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch`."""
         if self.last is not None:  # what it suggested before was refused
             self._searcher.on_trial_complete(self.last, error=True)
         self.last = None
@@ -62,18 +62,7 @@ class _Suggested:
 
 
 class Suggestions:
-    """Trials for Tune, one after another.
-
-    Args:
-        study: says what may be proposed.
-        searcher: of Ray's, told of the metric and of the axes.
-        points: proposed first, from `point_of`.
-        taken: numbers of trials that are there already.
-
-    Attributes:
-        ids: trial of Tune's -> what the searcher calls its suggestion.
-        exhausted: there is nothing new to propose.
-    """
+    """Trials for Tune, one after another."""
 
     def __init__(
         self,
@@ -83,15 +72,16 @@ class Suggestions:
         taken: Container[int],
     ):
         self.searcher = searcher
-        self.ids: dict[str, str] = {}
-        self.exhausted = False
+        self.ids: dict[str, str] = {}  # trial of Tune's -> what the searcher calls its suggestion
+        self.exhausted = False  # there is nothing new to propose
         self._sampler = _Suggested(searcher, study.space)
         search = replace(study.search, random_share=0.0)  # Tune's searcher has its own share
         self._proposer = Proposer(replace(study, enqueue=(), search=search), self._sampler)
-        self._points, self._seen = list(points), [_past(point) for point in points]
+        self._points = list(points)
+        self._seen = [Past(point["trial"], json.loads(point["params"])) for point in points]
         first = 1 + len(study.enqueue)
         numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)
-        self._numbers = iter([n for n in numbers])
+        self._numbers = iter(list(numbers))
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial; a word when none is left, None when there is none yet."""
@@ -104,7 +94,7 @@ class Suggestions:
         try:
             found = self._proposer.propose(number, [number], self._seen).found
         except _NotNow:
-            self._numbers = _first(number, self._numbers)
+            self._numbers = itertools.chain([number], self._numbers)
             return None
         if not found:
             self.exhausted = True
@@ -115,21 +105,12 @@ class Suggestions:
         return point_of(number, found[0].params)
 
 
-def _past(point: Mapping[str, Any]) -> Past:
-    return Past(point["trial"], json.loads(point["params"]))
-
-
-def _first(number: int, others: Any) -> Any:
-    yield number
-    yield from others
-
-
 SUGGESTIONS: dict[str, Suggestions] = {}
 """By the name of an exchange: Tune may copy or pickle what it holds, which is the name alone."""
 
 
 class Proposals(Searcher):
-    """Proposes what is given first, then what a searcher of Ray's suggests."""
+    """Proposes the given points first, then the suggestions of a searcher of Ray Tune."""
 
     def __init__(self, name: str):
         super().__init__()
@@ -138,17 +119,15 @@ class Proposals(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """See `Searcher`; the searcher inside has been told already."""
+        """See `Searcher`; the searcher inside knows them already."""
         self._metric, self._mode = metric, mode
         return True
 
     def suggest(self, trial_id: str) -> Any:
-        """See `Searcher`."""
         point = SUGGESTIONS[self._name].suggest(trial_id)
         return point if point is None or isinstance(point, str) else {POINT: point}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """See `Searcher`."""
         inner = SUGGESTIONS[self._name]
         if trial_id in inner.ids:
             inner.searcher.on_trial_result(inner.ids[trial_id], result)
@@ -156,13 +135,12 @@ class Proposals(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """See `Searcher`."""
         inner = SUGGESTIONS[self._name]
         if trial_id in inner.ids:
             inner.searcher.on_trial_complete(inner.ids[trial_id], result, error)
 
     def save(self, checkpoint_path: str) -> None:
-        """See `Searcher`; the study's own store is what goes on."""
+        """See `Searcher`; the study is resumed from its store."""
 
     def restore(self, checkpoint_path: str) -> None:
         """See `Searcher`."""

@@ -1,7 +1,7 @@
 """Ray Tune as the scheduler of our lanes: its trials are handles, its checkpoints kept states.
 
-Tune runs in a thread of this process, its handles in processes of their own beside it; what they
-ask for is passed on to whoever drives the lanes.
+Tune runs in a thread of this process, its handles in separate processes; their requests go to the
+driver of the lanes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
 
 
 def copies_states(study: Study) -> bool:
-    """Return whether a study's scheduler lets trials go on from each other's states."""
     from ray.tune.schedulers import PopulationBasedTraining  # pyright: ignore[reportMissingImports]
 
     return issubclass(_scheduler_class(study.search.scheduler), PopulationBasedTraining)
@@ -63,14 +62,6 @@ def scheduler_of(
 
     One that derives its brackets from the length of a run alone (`HyperBandScheduler`) counts
     evaluations: in env steps it would plan brackets that end after one of them.
-
-    Args:
-        study: names it.
-        schedule: of the default configuration's runs.
-        explore: gives a copy its knobs, where states are copied.
-
-    Raises:
-        ConfigError: there is none of this name, or it does not take its options.
     """
     first = min(schedule.evaluations) * schedule.quantum
     known = {
@@ -95,11 +86,6 @@ def scheduler_of(
 
 
 def searcher_of(study: Study) -> Any:
-    """Build the searcher of a study, None where trials are drawn at random.
-
-    Raises:
-        ConfigError: as of `scheduler_of`.
-    """
     name = study.search.searcher
     if name == "random":
         return None
@@ -120,11 +106,7 @@ def _scheduler_class(name: str) -> type:
 
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
-    """Return a class by one of our words or by its dotted name; nothing is called.
-
-    Raises:
-        ConfigError: there is none, it is not of Ray Tune or of `imports`, or no kind of `base`.
-    """
+    """Return a class by one of our words or by its dotted name; nothing is called."""
     module, _, attribute = known.get(name, name).rpartition(".")
     words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
     try:
@@ -136,8 +118,8 @@ def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> 
         ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(
-            f"search.{what} {name!r} is no {base.__name__} of Ray Tune; known words: {words}, or "
-            f"a class such as {_EXAMPLES[what]}"
+            f"search.{what} {name!r} is not a {base.__name__} of Ray Tune; known words: {words}, "
+            f"or a class such as {_EXAMPLES[what]}"
         )
     return found
 
@@ -149,7 +131,7 @@ def _module_named(name: str) -> Any:
     own = user_module(name)
     if own is None:
         raise ImportError(
-            f"{name} is neither of {_LIBRARY} nor a file of `imports`; for a class of your own "
+            f"{name} is neither of {_LIBRARY} nor a file of `imports`; for a custom class "
             "type imports: [my_file.py] and my_file.MyClass"
         )
     return own
@@ -167,7 +149,7 @@ def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, 
 
 
 def _arguments_of(cls: Any) -> Container[str]:
-    """Return the names of the arguments of a class; none if Python cannot tell."""
+    """Return the names of the arguments of a class; none if Python does not know them."""
     try:
         return inspect.signature(cls).parameters
     except (TypeError, ValueError):
@@ -180,13 +162,7 @@ _DESKS: dict[str, TuneDesk] = {}
 
 
 class TuneDesk:
-    """Ray Tune's side of the desk; see `Desk`.
-
-    Args:
-        ray: connected.
-        study: says which scheduler and searcher.
-        ledger: of the study; trials that have ended are not asked for again.
-    """
+    """Ray Tune's side of the desk; see `Desk`."""
 
     def __init__(self, ray: ModuleType, study: Study, ledger: Ledger):
         self._ray, self.study, self._ledger = ray, study, ledger
@@ -206,7 +182,6 @@ class TuneDesk:
         self._folder = tempfile.TemporaryDirectory(prefix="hpo-tune-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
-        """End Tune if it still runs, and delete what it wrote."""
         self.stop()
         _DESKS.pop(self.name, None)
         SUGGESTIONS.pop(self.name, None)
@@ -216,7 +191,6 @@ class TuneDesk:
 
     @property
     def is_over(self) -> bool:
-        """See `Desk`."""
         if self._has_nothing:
             return True
         if self._thread is None or self._thread.is_alive():
@@ -242,7 +216,6 @@ class TuneDesk:
         self._thread.start()
 
     def wait(self, seconds: float) -> list[Request]:
-        """See `Desk`."""
         self._check()
         found = self._get(self._exchange.wait.remote(seconds))
         requests: list[Request] = []
@@ -253,8 +226,12 @@ class TuneDesk:
         return requests
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
-        """See `Desk`."""
-        told = {key: _told(reply) for key, reply in replies.items()}
+        told = {
+            key: {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
+            if isinstance(reply, Report)
+            else reply
+            for key, reply in replies.items()
+        }
         self._get(self._exchange.answer.remote(told))
 
     def expected(self) -> int:
@@ -265,24 +242,21 @@ class TuneDesk:
             return min(self._width, self._total() - gone)
 
     def _total(self) -> int:
-        """Return the trials that Tune will have begun in the end; the lock is held."""
+        """Return how many trials Tune will start in all; the lock is held."""
         few = self.suggestions is not None and self.suggestions.exhausted
         return len(self._status) if few else self._planned
 
     def has_more(self) -> bool:
-        """See `Desk`."""
         with self._lock:
             return self._total() > len(self._numbers)
 
     def ended(self) -> list[int]:
-        """See `Desk`."""
         with self._lock:
             known = [trial for trial in self._ended if trial in self._numbers]
             self._ended = [trial for trial in self._ended if trial not in self._numbers]
             return [self._numbers[trial] for trial in known]
 
     def paused(self) -> set[int]:
-        """See `Desk`."""
         with self._lock:
             return {
                 self._numbers[trial]
@@ -306,12 +280,12 @@ class TuneDesk:
         except self._ray.exceptions.RayError as error:
             line = str(error).strip().splitlines()[0]
             raise SearchError(
-                f"the Ray cluster is gone: {line}; what was committed is kept, and the same "
-                "command goes on from there"
+                f"lost the Ray cluster: {line}; nothing committed is lost, and the same command "
+                "resumes"
             ) from error
 
     def _check(self) -> None:
-        """Raise what ended Tune, if it was not its own end."""
+        """Raise the error that ended Tune, if there was one."""
         error = self._error
         if isinstance(error, HpoError):
             raise error
@@ -363,7 +337,6 @@ class TuneDesk:
         )
 
     def _left(self) -> int:
-        """Return how many trials Tune has to run."""
         if self.study.search.searcher == "random":
             return len(self._points())
         trials = self._ledger.trials.values()
@@ -371,16 +344,13 @@ class TuneDesk:
         return (self.study.budget.trials or 0) - ended
 
     def _points(self) -> list[dict[str, Any]]:
-        """Return what is trained first: trials under way, then those that nobody has to propose.
-
-        With random trials these are all that are left.
-        """
+        """Return the first trials: under way, default and enqueued ones; random ones all."""
         study, ledger = self.study, self._ledger
         live = {trial.number: trial.params for trial in ledger.live()}
         count = study.budget.trials or 0
         if study.search.searcher != "random":
             count = min(count, 1 + len(study.enqueue))
-        plain = _at_random(study)
+        plain = replace(study, search=replace(study.search, method="random", options={}))
         found = Proposer(plain, make_sampler(plain)).propose(0, range(count), ()).found
         drawn = {one.trial: one.params for one in found if one.trial not in ledger.trials}
         return [point_of(number, params) for number, params in sorted({**drawn, **live}.items())]
@@ -388,19 +358,16 @@ class TuneDesk:
     # ------------------------------------------------------------------ called by Tune
 
     def saw(self, trials: Sequence[Any]) -> None:
-        """Note where all trials stand."""
         with self._lock:
             self._status = {trial.trial_id: trial.status for trial in trials}
 
     def has_ended(self, trial: Any) -> None:
-        """Note that a trial has ended."""
         with self._lock:
             self._status[trial.trial_id] = trial.status
             self._ended.append(trial.trial_id)
 
     @property
     def stopping(self) -> bool:
-        """Whether everything is to end."""
         return self._stopping
 
 
@@ -418,70 +385,49 @@ class _Stop(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """See `tune.Stopper`."""
         return _DESKS[self._name].stopping
 
 
 class _Watch(tune.Callback):
-    """Tells the desk where trials stand."""
+    """Reports the status of trials to the desk."""
 
     def __init__(self, name: str):
         self._name = name
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """See `tune.Callback`."""
         _DESKS[self._name].saw(trials)
 
     def on_trial_complete(
         self, iteration: int, trials: list[Any], trial: Any, **info: Any
     ) -> None:
-        """See `tune.Callback`."""
         _DESKS[self._name].has_ended(trial)
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """See `tune.Callback`."""
-        _DESKS[self._name].has_ended(trial)
+    on_trial_error = on_trial_complete
 
 
 class _Explore:
-    """Gives a copy its knobs, as our own population based training does."""
+    """Gives a copy its hyperparameters, as the rule `pbt` does."""
 
     def __init__(self, name: str):
         self._name, self._count = name, 0
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return the source's configuration with other knobs."""
+        """Return the source's configuration with other hyperparameters."""
         self._count += 1
         point = config[POINT]
         study, old = _DESKS[self._name].study, json.loads(point["params"])
+        options, early = study.search.scheduler_options, EarlyTerminate("pbt")
+        chance = float(options.get("resample_probability", early.resample))
+        factors = tuple(options.get("perturbation_factors", early.perturb))
+        evolver = Evolver(study, early, Perturb(study.space, chance, factors), learns=False)
         situation = Situation(self._count, 0.0)
-        new = _evolver(study).new_params(self._count, old, situation, study.complete)
+        new = evolver.new_params(self._count, old, situation, study.complete)
         return {**config, POINT: point_of(point["trial"], new)}
 
 
 # ---------------------------------------------------------------------- small things
 
 
-def _told(reply: Reply) -> Any:
-    if isinstance(reply, Report):
-        return {_VALUE: reply.value, TIME: reply.env_steps, "done": reply.done}
-    return reply
-
-
-def _at_random(study: Study) -> Study:
-    """Return the study whose trials are the default, what is enqueued, and random ones."""
-    return replace(study, search=replace(study.search, method="random", options={}))
-
-
 def _directory_of(trial: Any) -> str:
-    """Return a trial's folder a short name; Tune's own tells its whole configuration."""
+    """Return a short name for a trial's folder; Tune's name has its whole configuration."""
     return str(trial.trial_id)
-
-
-def _evolver(study: Study) -> Evolver:
-    """Return what changes the knobs of a copy: as in our own population based training."""
-    options = study.search.scheduler_options
-    early = EarlyTerminate("pbt")
-    chance = float(options.get("resample_probability", early.resample))
-    factors = tuple(options.get("perturbation_factors", early.perturb))
-    return Evolver(study, early, Perturb(study.space, chance, factors), learns=False)

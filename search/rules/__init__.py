@@ -1,6 +1,5 @@
-"""Who stops, and who copies whom: the rules that judge trials at a rung.
+"""The rules that judge trials at a rung: stop, pause, or copy another trial.
 
-A rule is a pure function of what stands at the rung and what stood there before (`verdict`);
-`registry` knows them by name. `explore` and `pb2` say how the knobs of a copy change in a
-population that evolves.
+`registry` has the contract and the names; `pbt_perturb` and `pb2` change the hyperparameters of a
+copy in a population that evolves.
 """

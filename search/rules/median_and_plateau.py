@@ -1,7 +1,7 @@
-"""The plateau rule: end a trial whose own curve has stopped to rise; others do not matter.
+"""The median rule, and the plateau rule: end a trial whose curve has stopped rising.
 
-Its run counts as over: the value at that rung is its value, and what it did not need of its env
-steps goes to other trials.
+After a plateau the run counts as over: the value at that rung is its value, and the env steps that
+it did not need go to other trials.
 """
 
 from __future__ import annotations
@@ -18,18 +18,13 @@ from .registry import Standing, Verdict
 
 @dataclass(frozen=True)
 class Median:
-    """Stop what is worse than the median of all losses at the rung, this boundary's included.
+    """Stop trials worse than the median of all losses at the rung, this boundary's included."""
 
-    Attributes:
-        at_least: with fewer judged trials than this everyone goes on.
-    """
-
-    at_least: int = 5
+    at_least: int = 5  # with fewer judged trials than this everyone goes on
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """See `Pruner.judge`."""
         losses = [standing.loss for standing in (*earlier, *arriving)]
         if len(losses) < self.at_least:
             return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
@@ -41,24 +36,19 @@ class Median:
 
 
 def build_median(early: EarlyTerminate, study: Study) -> Median:
-    """Build the rule `median`."""
     return Median()
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """End a trial whose best of the last `patience` rungs is hardly better than that before them.
+    """End a trial whose best of the last `patience` rungs is hardly better than the best before.
 
-    Hardly is by less than `tolerance` of all that the trial has gained so far, which needs no
-    unit: the gain is the distance between its first and its best loss.
-
-    Attributes:
-        patience: rungs without an improvement that counts.
-        tolerance: the share of the gain so far that counts as one.
+    Hardly means by less than `tolerance` of the gain so far, which is the distance between its
+    first and its best loss.
     """
 
-    patience: int = 4
-    tolerance: float = 0.02
+    patience: int = 4  # rungs without an improvement that counts
+    tolerance: float = 0.02  # the share of the gain so far that counts as one
 
     def __post_init__(self):
         if self.patience < 1 or not 0.0 <= self.tolerance < 1.0:
@@ -70,7 +60,6 @@ class Plateau:
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """See `Pruner.judge`."""
         return [self._verdict(standing.curve) for standing in arriving]
 
     def _verdict(self, curve: Sequence[float]) -> Verdict:
@@ -86,5 +75,4 @@ class Plateau:
 
 
 def build_plateau(early: EarlyTerminate, study: Study) -> Plateau:
-    """Build the rule `plateau`."""
     return Plateau(early.patience, early.tolerance)

@@ -1,10 +1,10 @@
-"""PB2: a bandit over what knobs gained so far, in place of chance, gives a copy its knobs.
+"""PB2: a bandit over earlier gains, instead of chance, gives a copy its hyperparameters.
 
     Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
     Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
 
-The model is a Gaussian process of the gain of an interval over the knobs, the loss the interval
-began with, and time, which lets what was seen early fade.
+The model is a Gaussian process of an interval's gain over hyperparameters, the loss the interval
+began with, and time, which lets early results fade.
 """
 
 from __future__ import annotations
@@ -42,18 +42,12 @@ class Process:
     """A Gaussian process with the time-varying kernel of the paper (equation 4).
 
     k((x, t), (x', t')) = s exp(-|x - x'|^2 / (2 l^2)) (1 - e)^(|t - t'| / 2), plus noise.
-
-    Attributes:
-        x: points seen [n, d].
-        t: their times [n].
-        y: gains [n], standardised.
-        theta: log l, log s, log noise, logit e.
     """
 
-    x: np.ndarray
-    t: np.ndarray
-    y: np.ndarray
-    theta: tuple[float, ...]
+    x: np.ndarray  # points seen [n, d]
+    t: np.ndarray  # their times [n]
+    y: np.ndarray  # gains [n], standardised
+    theta: tuple[float, ...]  # log l, log s, log noise, logit e
 
     def kernel(self, x: np.ndarray, t: np.ndarray, z: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Return the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
@@ -67,7 +61,7 @@ class Process:
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """The lower Cholesky factor of what was seen; what lies above its diagonal is not it."""
+        """The lower Cholesky factor of the seen points; above its diagonal is garbage."""
         return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
@@ -75,7 +69,6 @@ class Process:
         return cho_solve((self._factor, True), self.y)
 
     def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return the expected gain at points (x, t) [m]."""
         return self.kernel(x, t, self.x, self.t) @ self._weights
 
     def deviation(
@@ -84,8 +77,8 @@ class Process:
         """Return the deviation, a function of points (x, t), as if the gains at `more` were known.
 
         A variance needs no values, so points whose intervals run count already; that is what
-        spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of what was
-        seen is extended by rows for them: every copy adds one, and the rest stays.
+        spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of the
+        seen points is extended by rows for them: every copy adds one, and the rest stays.
         """
         across = self._solved(more_x, more_t)
         corner = self._covariance(more_x, more_t) - across.T @ across
@@ -143,9 +136,9 @@ def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
 
 
 class Bandit:
-    """Gives a copy the knobs with the highest upper confidence bound on their gain.
+    """Gives a copy the values with the highest upper confidence bound on their gain.
 
-    Knobs without an order, and all knobs while little was seen, follow `perturb`: the paper's
+    Values without an order, and all while gains are few, follow `perturb`: the paper's
     model is of real numbers only.
     """
 
@@ -162,7 +155,6 @@ class Bandit:
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        """See `Explorer`."""
         if len(situation.gains) < _FEWEST or not self._ordered:
             return self._perturb.explore(params, situation, rng)
         # One thread: matrices this small gain nothing from more, which on a busy machine wait for
@@ -173,7 +165,8 @@ class Bandit:
     def _modelled(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        span = _span([gain.before for gain in situation.gains])
+        losses = [gain.before for gain in situation.gains]
+        span = min(losses), max(losses)
         process = self._process(situation.gains, span)
         others = np.array(
             [self._point(given, loss, span) for given, loss in situation.others]
@@ -232,15 +225,11 @@ class Bandit:
 
 
 def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
-    """Return the coordinate of one knob; the middle where it is not active."""
+    """Return the coordinate of one hyperparameter; the middle where it is not active."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
         return 0.5
     return distribution.share(value)
-
-
-def _span(losses: Sequence[float]) -> tuple[float, float]:
-    return min(losses), max(losses)
 
 
 def _scaled(loss: float, span: tuple[float, float]) -> float:
@@ -249,5 +238,4 @@ def _scaled(loss: float, span: tuple[float, float]) -> float:
 
 
 def build(early: EarlyTerminate, study: Study) -> Bandit:
-    """Build the rule `pb2`."""
     return Bandit(study.space, build_perturb(early, study))

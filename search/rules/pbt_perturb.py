@@ -1,4 +1,4 @@
-"""How a copy's knobs change: each is drawn anew, or moved a little (Jaderberg et al. 2017, 4.1).
+"""How a copy's hyperparameters change: resampled, or moved a little (Jaderberg et al. 2017, 4.1).
 
 Jaderberg, M. et al. (2017). Population Based Training of Neural Networks. arXiv:1711.09846.
 """
@@ -17,7 +17,7 @@ from ...studies.spec import EarlyTerminate, Study
 
 @dataclass(frozen=True)
 class Gain:
-    """What one trial's knobs did between two rungs.
+    """The result of one trial's hyperparameters between two rungs.
 
     Attributes:
         rung: where the interval ends.
@@ -34,13 +34,13 @@ class Gain:
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known where a copy is made.
+    """The results so far, when a copy is made.
 
     Attributes:
         rung: here.
         loss: of the state that is copied.
         gains: of earlier intervals, this rung's included, oldest first.
-        others: knobs and loss of every trial whose next interval is decided already.
+        others: hyperparameters and loss of every trial whose next interval is decided already.
     """
 
     rung: int
@@ -50,7 +50,7 @@ class Situation:
 
 
 class Explorer(Protocol):
-    """Gives a copy its knobs."""
+    """Gives a copy its hyperparameters."""
 
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
@@ -59,18 +59,18 @@ class Explorer(Protocol):
 
         Args:
             params: of the trial that is copied.
-            situation: what is known.
-            rng: every random number comes from it.
+            situation: earlier gains, and other copies.
+            rng: the only source of random numbers.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Perturb:
-    """Draw each knob anew with some chance, else move it by one of some factors.
+    """Resample each hyperparameter with some chance, else move it by one of some factors.
 
-    The paper multiplies every knob; here a knob moves along the axis its distribution declares:
-    a learning rate is multiplied, 1 - gamma is, lambda goes up or down by a share of its range.
+    The paper multiplies each value; here it moves along the axis its distribution declares: a
+    learning rate is multiplied, 1 - gamma is, lambda goes up or down by a share of its range.
     """
 
     space: Space
@@ -80,7 +80,6 @@ class Perturb:
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        """See `Explorer`."""
 
         def choose(_: str, parameter: Parameter) -> Any:
             return self.moved(parameter, params, rng)
@@ -88,7 +87,7 @@ class Perturb:
         return self.space.resolve(choose)
 
     def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
-        """Return one knob's new value; what the copied trial does not have is drawn."""
+        """Return one new value; a value that the copied trial does not have is drawn."""
         distribution, name = parameter.distribution, parameter.name
         anew = float(rng.random()) < self.resample
         if anew or name not in params or distribution.why_not(params[name]) is not None:
@@ -98,5 +97,4 @@ class Perturb:
 
 
 def build(early: EarlyTerminate, study: Study) -> Perturb:
-    """Build the rule `pbt`."""
     return Perturb(study.space, early.resample, early.perturb)

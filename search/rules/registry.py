@@ -1,8 +1,8 @@
-"""Who is stopped early: the contract of a rule that judges trials at a rung, and the registry.
+"""Early stopping: the contract of a rule that judges trials at a rung, and the registry.
 
-A rule is a pure function of what was seen at one rung; the loop decides when a trial stands
-there, ends its replicates and writes down the verdict. `studies/stopping_rules.py` has the table
-of rules; what builds one is imported only when a study asks for it.
+A rule is a pure function of the results at one rung; the loop decides when a trial has reached it,
+ends its replicates and writes the verdict. `studies/stopping_rules.py` has the table of rules; a
+rule's module is imported when a study asks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from ...studies.field import Field
@@ -29,7 +29,7 @@ class Standing:
     Attributes:
         trial: its number.
         loss: there; lower is better. With several objectives or constraints it is the place among
-            all that were judged there (0 the best), so only its order means anything.
+            all trials judged there (0 the best), so only its order has a meaning.
         curve: the loss of the first objective at every rung up to this one.
     """
 
@@ -45,9 +45,9 @@ class Verdict:
     Attributes:
         stop: the trial ends here.
         rule: the words of the rule, for example `asha eta=4`.
-        cutoff: the loss that had to be reached, or None when everyone goes on.
-        finish: it ends with its value here, as if its run were over; only where `stop`.
-        pause: it waits here in place of ending; only where `stop`.
+        cutoff: the loss that had to be reached, or None when no trial stops.
+        finish: with `stop`, it ends with its value here, as if its run were over.
+        pause: with `stop`, it waits here instead of ending.
     """
 
     stop: bool
@@ -58,10 +58,9 @@ class Verdict:
 
 
 class Pruner(Protocol):
-    """Judges the trials that stand at one rung at one boundary.
+    """Judges the trials at one rung at one chunk boundary.
 
-    Values are losses: the loop flips the sign of a metric that is maximised, so that lower is
-    better in here.
+    Values are losses: the loop flips the sign of a metric that is maximised, so lower is better.
     """
 
     def judge(
@@ -71,8 +70,8 @@ class Pruner(Protocol):
 
         Args:
             rung: its index.
-            earlier: trials judged at this rung at former boundaries, in any order.
-            arriving: those judged now, all compared with each other as well.
+            earlier: trials judged at this rung before, in any order.
+            arriving: those judged now, also compared with each other.
 
         Returns:
             One verdict per entry of `arriving`, in its order; the same whatever the order.
@@ -96,11 +95,11 @@ def register_rule(
         name: of the rule.
         build: makes the rule, which `testing/search.py` tests; `early.options` has a value for
             every option.
-        options: keys of `early_terminate` beside those that all rules have, each made by
+        options: keys of `early_terminate` that only this rule has, each made by
             `option(name, default, meaning, low=..., high=...)`.
-        evolves: what is built is an `Explorer`, which gives copies their knobs; its keys are then
-            those of a population.
-        learns: such an explorer looks at what knobs gained so far.
+        evolves: `build` makes an `Explorer`, which gives copies their hyperparameters; its keys
+            are those of a population.
+        learns: such an explorer looks at earlier gains.
         even: its rungs are all multiples of `min`, instead of min x eta^i.
         finishes: its verdicts may end a trial with the value it has.
 
@@ -113,11 +112,8 @@ def register_rule(
     )  # fmt: skip
 
 
-register_pruner = register_rule
-
-
 def make_pruner(study: Study) -> Pruner | None:
-    """Build the rule that a study names, None where nobody is stopped or a population evolves.
+    """Build the rule that a study names, None without one or where a population evolves.
 
     Raises:
         UnknownNameError: no rule has this name.
@@ -128,7 +124,7 @@ def make_pruner(study: Study) -> Pruner | None:
 
 
 def make_explorer(study: Study) -> Explorer | None:
-    """Build what gives copies their knobs, None where no population evolves.
+    """Build what gives copies their hyperparameters, None where no population evolves.
 
     Raises:
         ConfigError: an option is unknown or out of range.
@@ -141,11 +137,7 @@ def _made(early: EarlyTerminate, study: Study) -> Any:
     row = rule_row(early.type)
     own = row.options if row.registered else ()
     options = checked_options(f"early_terminate type {row.name!r}", own, early.options)
-    build = row.build
-    if isinstance(build, str):
-        build = getattr(
-            import_module(f".{build.partition(':')[0]}", __package__), build.partition(":")[2]
-        )
+    build = resolve_name(f"{__package__}.{row.build}") if isinstance(row.build, str) else row.build
     return build(replace(early, options=options), study)
 
 

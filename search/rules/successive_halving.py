@@ -1,7 +1,7 @@
-"""Hyperband: brackets of successive halving that begin to stop at different rungs.
+"""Successive halving: asha, asha with pauses, and Hyperband.
 
 Halving at an early rung is cheap, but wrong where curves cross later. Hyperband hedges: some
-trials are judged at every rung, others only from a later one on, each bracket among its own
+trials are judged at every rung, others only from a later one on, each bracket by itself
 (Li et al. 2018, "Hyperband"; asynchronous inside a bracket like `asha`).
 """
 
@@ -21,22 +21,17 @@ from .registry import Standing, Verdict
 
 @dataclass(frozen=True)
 class PromotingAsha:
-    """Pause what is outside the best floor(n / eta) of the n trials judged at the rung.
+    """Pause all but the best floor(n / eta) of the n trials judged at the rung.
 
     Of two equal trials the one with the smaller number is the better one.
-
-    Attributes:
-        eta: one in `eta` goes on.
-        most: how many trials are paused at once.
     """
 
-    eta: float
-    most: int
+    eta: float  # one in `eta` passes
+    most: int  # how many trials are paused at once
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """See `Pruner.judge`."""
         everyone = [*earlier, *arriving]
         passing, cutoff = self.passing(everyone), self.cutoff(everyone)
         return [
@@ -46,36 +41,36 @@ class PromotingAsha:
 
     @property
     def words(self) -> str:
-        """The rule's words in the store."""
         return f"asha eta={self.eta:g} pause"
 
     def passing(self, standings: Sequence[Standing]) -> frozenset[int]:
-        """Return the trials that may go on, of all that were judged at a rung.
+        """Return the trials that may resume, of all that were judged at a rung.
 
         >>> rule = PromotingAsha(2.0, 10)
         >>> sorted(rule.passing([Standing(0, 3.0), Standing(1, 1.0), Standing(2, 2.0)]))
         [1]
         """
-        best = in_order(standings)[: math.floor(len(standings) / self.eta)]
-        return frozenset(standing.trial for standing in best)
+        return frozenset(standing.trial for standing in self._best(standings))
+
+    def _best(self, standings: Sequence[Standing]) -> list[Standing]:
+        return in_order(standings)[: math.floor(len(standings) / self.eta)]
 
     def cutoff(self, standings: Sequence[Standing]) -> float | None:
-        """Return the loss of the last one of these, None while nobody may go on."""
-        count = math.floor(len(standings) / self.eta)
-        return in_order(standings)[count - 1].loss if count else None
+        """Return the loss of the worst trial that passes, None without one."""
+        best = self._best(standings)
+        return best[-1].loss if best else None
 
 
 def in_order(standings: Sequence[Standing]) -> list[Standing]:
-    """Return the trials at a rung, the best first."""
     return sorted(standings, key=lambda standing: (standing.loss, standing.trial))
 
 
 @dataclass(frozen=True)
 class Asha:
-    """Stop what is outside the best ceil(n / eta) of the n trials judged at the rung.
+    """Stop all but the best ceil(n / eta) of the n trials judged at the rung.
 
     n counts the trials that arrive together, which are compared with each other too. A tie with
-    the cut-off goes on; while n < eta everyone goes on.
+    the cut-off passes; while n < eta all pass.
     """
 
     eta: float
@@ -87,7 +82,6 @@ class Asha:
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """See `Pruner.judge`."""
         rule = f"asha eta={self.eta:g}"
         new = [standing.loss for standing in arriving]
         return halve(self.eta, rule, [standing.loss for standing in earlier], new)
@@ -96,7 +90,7 @@ class Asha:
 def halve(
     eta: float, rule: str, earlier: Sequence[float], arriving: Sequence[float]
 ) -> list[Verdict]:
-    """Let the best ceil(n / eta) of all losses go on; give the verdicts of those arriving.
+    """Return verdicts of those arriving: the best ceil(n / eta) of all losses pass.
 
     >>> [verdict.stop for verdict in halve(2, "asha", [1.0, 4.0], [3.0, 2.0])]
     [True, False]
@@ -120,16 +114,11 @@ class Hyperband:
     A trial's bracket follows from (seed, trial) alone. As in Hyperband, a bracket that halves s
     times gets a share of the trials in proportion to eta^s / (s + 1), so that all brackets cost
     about the same; s = rungs - b, and the last bracket is never stopped.
-
-    Attributes:
-        eta: one in `eta` goes on.
-        rungs: how many there are below the length of a run.
-        seed: of the study.
     """
 
-    eta: float
-    rungs: int
-    seed: int = 0
+    eta: float  # one in `eta` passes
+    rungs: int  # how many there are below the length of a run
+    seed: int = 0  # of the study
 
     def __post_init__(self):
         if not (math.isfinite(self.eta) and self.eta > 1):
@@ -146,13 +135,11 @@ class Hyperband:
         return [weight / sum(weights) for weight in weights]
 
     def bracket(self, trial: int) -> int:
-        """Return the bracket of a trial."""
         return _bracket(self, trial)
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """See `Pruner.judge`; each is compared with trials of its own bracket."""
         groups: dict[int, list[float]] = {}
         for standing in earlier:
             groups.setdefault(self.bracket(standing.trial), []).append(standing.loss)
@@ -182,5 +169,4 @@ def _bracket(rule: Hyperband, trial: int) -> int:
 
 
 def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
-    """Build the rule `hyperband`."""
     return Hyperband(early.eta, len(rung_steps(study)), study.seed)

@@ -2,7 +2,7 @@
 
 Slow samplers see a window of the history. Those that only understand finished trials get a loss
 for every trial that has ended: with early stopping most trials never finish, and a method that
-forgets them goes on proposing what was stopped or diverged.
+forgets them proposes the neighbours of stopped and diverged ones again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,12 @@ Losses = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a history that a sampler sees: all that runs, the best and the latest.
+    """The part of a history that a sampler sees: all that runs, the best and the latest."""
 
-    Attributes:
-        best: finished trials of those that are not among the latest.
-        latest: ended trials, by number.
-    """
-
-    best: int
-    latest: int
+    best: int  # finished trials of those that are not among the latest
+    latest: int  # ended trials, by number
 
     def of(self, history: Sequence[Past]) -> list[Past]:
-        """Return what is seen, by number."""
         live = [past for past in history if past.is_live]
         ended = [past for past in history if not past.is_live]
         if len(ended) > self.best + self.latest:
@@ -45,10 +39,10 @@ class Window:
 def estimates(history: Sequence[Past]) -> dict[int, Losses]:
     """Return one loss an objective for every ended trial: (trial -> losses).
 
-    A finished trial has its own. One that was stopped or cut at a rung is expected to gain from
-    there what finished trials gained in the median, but never to beat the best finished one. A
-    diverged trial counts as much as the worst of all others. Trials that met an error, and those
-    that ended before their first rung, tell nothing.
+    One that was stopped or cut at a rung is expected to gain from there what finished trials
+    gained in the median, but never to beat the best finished one. A diverged trial counts as much
+    as the worst of all others. Trials that met an error, and those that ended before their first
+    rung, have none.
     """
     known: dict[int, Losses] = {
         past.trial: past.losses

@@ -1,4 +1,4 @@
-"""What is tried next: the default configuration, what the user enqueued, then the sampler.
+"""The next trials: the default configuration, what the user enqueued, then the sampler.
 
 Configurations that a rule forbids or that were proposed before are drawn again; a trial repeated
 would repeat every bit of its run. Nothing in here depends on the time it takes.
@@ -6,7 +6,7 @@ would repeat every bit of its run. Nothing in here depends on the time it takes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,22 +31,13 @@ class Proposal:
 
 @dataclass
 class Proposals:
-    """What one batch gave.
-
-    Attributes:
-        found: fewer than asked for when nothing new is left.
-        draws: configurations drawn for them.
-        refused: of those, forbidden by a rule.
-    """
-
+    # fewer than asked for when nothing new is left
     found: list[Proposal] = field(default_factory=list)
-    draws: int = 0
-    refused: int = 0
+    draws: int = 0  # configurations drawn for them
+    refused: int = 0  # of those, forbidden by a rule
 
 
 class Proposer:
-    """Proposes for one study."""
-
     def __init__(self, study: Study, sampler: Sampler):
         self._study, self._sampler = study, sampler
         self._learns = method_row(study.search.method).learns
@@ -60,13 +51,6 @@ class Proposer:
         )
 
     def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
-        """Return one configuration for each trial number, in order.
-
-        Args:
-            batch: the number of the batch.
-            trials: numbers that follow those of the history.
-            history: every trial proposed so far, by number.
-        """
         open_batch = self._sampler.begin(batch, history)
         seen = {self._known_key(past) for past in history if past.trial >= 0}
         result = Proposals()
@@ -75,7 +59,7 @@ class Proposer:
             if proposal is None:
                 break
             open_batch.keep(trial, proposal.params)
-            seen.add(self._key(proposal.params))
+            seen.add(self._study.space.canonical(proposal.params))
             result.found.append(proposal)
         return result
 
@@ -85,24 +69,23 @@ class Proposer:
         if trial < len(self._first):
             source, params = self._first[trial]
             return Proposal(trial, plain_json(params), source)
-        search = self._study.search
+        search, space = self._study.search, self._study.space
         sources: list[tuple[str, Iterator[Draw | None]]] = [("random", self._random(trial))]
         share = search.random_share if self._learns else 0.0
         if uniform(self._study.seed, "random_share", trial) >= share:
             sources.insert(0, (search.method, self._drawn(trial, batch)))
-        if self._is_finite:
-            sources.append(("random", self._enumerated()))
+        if self._is_finite:  # the last resort: every configuration there is
+            sources.append(("random", (Draw(params) for params in space.grid(points=2**31))))
         for source, draws in sources:
             for draw in draws:
                 if draw is None:
                     return None
                 result.draws += 1
-                if self._study.space.forbidden(draw.params) is not None:
+                if space.forbidden(draw.params) is not None:
                     result.refused += 1
-                elif self._key(draw.params) not in seen:
-                    return Proposal(
-                        trial, plain_json(draw.params), source, plain_json(draw.attributes)
-                    )
+                elif space.canonical(draw.params) not in seen:
+                    params, attributes = plain_json(draw.params), plain_json(draw.attributes)
+                    return Proposal(trial, params, source, attributes)
         return None
 
     def _drawn(self, trial: int, batch: Batch) -> Iterator[Draw | None]:
@@ -114,22 +97,14 @@ class Proposer:
             rng = generator(self._study.seed, "random", trial, attempt)
             yield Draw(self._study.space.draw(rng))
 
-    def _enumerated(self) -> Iterator[Draw]:
-        """Every configuration of a space without a real axis: the last resort."""
-        for params in self._study.space.grid(points=2**31):
-            yield Draw(params)
-
     def _known_key(self, past: Past) -> Hashable:
         if past.trial not in self._keys:
-            self._keys[past.trial] = self._key(past.params)
+            self._keys[past.trial] = self._study.space.canonical(past.params)
         return self._keys[past.trial]
-
-    def _key(self, params: Mapping[str, Any]) -> Hashable:
-        return self._study.space.canonical(params)
 
 
 class AskAhead:
-    """Runs one batch at a time beside the loop."""
+    """Draws one batch at a time in a thread."""
 
     def __init__(self, proposer: Proposer):
         self._proposer = proposer
@@ -145,14 +120,13 @@ class AskAhead:
         )
 
     def join(self) -> Proposals:
-        """Wait for the batch begun and give its proposals; errors of the sampler come out here."""
+        """Wait for the batch and return it; errors of the sampler are raised here."""
         if self._future is None:
             raise RuntimeError("no batch is being drawn")
         future, self._future = self._future, None
         return future.result()
 
     def ask(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
-        """Draw a batch at once, in the caller's time."""
         return self._proposer.propose(batch, trials, history)
 
     def close(self) -> None:

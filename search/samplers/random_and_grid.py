@@ -1,4 +1,4 @@
-"""Grid search: every combination once, the last parameter of the file varying fastest.
+"""Random search, and grid search: every combination once, the file's last parameter fastest.
 
 Combinations that a rule forbids are left out, and the study ends when the grid does.
 """
@@ -17,7 +17,7 @@ _INDEX = "grid:index"
 
 
 class GridSearch:
-    """Walks over the grid; the attribute `grid:index` says where each trial's point lies."""
+    """Walks over the grid; the attribute `grid:index` is the place of a trial's point."""
 
     def __init__(self, space: Space, points: int | Mapping[str, int]):
         self._space, self._points = space, points
@@ -31,7 +31,6 @@ class GridSearch:
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         params = next(self._rest, None)
         if params is None:
             return None
@@ -39,7 +38,7 @@ class GridSearch:
         return Draw(params, {_INDEX: self._next - 1})
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the grid goes on whatever runs beside it."""
+        pass
 
     def _seek(self, index: int) -> None:
         if index < self._next:
@@ -50,7 +49,7 @@ class GridSearch:
 
 
 def build_grid(spec: SamplerSpec) -> GridSearch:
-    """Build the method `grid`; `points` says how many values of a real knob, or of each."""
+    """Build the method `grid`; `points` is the number of values per real hyperparameter."""
     return GridSearch(spec.space, options_of("grid", spec.options)["points"])
 
 
@@ -61,17 +60,14 @@ class RandomSearch:
         self._space, self._seed = space, seed
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`."""
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         return Draw(self._space.draw(generator(self._seed, "random", trial, attempt)))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; random search does not care."""
+        pass
 
 
 def build_random(spec: SamplerSpec) -> RandomSearch:
-    """Build the method `random`; it has no options."""
     return RandomSearch(spec.space, spec.seed)

@@ -1,15 +1,14 @@
-"""Builds the method of search that a study names, and registers more of them.
+"""Samplers: their contract, and the registry that builds the one a study names.
 
-`studies/search_methods.py` has the table; what builds a method is imported only when a study asks
-for it.
+`studies/search_methods.py` has the table; a method's module is imported when a study asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any, Literal, Protocol
 
 from ...errors import ConfigError
@@ -19,7 +18,6 @@ from ...studies.field import Field
 from ...studies.field import option as option
 from ...studies.search_methods import Dealt, Method, add_method, method_row
 from ...studies.sections import checked_options
-from ...studies.sections import checked_options as checked
 from ...studies.spec import Study
 
 
@@ -29,17 +27,17 @@ class Past:
 
     Attributes:
         trial: its number.
-        params: active searched knobs.
-        attributes: what the sampler that drew it attached.
-        state: `running` for all that have not ended, which have no loss and no reports yet.
+        params: active searched hyperparameters.
+        attributes: that its sampler attached.
+        state: `running` before its end; such a trial has no loss and no reports yet.
         loss: of a finished trial; lower is better whatever the goal.
-        reports: loss at each rung judged, of trials that have ended, or were paused: those are
-            `stopped`, and may have more reports, or end otherwise, in a later history.
+        reports: loss at each rung, of trials that have ended or are paused. Paused ones are
+            `stopped` here, and may have more reports or another end in a later history.
         proposed_by: the method, `default`, `enqueue`, or `warm_start` for a trial of an earlier
             study, whose number is negative.
-        more: losses of further objectives, beside `loss`.
-        more_reports: likewise at each rung, beside `reports`.
-        violations: one a constraint, above 0 by how much it is violated; of finished trials at
+        more: losses of the second objective and on.
+        more_reports: their losses at each rung.
+        violations: one per constraint, above 0 by how much it is violated; of finished trials at
             their end, of stopped ones at their last rung.
     """
 
@@ -56,11 +54,11 @@ class Past:
 
     @property
     def losses(self) -> tuple[float, ...] | None:
-        """One loss an objective, of a finished trial."""
+        """One loss per objective, of a finished trial."""
         return None if self.loss is None else (self.loss, *self.more)
 
     def losses_at(self, rung: int) -> tuple[float, ...]:
-        """One loss an objective at a rung that it was judged at."""
+        """One loss per objective at a rung."""
         return (self.reports[rung], *(self.more_reports[rung] if self.more_reports else ()))
 
     @property
@@ -71,14 +69,14 @@ class Past:
 
 @dataclass(frozen=True)
 class Draw:
-    """One configuration drawn: active searched knobs, and what to remember with it (JSON)."""
+    """One configuration: active searched hyperparameters, and a note to keep with it (JSON)."""
 
     params: Mapping[str, Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Batch(Protocol):
-    """Draws configurations one after another, knowing those kept before in the same batch."""
+    """Draws configurations one by one, knowing those kept before in the same batch."""
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
         """Propose for one trial; `attempt` counts from 0 and grows when a draw was refused.
@@ -89,7 +87,7 @@ class Batch(Protocol):
         ...
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """Take note that this trial will run: the last draw, or one of another source."""
+        """Note that this trial will run: the last draw, or one of another source."""
         ...
 
 
@@ -100,7 +98,7 @@ class Sampler(Protocol):
         """Open a batch.
 
         Args:
-            batch: its number; the only source of randomness beside the seed and trial numbers.
+            batch: its number, which with seed and trial numbers fixes all randomness.
             history: every trial proposed so far, by number, running ones included.
         """
         ...
@@ -108,30 +106,18 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """What a method is built from.
-
-    Attributes:
-        space: what may be proposed.
-        seed: of the study.
-        options: of the method, from `search: {options: ...}`; those left out have their defaults.
-        objectives: how many losses a trial has.
-        constraints: how many violations.
-    """
+    """What a method is built from."""
 
     space: Space
-    seed: int
-    options: Mapping[str, Any]
-    objectives: int = 1
-    constraints: int = 0
+    seed: int  # of the study
+    options: Mapping[str, Any]  # `search: {options: ...}`; omitted ones have their defaults
+    objectives: int = 1  # losses of a trial
+    constraints: int = 0  # violations of a trial
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in the options of a method, by the table of methods.
-
-    Raises:
-        ConfigError: an option that the method does not have, or a value that is not legal.
-    """
-    return checked(f"search method {method!r}", method_row(method).options, given)
+    """Check the options of a method, and fill in the defaults."""
+    return checked_options(f"search method {method!r}", method_row(method).options, given)
 
 
 def register_sampler(
@@ -153,12 +139,12 @@ def register_sampler(
         build: makes the sampler, which `testing/search.py` tests; `spec.options` has a value for
             every option.
         options: each made by `option(name, default, meaning, low=..., high=...)`.
-        learns_from: what its proposals depend on, in words; "" on no result.
+        learns_from: its proposals depend on these, in words; "" for no results.
         ahead: proposals are drawn while lanes run; right if a proposal takes over a millisecond.
-        ends: it runs out of proposals by itself.
+        ends: it may run out of proposals.
         objectives: how many it takes.
-        conditional: how it deals with parameters that are active only at times.
-        choices: how it deals with values without an order.
+        conditional: how it models parameters that are not always active.
+        choices: how it models values without an order.
 
     Raises:
         ConfigError: the name is taken, or an option is not in order.
@@ -170,7 +156,7 @@ def register_sampler(
 
 
 def draws_ahead(study: Study) -> bool:
-    """Return whether proposals are drawn while lanes run, before these have shown anything."""
+    """Return whether proposals are drawn while lanes run, without their results."""
     if study.search.ahead == "auto":
         return method_row(study.search.method).ahead
     return study.search.ahead == "always"
@@ -194,9 +180,5 @@ def make_sampler(study: Study) -> Sampler:
         )
     if row.objectives == "one" and objectives > 1:
         raise ConfigError(f"{what} takes one objective, here are {objectives}; type method: tpe")
-    build = row.build
-    if isinstance(build, str):
-        build = getattr(
-            import_module(f".{build.partition(':')[0]}", __package__), build.partition(":")[2]
-        )
+    build = resolve_name(f"{__package__}.{row.build}") if isinstance(row.build, str) else row.build
     return build(SamplerSpec(study.space, study.seed, options, objectives, len(study.constraints)))

@@ -1,6 +1,6 @@
 """Sobol search: scrambled low-discrepancy points, one coordinate for every parameter.
 
-Categorical and conditional parameters have coordinates of their own as well, so that every
+Categorical and conditional parameters have coordinates as well, so that every
 projection of the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points are
 those of `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
 """
@@ -23,7 +23,7 @@ _MOST_POINTS = 2**30
 
 
 class SobolSearch:
-    """Walks along one sequence; the attribute `sobol:index` says where each trial's point lies."""
+    """Walks along one sequence; the attribute `sobol:index` is the place of a trial's point."""
 
     def __init__(self, space: Space, seed: int):
         self._space = space
@@ -43,7 +43,6 @@ class SobolSearch:
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         index = self._next
         if index >= _MOST_POINTS:
             return None
@@ -55,7 +54,7 @@ class SobolSearch:
         return Draw(self._at(point), {_INDEX: index})
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; the sequence goes on whatever runs beside it."""
+        pass
 
     def _seek(self, index: int) -> None:
         if index < self._next:
@@ -76,5 +75,4 @@ class SobolSearch:
 
 
 def build(spec: SamplerSpec) -> SobolSearch:
-    """Build the method `sobol`; it has no options."""
     return SobolSearch(spec.space, spec.seed)

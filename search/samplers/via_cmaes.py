@@ -1,15 +1,15 @@
 """The door to the package `cmaes`: the evolution strategy that adapts its covariance matrix.
 
 A trial remembers its generation and the point it was drawn at; the first trial of a generation
-also remembers what the strategy was told before it. From those records the strategy is made again
-after a crash, so no state of it is ever stored.
+also remembers the losses of the one before. The strategy is rebuilt from these records after a
+crash, so its state is never stored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ _ENOUGH_TO_START_FROM = 10  # trials of an earlier study
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Generation:
     """What ended a generation: its trials, and the loss that each counted for then."""
 
     trials: tuple[int, ...]
@@ -41,12 +41,10 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
     return [
         (key, parameter)
         for key, parameter in space.keyed
-        if not parameter.when and _is_range(parameter.distribution.axis)
+        if not parameter.when
+        and (axis := parameter.distribution.axis).kind != "choice"
+        and axis.low < axis.high
     ]
-
-
-def _is_range(axis: Axis) -> bool:
-    return axis.kind != "choice" and axis.low < axis.high
 
 
 def _share(axis: Axis, position: float) -> float:
@@ -63,21 +61,22 @@ class CmaEs:
     """CMA-ES (Hansen 2016) on the shares of the axes, restarted with twice the points when done.
 
     A generation ends when as many of its trials have ended as the population is large; those that
-    end later are not used. Points are told as they were drawn, not as whole numbers rounded them.
+    end later are not used. The strategy gets points as they were drawn, before whole numbers
+    rounded them.
 
     The population is the library's, 4 + 3 ln d, or half of the trials that were drawn before the
-    first generation was complete, if that is more: with many lanes a small population would leave
-    most of what runs unused.
+    first generation was complete, if that is more: with many lanes a small population would
+    leave most running trials unused.
     """
 
-    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
-        self._space, self._seed, self._options = spec.space, spec.seed, dict(options)
+    def __init__(self, spec: SamplerSpec):
+        self._space, self._seed = spec.space, spec.seed
+        self._options = options_of("cmaes", spec.options)
         self._modelled = modelled(spec.space)
         self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
         self._known: _Strategy | None = None
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`."""
         chain = self._recorded(history)
         strategy = self._after(chain, history)
         new = self._ended(history, strategy)
@@ -88,7 +87,7 @@ class CmaEs:
     # ------------------------------------------------------------------ draws
 
     def draw(self, strategy: _Strategy, trial: int, attempt: int) -> tuple[dict[str, Any], Any]:
-        """Draw a configuration: (active searched knobs, the point of what is modelled)."""
+        """Return (active searched hyperparameters, the point of the modelled ones)."""
         strategy.cma.reseed_rng(integer(self._seed, "cmaes", trial, attempt))
         point = strategy.cma.ask()
         rest = generator(self._seed, "cmaes-rest", trial, attempt)
@@ -102,35 +101,34 @@ class CmaEs:
 
     # ------------------------------------------------------------------ generations
 
-    def _recorded(self, history: Sequence[Past]) -> list[_Told]:
-        """Return what the strategy was told so far, generation by generation."""
-        found: dict[int, _Told] = {}
+    def _recorded(self, history: Sequence[Past]) -> list[_Generation]:
+        """Return the generations so far, as their successors recorded them."""
+        found: dict[int, _Generation] = {}
         for past in history:
             if _TOLD in past.attributes:
                 told = past.attributes[_TOLD]
-                record = _Told(tuple(told["trials"]), tuple(told["losses"]))
+                record = _Generation(tuple(told["trials"]), tuple(told["losses"]))
                 found.setdefault(past.attributes[_GENERATION], record)
         return [found[generation] for generation in sorted(found)]
 
-    def _ended(self, history: Sequence[Past], strategy: _Strategy) -> _Told | None:
-        """Return what to tell if the newest generation is complete, lowest trial numbers first."""
+    def _ended(self, history: Sequence[Past], strategy: _Strategy) -> _Generation | None:
+        """Return the newest generation if it is complete, lowest trial numbers first."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
         if not members:
             return None
-        size = strategy.cma.population_size if generation else self._first_size(len(members))
+        size = strategy.cma.population_size
+        if not generation:
+            least = 4 + math.floor(3 * math.log(len(self._modelled)))
+            size = self._options["popsize"] or max(least, len(members) // 2)
         losses = penalised(estimates(history), history)
         ended = [past.trial for past in members if past.trial in losses][:size]
         if len(ended) < size:
             return None
-        return _Told(tuple(ended), tuple(losses[trial][0] for trial in ended))
+        return _Generation(tuple(ended), tuple(losses[trial][0] for trial in ended))
 
-    def _first_size(self, drawn: int) -> int:
-        least = 4 + math.floor(3 * math.log(len(self._modelled)))
-        return self._options["popsize"] or max(least, drawn // 2)
-
-    def _after(self, chain: Sequence[_Told], history: Sequence[Past]) -> _Strategy:
-        """Return the strategy after these generations, going on from the one known if possible."""
+    def _after(self, chain: Sequence[_Generation], history: Sequence[Past]) -> _Strategy:
+        """Return the strategy after these generations, from the known one if possible."""
         known = self._known
         if known is None or list(chain[: len(known.chain)]) != known.chain:
             known = self._fresh(history, len(chain[0].trials) if chain else None)
@@ -147,7 +145,9 @@ class CmaEs:
                 known.restarts += 1
                 size = 2 * known.cma.population_size
                 rng = generator(self._seed, "cmaes-restart", known.restarts)
-                known.cma = self._make(rng.random(len(self._modelled)), self._sigma, None, size)
+                known.cma = self._make(
+                    rng.random(len(self._modelled)), self._options["sigma"], None, size
+                )
         self._known = known
         return known
 
@@ -158,7 +158,7 @@ class CmaEs:
         earlier = [past for past in history if past.trial < 0 and past.loss is not None]
         if len(earlier) < _ENOUGH_TO_START_FROM:
             middle = np.full(len(self._modelled), 0.5)
-            return _Strategy(self._make(middle, self._sigma, None, size))
+            return _Strategy(self._make(middle, self._options["sigma"], None, size))
         losses = penalised({past.trial: (past.loss or 0.0,) for past in earlier}, earlier)
         solutions = [(self._point_of(past.params), losses[past.trial][0]) for past in earlier]
         mean, sigma, covariance = cmaes.get_warm_start_mgd(solutions)
@@ -179,54 +179,35 @@ class CmaEs:
             seed=0,  # every draw sets its own
         )
 
-    @property
-    def _sigma(self) -> float:
-        return self._options["sigma"]
-
     def _point_of(self, params: Mapping[str, Any]) -> np.ndarray:
-        shares = []
-        for _, parameter in self._modelled:
-            distribution = parameter.distribution
-            position = distribution.inward(params[parameter.name])
-            shares.append(_share(distribution.axis, position))
-        return np.array(shares)
+        pairs = [(p.distribution, params[p.name]) for _, p in self._modelled]
+        return np.array([_share(one.axis, one.inward(value)) for one, value in pairs])
 
 
+@dataclass
 class _Strategy:
-    """A strategy, and what it was told to be what it is.
-
-    Attributes:
-        cma: of the library.
-        chain: the generations told, in order.
-        restarts: how often it began anew.
-    """
-
-    def __init__(self, cma: Any):
-        self.cma = cma
-        self.chain: list[_Told] = []
-        self.restarts = 0
+    cma: Any  # of the library
+    chain: list[_Generation] = field(default_factory=list[_Generation])  # it has learnt from
+    restarts: int = 0
 
 
 class _CmaEsBatch:
     """Draws from one generation; the first that is kept records how it came about."""
 
-    def __init__(self, method: CmaEs, strategy: _Strategy, new: _Told | None):
+    def __init__(self, method: CmaEs, strategy: _Strategy, new: _Generation | None):
         self._method, self._strategy, self._new = method, strategy, new
         self._generation = len(strategy.chain)
         self._last: Draw | None = None
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         params, point = self._method.draw(self._strategy, trial, attempt)
         note: dict[str, Any] = {_GENERATION: self._generation, _POINT: [float(x) for x in point]}
         if self._new is not None:
-            told = {"trials": list(self._new.trials), "losses": list(self._new.losses)}
-            note[_TOLD] = told
+            note[_TOLD] = {"trials": list(self._new.trials), "losses": list(self._new.losses)}
         self._last = Draw(params, note)
         return self._last
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`."""
         if self._last is not None and self._last.params == params:
             self._new = None
         self._last = None
@@ -237,9 +218,6 @@ def build(spec: SamplerSpec) -> CmaEs:
 
     Its options: `popsize`, 0 for the rule; `sigma`, the first deviation as a share of the axes;
     `lr_adapt`, the learning rate adapted for noisy objectives (Nomura et al. 2023).
-
-    Raises:
-        ConfigError: the space has no range that it adapts.
     """
     options = options_of("cmaes", spec.options)
     if not modelled(spec.space):
@@ -249,4 +227,4 @@ def build(spec: SamplerSpec) -> CmaEs:
         )
     if options["popsize"] == 1:
         raise ConfigError("search method 'cmaes': popsize is 1; allowed: 0 (the rule), 2 or more")
-    return CmaEs(spec, options)
+    return CmaEs(spec)

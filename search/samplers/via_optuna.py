@@ -1,7 +1,7 @@
-"""The door to Optuna, whose samplers propose from a history that this project keeps.
+"""Optuna's samplers, which propose from a history that this project keeps.
 
 Every batch gets a new sampler object, seeded by (seed, batch number), and a study built from the
-history as it is then; so proposals repeat after a resume and nothing of Optuna's is ever stored.
+history as it is then; so proposals repeat after a resume and no state of Optuna is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
-from optuna.trial import TrialState as OptunaState
 
 from ...spaces.space import Space
 from ...spaces.via_optuna import internal_params, suggest
@@ -28,16 +27,11 @@ from .history_window import Window, estimates
 from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 _STUDY_ID = 0
+_STATES = optuna.trial.TrialState
 
 
 class HistoryStorage(BaseStorage):
-    """One study; trials may be appended, and the last one dropped again.
-
-    Args:
-        directions: one an objective.
-        trials: by number, each with its number as identifier; never changed in here.
-        system: system attributes of the study.
-    """
+    """One study; trials may be appended, and the last one dropped again."""
 
     NAME = "history"
 
@@ -54,66 +48,45 @@ class HistoryStorage(BaseStorage):
         self._system: dict[str, Any] = dict(system or {})
 
     def append(self, trial: FrozenTrial) -> None:
-        """Add a trial whose number is above all others."""
         self._trials.append(trial)
         self._by_id[trial.number] = trial
 
     def drop_last(self) -> None:
-        """Forget the trial added last."""
         del self._by_id[self._trials.pop().number]
 
-    # ------------------------------------------------------------------ the study
+    def _refuse(self, *args: Any, **options: Any) -> Any:
+        raise NotImplementedError("one study, whose trials end by a new history")
 
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> int:
-        """Refuse: the one study is there."""
-        raise NotImplementedError("this storage holds one study only")
-
-    def delete_study(self, study_id: int) -> None:
-        """Refuse: the one study stays."""
-        raise NotImplementedError("this storage holds one study only")
+    create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse
 
     def get_study_id_from_name(self, study_name: str) -> int:
-        """See `BaseStorage`."""
         return _STUDY_ID
 
     def get_study_name_from_id(self, study_id: int) -> str:
-        """See `BaseStorage`."""
         return self.NAME
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """See `BaseStorage`."""
         return list(self._directions)
 
-    def get_all_studies(self) -> list[Any]:
-        """Refuse: nobody lists studies here."""
-        raise NotImplementedError("this storage holds one study only")
-
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """See `BaseStorage`."""
         self._user[key] = value
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """See `BaseStorage`."""
         self._system[key] = value
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """See `BaseStorage`."""
         return self._user
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """See `BaseStorage`."""
         return self._system
-
-    # ------------------------------------------------------------------ its trials
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """See `BaseStorage`; the number follows the last one."""
         number = self._trials[-1].number + 1 if self._trials else 0
         if template_trial is not None:
             raise NotImplementedError("trials come whole, by `append`")
-        self.append(running_trial(number))
+        empty = FrozenTrial(number, _STATES.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
+        self.append(empty)
         return number
 
     def set_trial_param(
@@ -123,52 +96,29 @@ class HistoryStorage(BaseStorage):
         param_value_internal: float,
         distribution: BaseDistribution,
     ) -> None:
-        """See `BaseStorage`."""
         trial = self._by_id[trial_id]
         trial.params[param_name] = distribution.to_external_repr(param_value_internal)
         trial.distributions[param_name] = distribution
 
-    def set_trial_state_values(
-        self, trial_id: int, state: OptunaState, values: Sequence[float] | None = None
-    ) -> bool:
-        """Refuse: trials end by a new history, not in this one."""
-        raise NotImplementedError("trials of a batch stay running; ended ones come with the next")
-
     def set_trial_intermediate_value(
         self, trial_id: int, step: int, intermediate_value: float
     ) -> None:
-        """See `BaseStorage`."""
         self._by_id[trial_id].intermediate_values[step] = intermediate_value
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """See `BaseStorage`."""
         self._by_id[trial_id].user_attrs[key] = value
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """See `BaseStorage`."""
         self._by_id[trial_id].system_attrs[key] = value
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        """See `BaseStorage`."""
         return self._by_id[trial_id]
 
     def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[OptunaState] | None = None,
+        self, study_id: int, deepcopy: bool = True, states: Container[_STATES] | None = None
     ) -> list[FrozenTrial]:
-        """See `BaseStorage`."""
         found = [trial for trial in self._trials if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
-
-
-def running_trial(number: int) -> FrozenTrial:
-    """Return a trial that runs and has no parameters yet."""
-    return FrozenTrial(number, OptunaState.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
-
-
-_STATES = optuna.trial.TrialState
 
 
 def frozen_trial(
@@ -182,13 +132,6 @@ def frozen_trial(
 
     A stopped trial is pruned with its reports, a diverged one pruned without any (which ranks it
     last, where a failed one would be ignored), and one that met an error has failed.
-
-    Args:
-        space: of the study.
-        past: the trial.
-        number: its number over there; None takes its own.
-        losses: one an objective, for a trial that is to count as finished.
-        attributes: system attributes.
     """
     params, distributions = internal_params(space, past.params)
     number = past.trial if number is None else number
@@ -220,26 +163,23 @@ def frozen_trial(
 
 
 class OptunaMethod:
-    """What Optuna's methods share: from the history to a batch.
+    """What Optuna's methods share: from the history to a batch."""
 
-    Attributes:
-        window: the part of the history that the sampler sees.
-        understands_stopped: pruned trials are told as such; else every trial that has ended
-            counts as finished, with the loss that `estimates` gives it.
-    """
-
-    window = Window(best=200, latest=800)
+    name = ""
+    window = Window(best=200, latest=800)  # the part of the history that the sampler sees
+    # Optuna gets pruned trials as such; else every trial that has ended counts as finished, with
+    # the loss that `estimates` gives it.
     understands_stopped = False
 
-    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
-        self._space, self._seed, self._options = spec.space, spec.seed, dict(options)
+    def __init__(self, spec: SamplerSpec):
+        self.space, self.seed = spec.space, spec.seed
+        self._options = options_of(self.name, spec.options)
         self._objectives, self._constraints = spec.objectives, spec.constraints
         self._frozen: dict[int, tuple[tuple[TrialState, int], FrozenTrial]] = {}
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`."""
         seen = self.window.of(history)
-        shift = max(0, -history[0].trial) if history else 0  # numbers over there begin at 0
+        shift = max(0, -history[0].trial) if history else 0  # Optuna's numbers begin at 0
         if self.understands_stopped:
             trials = [self._told(past, shift) for past in seen]
         else:
@@ -247,22 +187,21 @@ class OptunaMethod:
         storage = HistoryStorage(
             [StudyDirection.MINIMIZE] * self._objectives, trials, self._system(history, shift)
         )
-        return self._open(storage, self._sampler(batch), history, shift)
+        sampler = self._sampler(integer(self.seed, self.name, batch))
+        return self._open(sampler, storage, shift, history)
 
-    def _sampler(self, batch: int) -> BaseSampler:
+    def _sampler(self, seed: int) -> BaseSampler:
         raise NotImplementedError
 
     def _open(
-        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
     ) -> Batch:
-        return OptunaBatch(self._space, sampler, storage, shift)
+        return OptunaBatch(self, sampler, storage, shift)
 
     def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
-        """Return the system attributes of trials."""
         return {}
 
     def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
-        """Return the system attributes of the study."""
         return {}
 
     def _told(self, past: Past, shift: int) -> FrozenTrial:
@@ -270,7 +209,7 @@ class OptunaMethod:
         known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
         if known is None or known[0] != here:
             attributes = _constraints(past.violations)
-            trial = frozen_trial(self._space, past, past.trial + shift, None, attributes)
+            trial = frozen_trial(self.space, past, past.trial + shift, None, attributes)
             known = self._frozen[past.trial] = (here, trial)
         return known[1]
 
@@ -287,11 +226,11 @@ class OptunaMethod:
             own = dict(attributes.get(past.trial, {}))
             if told is not None and self._constraints:
                 own |= _constraints(past.violations or missing)
-            trials.append(frozen_trial(self._space, past, past.trial + shift, told, own))
+            trials.append(frozen_trial(self.space, past, past.trial + shift, told, own))
         return trials
 
     def _worst_violations(self, seen: Sequence[Past]) -> tuple[float, ...]:
-        """Return what a trial whose constraints nobody measured counts for: it diverged."""
+        """Return the violations of a trial that diverged before its constraints were measured."""
         known = [past.violations for past in seen if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
         return tuple(max(1.0, violation) for violation in worst)
@@ -304,27 +243,27 @@ def _constraints(violations: Sequence[float]) -> dict[str, Any]:
 class OptunaBatch:
     """One batch drawn by one Optuna sampler from one history."""
 
-    def __init__(self, space: Space, sampler: BaseSampler, storage: HistoryStorage, shift: int):
-        self._space, self._storage, self._shift = space, storage, shift
+    def __init__(
+        self, method: OptunaMethod, sampler: BaseSampler, storage: HistoryStorage, shift: int
+    ):
+        self._method, self._storage, self._shift = method, storage, shift
         self._study = optuna.load_study(
             study_name=HistoryStorage.NAME, storage=storage, sampler=sampler
         )
         self._open: optuna.Trial | None = None
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         self._drop()
         self._open = self._study.ask()
-        return Draw(suggest(self._open, self._space), self._note(self._open))
+        return Draw(suggest(self._open, self._method.space), self._note(self._open))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`; what runs from now on counts as running for the next draws."""
+        """See `Batch.keep`; the trial counts as running for the next draws."""
         self._drop()
         past = Past(trial, params)
-        self._storage.append(frozen_trial(self._space, past, trial + self._shift))
+        self._storage.append(frozen_trial(self._method.space, past, trial + self._shift))
 
     def _note(self, trial: optuna.Trial) -> dict[str, Any]:
-        """Return what to remember of a draw."""
         return {}
 
     def _drop(self) -> None:
@@ -340,39 +279,33 @@ class Gp(OptunaMethod):
     parameters are outside of its model and drawn at random.
     """
 
+    name = "gp"
     window = Window(best=60, latest=140)
 
-    def _sampler(self, batch: int) -> BaseSampler:
+    def _sampler(self, seed: int) -> BaseSampler:
         warnings.filterwarnings("ignore", message=".*deterministic", category=ExperimentalWarning)
-        return GPSampler(
-            seed=integer(self._seed, "gp", batch), warn_independent_sampling=False, **self._options
-        )
+        return GPSampler(seed=seed, warn_independent_sampling=False, **self._options)
 
     def _open(
-        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
     ) -> Batch:
-        return GpBatch(self._space, sampler, storage, shift, self._seed)
+        return GpBatch(self, sampler, storage, shift)
 
 
 class GpBatch(OptunaBatch):
     """A batch in which a draw that was refused counts as running for the next attempts.
 
-    Else the model would propose the very same point again. After a few attempts it is asked no
-    more: what it likes best is forbidden or known.
+    Otherwise the model would propose the same point again. After a few attempts it is not asked
+    any more: what it likes best is forbidden or known.
     """
 
     _ATTEMPTS = 8
-
-    def __init__(
-        self, space: Space, sampler: BaseSampler, storage: HistoryStorage, shift: int, seed: int
-    ):
-        super().__init__(space, sampler, storage, shift)
-        self._seed, self._refused = seed, 0
+    _refused = 0
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         if attempt >= self._ATTEMPTS:
-            return Draw(self._space.draw(generator(self._seed, "gp-refused", trial, attempt)))
+            rng = generator(self._method.seed, "gp-refused", trial, attempt)
+            return Draw(self._method.space.draw(rng))
         if attempt == 0:
             self._forget()
         elif self._open is not None:
@@ -380,7 +313,6 @@ class GpBatch(OptunaBatch):
         return super().draw(trial, attempt)
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        """See `Batch.keep`."""
         self._forget()
         super().keep(trial, params)
 
@@ -392,69 +324,58 @@ class GpBatch(OptunaBatch):
         self._refused = 0
 
 
-def build_gp(spec: SamplerSpec) -> Gp:
-    """Build the method `gp`; its options are those of `optuna.samplers.GPSampler`."""
-    return Gp(spec, options_of("gp", spec.options))
-
-
 class Nsga2(OptunaMethod):
     """NSGA-II (Deb et al. 2002): generations of parents, crossover and mutation.
 
-    Each trial remembers its generation, and the first of a generation who its parents are
+    Each trial remembers its generation, and the first of a generation its parents
     (`nsga2:generation`, `nsga2:parents`), so nothing needs to be replayed. Trials of another
     source (the default, enqueued, random) belong to the generation they were proposed in.
     """
 
+    name = "nsga2"
     window = Window(best=200, latest=1_600)
-    _GENERATION, _PARENTS = "nsga2:generation", "nsga2:parents"
-    _THEIR_GENERATION, _THEIR_PARENTS = "NSGAIISampler:generation", "NSGAIISampler:parent:"
+    GENERATION, PARENTS = "nsga2:generation", "nsga2:parents"
+    OPTUNAS_GENERATION, OPTUNAS_PARENTS = "NSGAIISampler:generation", "NSGAIISampler:parent:"
 
-    def _sampler(self, batch: int) -> BaseSampler:
-        return NSGAIISampler(seed=integer(self._seed, "nsga2", batch), **self._options)
+    def _sampler(self, seed: int) -> BaseSampler:
+        return NSGAIISampler(seed=seed, **self._options)
 
     def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
         found: dict[int, Mapping[str, Any]] = {}
         latest = 0
         for past in history:
-            latest = max(latest, past.attributes.get(self._GENERATION, 0))
-            own = past.attributes.get(self._GENERATION, latest)
-            found[past.trial] = {self._THEIR_GENERATION: own}
+            latest = max(latest, past.attributes.get(self.GENERATION, 0))
+            own = past.attributes.get(self.GENERATION, latest)
+            found[past.trial] = {self.OPTUNAS_GENERATION: own}
         return found
 
     def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
         return {
-            f"{self._THEIR_PARENTS}{generation}": [trial + shift for trial in parents]
-            for generation, parents in self._known(history).items()
+            f"{self.OPTUNAS_PARENTS}{generation}": [trial + shift for trial in parents]
+            for generation, parents in self._parents(history).items()
         }
 
-    def _known(self, history: Sequence[Past]) -> dict[int, list[int]]:
+    def _parents(self, history: Sequence[Past]) -> dict[int, list[int]]:
+        """Return generation -> trials, as the first trial of each remembers them."""
         known: dict[int, list[int]] = {}
         for past in history:
-            if self._PARENTS in past.attributes:
-                generation = past.attributes[self._GENERATION]
-                known.setdefault(generation, past.attributes[self._PARENTS])
+            if self.PARENTS in past.attributes:
+                known.setdefault(past.attributes[self.GENERATION], past.attributes[self.PARENTS])
         return known
 
     def _open(
-        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
     ) -> Batch:
-        return _Nsga2Batch(self._space, sampler, storage, shift, {0, *self._known(history)})
+        batch = _Nsga2Batch(self, sampler, storage, shift)
+        batch.known = {0, *self._parents(history)}
+        return batch
 
 
 class _Nsga2Batch(OptunaBatch):
-    """A batch that says of what generation its draws are."""
+    """A batch whose draws carry their generation."""
 
-    def __init__(
-        self,
-        space: Space,
-        sampler: BaseSampler,
-        storage: HistoryStorage,
-        shift: int,
-        known: set[int],
-    ):
-        super().__init__(space, sampler, storage, shift)
-        self._known = known
-        self._last: Draw | None = None
+    known: set[int]  # generations whose parents are noted
+    _last: Draw | None = None
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
         self._last = super().draw(trial, attempt)
@@ -462,31 +383,20 @@ class _Nsga2Batch(OptunaBatch):
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         last = self._last
-        if last is not None and Nsga2._PARENTS in last.attributes and last.params == params:
-            self._known.add(last.attributes[Nsga2._GENERATION])
+        if last is not None and Nsga2.PARENTS in last.attributes and last.params == params:
+            self.known.add(last.attributes[Nsga2.GENERATION])
         self._last = None
         super().keep(trial, params)
 
     def _note(self, trial: optuna.Trial) -> dict[str, Any]:
-        number = trial.number
-        attributes = self._storage.get_trial(number).system_attrs
-        generation = attributes.get(Nsga2._THEIR_GENERATION, 0)
-        note: dict[str, Any] = {Nsga2._GENERATION: generation}
-        if generation not in self._known:
-            parents = self._storage.get_study_system_attrs(0)[
-                f"{Nsga2._THEIR_PARENTS}{generation}"
-            ]
-            note[Nsga2._PARENTS] = [parent - self._shift for parent in parents]
+        attributes = self._storage.get_trial(trial.number).system_attrs
+        generation = attributes.get(Nsga2.OPTUNAS_GENERATION, 0)
+        note: dict[str, Any] = {Nsga2.GENERATION: generation}
+        if generation not in self.known:
+            system = self._storage.get_study_system_attrs(_STUDY_ID)
+            parents = system[f"{Nsga2.OPTUNAS_PARENTS}{generation}"]
+            note[Nsga2.PARENTS] = [parent - self._shift for parent in parents]
         return note
-
-
-def build_nsga2(spec: SamplerSpec) -> Nsga2:
-    """Build the method `nsga2`; its options are those of `optuna.samplers.NSGAIISampler`.
-
-    Raises:
-        ConfigError: an option is unknown or out of range.
-    """
-    return Nsga2(spec, options_of("nsga2", spec.options))
 
 
 class Tpe(OptunaMethod):
@@ -496,19 +406,19 @@ class Tpe(OptunaMethod):
     spread out.
     """
 
-    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
-        super().__init__(spec, options)
+    name = "tpe"
+
+    def __init__(self, spec: SamplerSpec):
+        super().__init__(spec)
         self.understands_stopped = spec.objectives == 1
         conditional = any(parameter.when for parameter in spec.space.parameters)
         if not conditional or not self._options["multivariate"]:
             self._options["group"] = False  # one group anyway; looking for more costs a fifth
 
-    def _sampler(self, batch: int) -> BaseSampler:
+    def _sampler(self, seed: int) -> BaseSampler:
         for option in ("multivariate", "group", "constant_liar"):
             warnings.filterwarnings("ignore", message=f".*{option}", category=ExperimentalWarning)
-        return TPESampler(seed=integer(self._seed, "tpe", batch), **self._options)
+        return TPESampler(seed=seed, **self._options)
 
 
-def build_tpe(spec: SamplerSpec) -> Tpe:
-    """Build the method `tpe`; its options are those of `optuna.samplers.TPESampler`."""
-    return Tpe(spec, options_of("tpe", spec.options))
+build_gp, build_nsga2, build_tpe = Gp, Nsga2, Tpe

@@ -1,7 +1,7 @@
-"""The door to SMAC: a random forest models the objective, its ask/tell proposes.
+"""SMAC: a random forest models the objective, and its ask-and-tell interface proposes.
 
-Every batch gets a new facade, seeded by (seed, batch number), that is told the history as it is
-then; so proposals repeat after a resume and nothing of SMAC's is ever stored.
+Every batch gets a new facade, seeded by (seed, batch number), with the history as it is
+then; so proposals repeat after a resume and no state of SMAC is stored.
 """
 
 from __future__ import annotations
@@ -26,45 +26,36 @@ class Smac:
 
     Trials that run count as average ones (the constant liar), so that proposals keep off them.
     Conditions and rules written as mappings are part of its model. Several objectives are weighed
-    against each other anew in every batch (ParEGO, Knowles 2006); a trial that violates a
+    against each other in every batch (ParEGO, Knowles 2006); a trial that violates a
     constraint counts as worse than all that do not.
     """
 
     window = Window(best=100, latest=400)
 
-    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
-        self.space, self.seed, self.options = spec.space, spec.seed, dict(options)
-        self.objectives = spec.objectives
+    def __init__(self, spec: SamplerSpec):
+        self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
+        self.options = options_of("smac", spec.options)
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`."""
         seen = self.window.of(history)
         losses = penalised(estimates(seen), seen)
         return _SmacBatch(self, batch, seen, losses)
-
-    def random(self, trial: int, attempt: int) -> dict[str, Any]:
-        """Return a configuration of the time before there is a model."""
-        return self.space.draw(generator(self.seed, "smac-start", trial, attempt))
 
 
 class _SmacBatch:
     """One batch drawn by one facade; it is made when it is first asked."""
 
     def __init__(
-        self,
-        method: Smac,
-        batch: int,
-        seen: Sequence[Past],
-        losses: Mapping[int, Sequence[float]],
+        self, method: Smac, batch: int, seen: Sequence[Past], losses: Mapping[int, Sequence[float]]
     ):
         self._method, self._batch, self._seen, self._losses = method, batch, seen, losses
         self._kept: list[Mapping[str, Any]] = []
         self._facade: Any = None
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        """See `Batch.draw`."""
         if len(self._losses) < max(1, self._method.options["n_startup_trials"]):
-            return Draw(self._method.random(trial, attempt))
+            rng = generator(self._method.seed, "smac-start", trial, attempt)
+            return Draw(self._method.space.draw(rng))
         if self._facade is None:
             live = [past.params for past in self._seen if past.is_live]
             told = self._told()
@@ -93,16 +84,14 @@ class _SmacBatch:
 
 
 class _Facade:
-    """SMAC's hyperparameter facade, told a history."""
+    """SMAC's hyperparameter facade with a history."""
 
     def __init__(
-        self,
-        method: Smac,
-        batch: int,
-        told: Sequence[tuple[Mapping[str, Any], list[float]]],
+        self, method: Smac, batch: int, told: Sequence[tuple[Mapping[str, Any], list[float]]]
     ):
         from ConfigSpace import Configuration
         from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
+        from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
         from smac.runhistory.dataclasses import TrialInfo, TrialValue  # pyright: ignore[reportMissingImports]
 
         self._method = method
@@ -133,7 +122,7 @@ class _Facade:
                 initial_design=of.get_initial_design(
                     scenario, n_configs=0, additional_configs=[first]
                 ),
-                multi_objective_algorithm=_weights(scenario) if len(names) > 1 else None,
+                multi_objective_algorithm=ParEGO(scenario) if len(names) > 1 else None,
                 logging_level=False,
                 overwrite=True,
             )
@@ -142,7 +131,6 @@ class _Facade:
                 self._smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
 
     def ask(self) -> dict[str, Any]:
-        """Return the next configuration."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._smac.ask()
@@ -170,18 +158,7 @@ def _maximizer(scenario: Any) -> Any:
     return found
 
 
-def _weights(scenario: Any) -> Any:
-    from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
-
-    return ParEGO(scenario)
-
-
 def build(spec: SamplerSpec) -> Smac:
-    """Build the method `smac`.
-
-    Raises:
-        ConfigError: a condition of the space has no counterpart.
-    """
-    options = options_of("smac", spec.options)
+    """Build the method `smac`."""
     to_configspace(spec.space)
-    return Smac(spec, options)
+    return Smac(spec)

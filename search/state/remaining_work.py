@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 
 from ...store.rows import Stream, TrialState
-from ...studies.chunk_sizes import quanta_of
-from ...studies.expected_cost import expected_steps
+from ...studies.chunk_sizes import Quanta, quanta_of
+from ...studies.expected_cost import Expected, expected_steps
 from ...studies.spec import Study
 from .buckets import Bucket
 from .budget import reserve
@@ -28,6 +28,7 @@ from .trials import Run, Trial
 from .usage import Usage
 
 _PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
+PRIOR_CHANCE = 1 / 3  # that a racing trial takes twice its seeds
 _PRIOR_RACES, _PRIOR_SEEDS = 3.0, 1.5  # the same for racing: trials, and seeds over first seeds
 
 
@@ -71,10 +72,7 @@ class WorkAhead:
         quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
         expected = expected_steps(study, quanta)
         self._trials = expected.trials
-        self._passing = (1.0,) * len(quanta.rungs)
-        if expected.trials is not None:
-            counts = itertools.pairwise([expected.trials, *expected.passing])
-            self._passing = tuple(after / before if before else 1.0 for before, after in counts)
+        self._passing = expected_chances(expected, quanta)
         self._block = 1
 
     def of(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Ahead:
@@ -215,6 +213,18 @@ class WorkAhead:
         return there + share * max(0, self._trials - ledger.state.proposed)
 
 
+# ---------------------------------------------------------------------- trials and rungs
+
+
+def expected_chances(expected: Expected, quanta: Quanta) -> tuple[float, ...]:
+    """Return the share of trials that the rule is expected to let pass each rung."""
+    if expected.trials is None:
+        return (1.0,) * len(quanta.rungs)
+    counts = [expected.trials, *expected.passing]
+    pairs = itertools.pairwise(counts)
+    return tuple(after / before if before else 1.0 for before, after in pairs)
+
+
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:
     """Return the share of trials that will pass each rung, from the prior and from results.
 
@@ -257,6 +267,20 @@ def _further_seeds(ledger: Ledger, chances: Sequence[float], to_come: int, lanes
         if trial.runs
     )
     return live + to_come * math.prod(chances) * max(0.0, usual - seeds.first)
+
+
+def expected_further_seeds(taken: int, most: int, chance: float) -> float:
+    """Return the seeds that a racing trial is expected to add to those it has.
+
+    >>> expected_further_seeds(2, 8, 0.5)
+    2.0
+    """
+    found, there = 0.0, 1.0
+    while 0 < taken < most:
+        there *= chance
+        found += there * (min(2 * taken, most) - taken)
+        taken = min(2 * taken, most)
+    return found
 
 
 @lru_cache(maxsize=4096)

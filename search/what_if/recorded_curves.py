@@ -1,12 +1,11 @@
 """What a study has recorded of each replicate: its evaluations, and where it was lost.
 
-What lies between two evaluations is interpolated; what a stopped trial would have shown later is
-drawn from those that ran on (`Guesses`). Both are counted where they are used.
+Values between two evaluations are interpolated; later values of a stopped trial are extrapolated
+from trials that ran on (`Guesses`). Both are counted where they are used.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from bisect import bisect_left
@@ -38,83 +37,69 @@ from ..state.schedule import BUDGET_ENDED, schedule_of
 Quantum = Callable[[Study, Mapping[str, Any]], int]
 """Study and complete configuration -> env steps of a chunk of one lane."""
 
-_MOST_CHOICES = 1_000
 LOST = (TrialState.DIVERGED, TrialState.FAILED)
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
-    """Return the env steps of a chunk of one lane."""
     return quanta_of(study, config["num_envs"] * config["rollout_length"]).steps_per_chunk
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One replicate.
-
-    Attributes:
-        results: env steps -> its evaluation there.
-        lost_at: env steps at the end of the chunk in which it diverged or failed, None if it
-            did not.
-    """
-
+    # env steps -> its evaluation there
     results: Mapping[int, EvaluationResult] = field(default_factory=dict)
+    # env steps at the end of the chunk in which it diverged or failed, None if it did not
     lost_at: int | None = None
 
     @cached_property
     def points(self) -> tuple[int, ...]:
-        """Env steps of its evaluations, rising."""
         return tuple(sorted(self.results))
 
-    def between(self, env_steps: int) -> EvaluationResult:
-        """Return an evaluation on the straight line between its neighbours.
+    def at(self, env_steps: int) -> EvaluationResult:
+        """Return an evaluation, where there is none on the straight line between its neighbours.
 
-        Behind its last one, the last: runs of other chunks end a little later.
+        After the last one it is the last: runs with other chunks end a little later.
         """
+        if env_steps in self.results:
+            return self.results[env_steps]
         at = bisect_left(self.points, env_steps)
         if at == len(self.points):
             return self.results[self.points[-1]]
         low, high = self.points[max(0, at - 1)], self.points[at]
         share = 1.0 if high == low else (env_steps - low) / (high - low)
-        return _mixed(self.results[low], self.results[high], 1.0 - share, share)
+        one, other = self.results[low], self.results[high]
+
+        def mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+            return (1.0 - share) * a + share * b
+
+        return EvaluationResult(
+            mix(one.returns, other.returns),
+            mix(one.lengths, other.lengths),
+            {name: mix(values, other.metrics[name]) for name, values in one.metrics.items()},
+        )
 
 
 @dataclass(frozen=True)
 class Record:
-    """All that a study has recorded of its search.
-
-    Attributes:
-        study: as it was asked for.
-        trials: of the search, by number.
-        runs: (trial, replicate) -> what was seen of it.
-        decisions, asks: in their order.
-        lanes: bucket -> lanes that it kept.
-        offered: bucket -> lanes that it was first made with, where that is known.
-        asked_env_steps: of a full run, where no trial came to its end and runs are taken to end
-            at an earlier point; else None.
-        devices: over which they were spread.
-        warmup_chunks: at the start of every replicate.
-        quantum: says how long chunks are.
-        exhausted: the method had nothing new to propose.
-        last_rows: (trial, replicate) -> env steps of the last row of its curve.
-    """
-
-    study: Study
-    trials: tuple[TrialRow, ...]
-    runs: Mapping[tuple[int, int], Seen]
-    decisions: Sequence[DecisionRow] = ()
+    study: Study  # as it was asked for
+    trials: tuple[TrialRow, ...]  # of the search, by number
+    runs: Mapping[tuple[int, int], Seen]  # (trial, replicate) -> what was seen of it
+    decisions: Sequence[DecisionRow] = ()  # in their order
     asks: Sequence[AskRow] = ()
-    lanes: Mapping[str, int] = field(default_factory=dict)
-    devices: int = 1
-    warmup_chunks: int = 0
-    quantum: Quantum = quantum_of
-    exhausted: bool = False
+    lanes: Mapping[str, int] = field(default_factory=dict)  # bucket -> lanes that it kept
+    devices: int = 1  # over which they were spread
+    warmup_chunks: int = 0  # at the start of every replicate
+    quantum: Quantum = quantum_of  # says how long chunks are
+    exhausted: bool = False  # the method had nothing new to propose
+    # (trial, replicate) -> env steps of the last row of its curve
     last_rows: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    # bucket -> lanes that it was first made with, where that is known
     offered: Mapping[str, int] = field(default_factory=dict)
     asked_env_steps: int | None = None
 
     @cached_property
     def configs(self) -> tuple[dict[str, Any], ...]:
-        """The complete configuration of each trial."""
         default = plain_json(self.study.space.default())
         return tuple(
             dict(
@@ -133,7 +118,6 @@ class Record:
 
     @cached_property
     def first_point(self) -> int:
-        """Env steps of the earliest evaluation of all, 0 without any."""
         return min((seen.points[0] for seen in self.runs.values() if seen.points), default=0)
 
     @cached_property
@@ -146,6 +130,9 @@ class Record:
         """Seeds that every trial was to have at least."""
         return self.study.seeds.first
 
+    def seen(self, trial: int, replicate: int) -> Seen:
+        return self.runs.get((trial, replicate), Seen())
+
     def length(self, trial: int) -> int:
         """Return the env steps of a full run of a trial, in whole chunks."""
         return schedule_of(self.study, self.quantum(self.study, self.configs[trial])).env_steps
@@ -153,10 +140,7 @@ class Record:
     def is_whole(self, trial: int) -> bool:
         """Return whether every replicate of a trial was evaluated at the end of a full run."""
         end = self.length(trial)
-        return all(
-            (seen := self.runs.get((trial, replicate))) is not None and end in seen.results
-            for replicate in range(self.replicates)
-        )
+        return all(end in self.seen(trial, rep).results for rep in range(self.replicates))
 
 
 def up_to_shared_point(record: Record) -> Record:
@@ -200,28 +184,18 @@ def up_to_shared_point(record: Record) -> Record:
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """Return a configuration as text."""
     return json.dumps(plain_json(dict(config)), sort_keys=True)
 
 
 def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
-    """Read what a study has recorded of its search.
-
-    Args:
-        folder: of the study.
-        quantum: says how long chunks are.
-
-    Raises:
-        ConfigError: its trials copied each other, or nothing was evaluated yet.
-        StoreError: the journal is damaged.
-    """
+    """Read what a study has recorded of its search."""
     with Journal(folder) as journal, journal.at_one_commit():
         study = recorded(journal.meta.study_text)
         early = study.early_terminate
         if early is not None and early.evolves:
             raise ConfigError(
-                f"trials of {study.name} copy each other ({early.type}), so there is no curve of "
-                "one configuration that another rule could judge; name a study without it"
+                f"trials of {study.name} copy each other ({early.type}), which leaves no "
+                "curve of one configuration that another rule could judge; name a study without it"
             )
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         decisions, asks = journal.decisions(), journal.asks()
@@ -259,7 +233,6 @@ def _last_rows(folder: Path, rows: Sequence[TrialRow]) -> dict[tuple[int, int], 
 
 
 def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
-    """Return the record with warm-up and with where replicates were lost."""
     runs, warmup = dict(record.runs), 0
     for row in record.trials:
         quantum = record.quantum(record.study, record.configs[row.trial])
@@ -268,13 +241,14 @@ def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
         each = quantum * record.study.spread
         warmup = max(warmup, -(-row.warmup_env_steps // (each * begun)))
         if row.state in LOST and row.bucket:
-            for replicate, at in _lost(record, row, quantum, last).items():
-                seen = runs.get((row.trial, replicate), Seen())
-                runs[row.trial, replicate] = Seen(seen.results, at)
+            lost = _lost(record, row, quantum, last)
         elif row.state is TrialState.FINISHED:  # of which some seeds may diverge
-            for replicate, at in _lost_of_finished(record, row, quantum, last, mine).items():
-                seen = runs.get((row.trial, replicate), Seen())
-                runs[row.trial, replicate] = Seen(seen.results, at)
+            lost = _lost_of_finished(record, row, quantum, last, mine)
+        else:
+            continue
+        for replicate, at in lost.items():
+            seen = record.seen(row.trial, replicate)
+            runs[row.trial, replicate] = Seen(seen.results, at)
     return replace(record, runs=runs, warmup_chunks=warmup, last_rows=last)
 
 
@@ -291,7 +265,7 @@ def _lost_of_finished(
     others may be past, and have no value although they were. Seeds that racing added are among
     them, unless the budget cut these.
     """
-    runs = {rep: record.runs.get((row.trial, rep), Seen()) for rep in known}
+    runs = {rep: record.seen(row.trial, rep) for rep in known}
     points = [seen.points[-1] for seen in runs.values() if seen.points]
     end = record.ended_by_rule.get(row.trial, max(points, default=0))
     added = () if row.stop_rule == BUDGET_ENDED else known
@@ -341,59 +315,19 @@ def _lost(
         return dict.fromkeys(rows, max(quantum, trained // count))
     missing = (trained - sum(rows.values())) // quantum
     if missing <= 0:  # what an evaluation showed was not finite
-        shown = {rep: record.runs.get((row.trial, rep), Seen()).results for rep in rows}
+        shown = {rep: record.seen(row.trial, rep).results for rep in rows}
         bare = {rep: at for rep, at in rows.items() if at not in shown[rep]}
         return bare or rows
-    return {
-        rep: rows[rep] + quantum for rep in _without_row(list(rows.values()), missing, quantum)
-    }
-
-
-def _without_row(rows: Sequence[int], missing: int, quantum: int) -> tuple[int, ...]:
-    """Return which replicates ran one more chunk than they have rows.
-
-    Replicates enter lanes in their order, so none has run more chunks than one before it; of the
-    choices that keep to that, the one in which they are nearest to side by side.
-
-    >>> _without_row([3000, 2000, 3000], 1, 1000), _without_row([1000, 1000, 1000], 2, 1000)
-    ((1,), (0, 1))
-    """
-
-    def apart(lost: tuple[int, ...]) -> tuple[int, int]:
-        ran = [at + quantum * (rep in lost) for rep, at in enumerate(rows)]
-        steps = [one - other for one, other in itertools.pairwise(ran)]
-        return sum(-step for step in steps if step < 0), sum(map(abs, steps))
-
-    behind = sorted(range(len(rows)), key=lambda rep: (rows[rep], rep))[:missing]
-    if math.comb(len(rows), missing) > _MOST_CHOICES:
-        return tuple(behind)
-    return min(itertools.combinations(range(len(rows)), min(missing, len(rows))), key=apart)
-
-
-def _mixed(
-    one: EvaluationResult, other: EvaluationResult, first: float, second: float
-) -> EvaluationResult:
-    def mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return first * np.asarray(a, np.float64) + second * np.asarray(b, np.float64)
-
-    return EvaluationResult(
-        mix(one.returns, other.returns),
-        mix(one.lengths, other.lengths),
-        {name: mix(values, other.metrics[name]) for name, values in one.metrics.items()},
-    )
+    # Those furthest behind ran one more chunk than they have rows.
+    return {rep: rows[rep] + quantum for rep in sorted(rows, key=rows.__getitem__)[:missing]}
 
 
 class Guesses:
-    """What trials would have shown behind the last point that they were evaluated at.
+    """Extrapolated values of trials after their last evaluation.
 
-    A trial takes over what another one, drawn once for it, gained from there on. Drawn from are
-    the trials that were to be stopped at the same rung and ran on (`audit`), which stand for all
-    that were stopped there; without any, those that reached the end, who were let go on because
-    they were better.
-
-    Args:
-        record: of the study.
-        draw: number of the draw.
+    A trial gains what another one, drawn once for it, gained from there on. Candidates are the
+    trials that were to be stopped at the same rung and ran on (`audit`), which represent all that
+    were stopped there; without any, the trials that reached the end, which is optimistic.
     """
 
     def __init__(self, record: Record, draw: int):
@@ -401,27 +335,20 @@ class Guesses:
         self._donors: dict[int, int] = {}
 
     def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
-        """Return an evaluation and how it is known: `seen`, `between` or `guessed`.
-
-        Raises:
-            ConfigError: no trial of the study came so far.
-        """
-        seen = self._record.runs.get((trial, replicate), Seen())
+        """Return an evaluation and how it is known: `seen`, `between` or `guessed`."""
+        seen = self._record.seen(trial, replicate)
         if env_steps in seen.results:
             return seen.results[env_steps], "seen"
         if seen.points and env_steps < seen.points[-1]:
-            return seen.between(env_steps), "between"
+            return seen.at(env_steps), "between"
         number = self._donor(trial)
         donor = self._record.runs.get((number, replicate)) or self._record.runs[number, 0]
-        there = (
-            donor.results[env_steps] if env_steps in donor.results else donor.between(env_steps)
-        )
+        there = donor.at(env_steps)
         if not seen.points:
             return there, "guessed"
         since = seen.points[-1]
-        before = donor.results[since] if since in donor.results else donor.between(since)
         spread = self._record.study.spread
-        return _moved(seen.results[since], before, there, spread), "guessed"
+        return _moved(seen.results[since], donor.at(since), there, spread), "guessed"
 
     def _donor(self, trial: int) -> int:
         if trial not in self._donors:
@@ -467,7 +394,7 @@ def value_at(record: Record, guesses: Guesses, trial: int, env_steps: int) -> fl
     objective, values = Objective.of(record.study), list[float]()
     lost = 0
     for replicate in range(record.replicates):
-        seen = record.runs.get((trial, replicate), Seen())
+        seen = record.seen(trial, replicate)
         if seen.lost_at is not None and seen.lost_at <= env_steps:
             lost += 1
             continue

@@ -15,42 +15,43 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import DecisionRow, TrialState
 from ...studies.spec import Checkpoint, Executor, Study
 from ..engine.engine import engine_in_memory
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
 from ..engine.refill import Intake
-from ..lanes.contract import Change, ChunkResult, EvaluationResult, Imagined, Refill, Resolved
+from ..lanes.contract import (
+    ChunkResult,
+    EvaluationResult,
+    Refill,
+    Resolved,
+    SimulatedLane,
+    SimulatedPopulation,
+)
 from ..rules.registry import make_pruner
 from ..samplers.proposal_queue import AskAhead, Proposal, Proposals
 from ..state.loop_state import Phase
 from ..state.search_state import Ledger
 from ..state.trials import Trial
-from .recorded_curves import LOST, Guesses, Record, Seen, config_key
+from .recorded_curves import LOST, Guesses, Record, config_key
 
 
 class RecordedFactory:
     """Makes populations that play a record; see `PopulationFactory`.
 
-    Args:
-        record: what is played; a configuration that is not in it is refused.
-        study: as it is asked for now, which says how long chunks are.
-        guesses: for what was not seen.
-        counts: let a trial that was lost end where all its replicates together have trained as
-            much as was recorded, whoever of them it was.
-
-    Attributes:
-        used: evaluations played, by how they are known.
-        ends: with `counts`, trial that was lost -> replicate -> env steps that it had trained.
+    With `counts` a trial that was lost ends where all its replicates together have trained as much
+    as was recorded, whichever of them was lost.
     """
 
     backend = "none"
 
     def __init__(self, record: Record, study: Study, guesses: Guesses, counts: bool = False):
         self.record, self.study, self.guesses = record, study, guesses
-        self.device_count, self.used = record.devices, Counter[str]()
+        self.device_count = record.devices
+        self.used = Counter[str]()  # evaluations, by how they are known
         self.counts, self.trained = counts, Counter[int]()
+        # with `counts`, trial that was lost -> replicate -> env steps that it had trained
         self.ends: dict[int, dict[int, int]] = defaultdict(dict)
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
@@ -67,132 +68,72 @@ class RecordedFactory:
         wanted = lanes or known.get(resolved.bucket, max(known.values(), default=1))
         return RecordedPopulation(self, resolved.steps_per_chunk, wanted)
 
-    def count(self, trial: int, replicate: int, env_steps: int, now: int) -> None:
-        """Count a chunk of training of a replicate, which has trained `now` env steps.
-
-        Of several environments on each of them.
-        """
-        self.trained[trial] += env_steps * self.study.spread
-        self.ends[trial][replicate] = now
-
-    def play(self, how: str) -> None:
-        """Count an evaluation by how it is known."""
-        self.used[how] += 1
-
     def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
-        """See `PopulationFactory`; a replay has none."""
         raise NotImplementedError
 
 
-@dataclass
-class _Lane:
-    trial: int
-    stream: Stream
-    replicate: int
-    chunks: int = 0
-
-    def step(self) -> None:
-        """Run a chunk."""
-        self.chunks += 1
-
-
-class RecordedPopulation(Imagined):
-    """The lanes of one bucket; see `Population`."""
+class RecordedPopulation(SimulatedPopulation):
+    """The lanes of one bucket; the payload of each is the number of its trial."""
 
     def __init__(self, factory: RecordedFactory, quantum: int, lanes: int):
+        warmup = factory.record.warmup_chunks
+        super().__init__(lanes, factory.device_count, quantum, warmup)
         self._factory, self._record = factory, factory.record
-        self.lanes, self.steps_per_chunk = lanes, quantum
-        self.warmup_chunks, self.block = factory.record.warmup_chunks, factory.device_count
-        self._state: list[_Lane | None] = [None] * lanes
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
-        """See `Population`."""
-        for refill in refills:
-            trial = refill.resolved.payload
-            self._state[refill.lane] = _Lane(trial, refill.stream, refill.replicate)
         diverged, failed = np.zeros(self.lanes, bool), dict[int, str]()
-        lanes = {index: self._lane(index) for index in busy}
+        lanes = self._count_chunk(refills, busy)
         for lane in lanes.values():
-            lane.step()
             if lane.chunks > self.warmup_chunks:
-                at = self._env_steps(lane)
-                self._factory.count(lane.trial, lane.replicate, self.steps_per_chunk, at)
+                self._factory.trained[lane.payload] += (
+                    self.steps_per_chunk * self._factory.study.spread
+                )
+                self._factory.ends[lane.payload][lane.replicate] = self._env_steps(lane)
         for index, lane in lanes.items():
             if self._is_lost(lane):
                 diverged[index] = True
-                row = self._record.trials[lane.trial]
+                row = self._record.trials[lane.payload]
                 if row.state is TrialState.FAILED:
                     failed[index] = row.error
         return ChunkResult({}, diverged, 0.0, failed)
 
-    def _is_lost(self, lane: _Lane) -> bool:
-        row = self._record.trials[lane.trial]
+    def _is_lost(self, lane: SimulatedLane) -> bool:
+        row = self._record.trials[lane.payload]
         if self._factory.counts and row.state in LOST:
-            return self._factory.trained[lane.trial] >= row.env_steps
-        lost_at = self._record.runs.get((lane.trial, lane.replicate), Seen()).lost_at
+            return self._factory.trained[lane.payload] >= row.env_steps
+        lost_at = self._record.seen(lane.payload, lane.replicate).lost_at
         return lost_at is not None and self._env_steps(lane) >= lost_at
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`."""
         found: list[EvaluationResult] = []
         for index in lanes:
             lane = self._lane(index)
             at = self._env_steps(lane)
-            result, how = self._factory.guesses.at(lane.trial, lane.replicate, at)
-            self._factory.play(how)
+            result, how = self._factory.guesses.at(lane.payload, lane.replicate, at)
+            self._factory.used[how] += 1
             found.append(result)
         return found
 
-    def _lane(self, index: int) -> _Lane:
-        lane = self._state[index]
-        if lane is None:
-            raise ValueError(f"lane {index} is empty")
-        return lane
-
-    def _env_steps(self, lane: _Lane) -> int:
+    def _env_steps(self, lane: SimulatedLane) -> int:
         return max(0, lane.chunks - self.warmup_chunks) * self.steps_per_chunk
-
-    def take(self, lanes: Sequence[int]) -> list[Any]:
-        """See `Population`."""
-        return [replace(self._lane(index)) for index in lanes]
-
-    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        """See `Population`."""
-        for lane, (state, _) in states.items():
-            self._state[lane] = replace(state)
-
-    def change(self, changes: Sequence[Change]) -> None:
-        """See `Population`; a replay changes nothing."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a search did.
-
-    Attributes:
-        trials: by number, ended.
-        decisions: all judgements, in order.
-        asks: batch -> trials proposed and trials told.
-        env_steps: of training.
-        winner: the best of those that ran to their end, None without one or with several
-            objectives or constraints, where there is no one value to lose.
-        guessed, between: evaluations that were drawn, or interpolated.
-        exhausted: it would have asked for trials that the record does not have.
-    """
-
-    trials: Mapping[int, Trial]
-    decisions: Sequence[DecisionRow]
+    trials: Mapping[int, Trial]  # by number, ended
+    decisions: Sequence[DecisionRow]  # all judgements, in order
+    # batch -> trials proposed and trials told
     asks: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]
-    env_steps: int
+    env_steps: int  # of training
+    # the best of those that ran to their end, None without one or with several objectives or
+    # constraints, where there is no one value to lose
     winner: int | None
-    guessed: int
+    guessed: int  # evaluations that were drawn, or interpolated
     between: int
-    exhausted: bool
+    exhausted: bool  # it would have asked for trials that the record does not have
 
     @property
     def stopped(self) -> list[int]:
-        """The trials that a rule ended before their time."""
         return [
             number
             for number, trial in self.trials.items()
@@ -207,17 +148,7 @@ class Replayed:
 
 
 def replay(record: Record, study: Study, guesses: Guesses) -> Replayed:
-    """Run a search over a record.
-
-    Args:
-        record: of a study.
-        study: that study with another rule or other seeds.
-        guesses: for what was not seen.
-
-    Raises:
-        SearchError: it only fails, as the study would.
-        ConfigError: the record does not say what the rule must know.
-    """
+    """Run a search over a record."""
     study = _searching(study)
     factory = RecordedFactory(record, study, guesses)
     ledger = _search(record, study, factory)
@@ -253,8 +184,8 @@ def _search(record: Record, study: Study, factory: RecordedFactory) -> Ledger:
 def located(record: Record) -> Record:
     """Return the record with the replicates that trials were lost by, as the search had them.
 
-    A trial that diverged says how much its replicates trained together; which of them had begun
-    when is what the recorded rule's own search says, run once more.
+    A trial that diverged records how much its replicates trained together; which of them had
+    started when follows from the recorded rule's search, run again.
     """
     lost = [row for row in record.trials if row.state in LOST and row.env_steps]
     if not lost or record.study.seeds.tolerate or not record.last_rows:
@@ -265,17 +196,15 @@ def located(record: Record) -> Record:
     runs = dict(record.runs)
     for row in lost:
         ends = factory.ends[row.trial]
-        if (
-            sum(ends.values()) * record.study.spread != row.env_steps
-        ):  # another order: as it was taken to be
+        if sum(ends.values()) * record.study.spread != row.env_steps:  # another order
             continue
         bare = {rep: at for rep, at in ends.items()
                 if record.last_rows.get((row.trial, rep), 0) < at}  # fmt: skip
         if not bare:  # what an evaluation showed was not finite
             bare = {rep: at for rep, at in ends.items()
-                    if at not in runs.get((row.trial, rep), Seen()).results}  # fmt: skip
+                    if at not in record.seen(row.trial, rep).results}  # fmt: skip
         for rep in range(record.replicates):
-            seen = runs.get((row.trial, rep), Seen())
+            seen = record.seen(row.trial, rep)
             runs[row.trial, rep] = replace(seen, lost_at=bare.get(rep))
     return replace(record, runs=runs)
 
@@ -283,8 +212,8 @@ def located(record: Record) -> Record:
 def matches(record: Record, found: Replayed) -> tuple[int, int]:
     """Return how many recorded judgements and batches came out the same, and how many there are.
 
-    A batch holds who was told to the sampler in which order, so a study without a rule has an
-    order to compare as well.
+    A batch has the order in which the sampler got results, so a study without a rule has an order
+    to compare as well.
     """
     now = {(row.trial, row.rung): _told(row) for row in found.decisions}
     same = sum(now.get((row.trial, row.rung)) == _told(row) for row in record.decisions)
@@ -324,7 +253,6 @@ class _WhileSearching(Interrupts):
 
     @property
     def requested(self) -> bool:
-        """Whether it has."""
         return self._asked()
 
 
@@ -336,23 +264,16 @@ class _Asks(AskAhead):
         self._trials: Sequence[int] = ()
 
     def start(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> None:
-        """Begin a batch."""
         self._trials = trials
 
     def join(self) -> Proposals:
-        """Return the batch begun."""
         return self.ask(0, self._trials, ())
 
     def ask(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> Proposals:
-        """Return those of some trials that were recorded."""
         rows = self._record.trials
-        return Proposals(
-            [
-                Proposal(number, dict(rows[number].params), rows[number].proposed_by)
-                for number in trials
-                if number < len(rows)
-            ]
-        )
+        known = [number for number in trials if number < len(rows)]
+        found = [Proposal(n, dict(rows[n].params), rows[n].proposed_by) for n in known]
+        return Proposals(found)
 
     def close(self) -> None:
-        """Do nothing."""
+        pass

@@ -1,8 +1,8 @@
-"""How much of a verdict was luck: the same rule over trials drawn again from the record.
+"""How much of a result was luck: the same rule over trials resampled from the record.
 
 A resample draws as many trials as there were, with replacement, in a random order (Efron 1979),
-and the trials that nobody saw to their end anew. Its search is a sketch of the engine's: one
-program, trials enter lanes in order, all seeds of a trial side by side. The rule is the real one.
+and extrapolates unfinished ones again. Its search is a sketch of the engine's: one program, trials
+enter lanes in order, all seeds of a trial side by side. The rule is the real one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,45 +25,30 @@ from ..state.schedule import stages
 
 @dataclass(frozen=True)
 class Curve:
-    """One trial as a rule sees it.
+    """One trial as a rule sees it."""
 
-    Attributes:
-        losses: at each rung.
-        seeds: loss of each seed at the end.
-        compared: their loss together, by which trials are compared.
-        final: loss at the end over all recorded seeds.
-        at: the same at each rung, for rules that end a trial with its value there.
-        lost_at: rungs that it passes before it diverges or fails; None: it does not.
-        lost_after: its env steps by then; None: those of the next rung, or of its end.
-    """
-
-    losses: tuple[float, ...]
-    seeds: tuple[float, ...]
-    compared: float
-    final: float
+    losses: tuple[float, ...]  # at each rung
+    seeds: tuple[float, ...]  # loss of each seed at the end
+    compared: float  # their loss together, by which trials are compared
+    final: float  # loss at the end over all recorded seeds
+    # the same at each rung, for rules that end a trial with its value there
     at: tuple[float, ...] = ()
+    # rungs that it passes before it diverges or fails; None: it does not
     lost_at: int | None = None
+    # its env steps by then; None: those of the next rung, or of its end
     lost_after: int | None = None
 
     def passes(self, rung: int) -> bool:
-        """Return whether it comes to a rung (behind the last: its end) before it is lost."""
+        """Return whether it comes to a rung (after the last: its end) before it is lost."""
         return self.lost_at is None or rung < self.lost_at
 
 
 @dataclass(frozen=True)
 class Luck:
-    """What a rule costs over resamples.
-
-    Attributes:
-        low, high: 95 % of the values lost lie between.
-        kept: the share of resamples whose best trial won.
-        resamples: how many there were.
-    """
-
-    low: float
+    low: float  # 95 % of the values lost lie between
     high: float
-    kept: float
-    resamples: int
+    kept: float  # the share of resamples whose best trial won
+    resamples: int  # how many there were
 
 
 def luck(
@@ -73,23 +59,13 @@ def luck(
     lanes: int,
     resamples: int,
 ) -> Luck | None:
-    """Return what the rule of a study costs over resamples of its trials; None without any.
-
-    Args:
-        study: with the rule.
-        curves: number of a draw -> the trials, what nobody saw drawn for it.
-        rungs: env steps.
-        length: env steps of a run.
-        lanes: of the program.
-        resamples: how many.
-    """
+    """Return what the rule of a study costs over resamples of its trials; None without any."""
     lost, kept = list[float](), 0
     for number in range(resamples):
-        trials = [curve for curve in curves(number)]
-        rng = generator(study.seed, "resample", number)
+        trials, rng = curves(number), generator(study.seed, "resample", number)
         drawn = [trials[int(index)] for index in rng.integers(len(trials), size=len(trials))]
         best = min((c.final for c in drawn if c.lost_at is None), default=math.inf)
-        found = winner_of(study, drawn, rungs, length, lanes)
+        (found,) = winners_of(study, drawn, rungs, length, lanes, [math.inf])
         if not math.isfinite(best) or found is None:
             continue
         lost.append(found - best)
@@ -98,18 +74,6 @@ def luck(
         return None
     low, high = np.quantile(np.asarray(lost), [0.025, 0.975])
     return Luck(float(low), float(high), kept / len(lost), len(lost))
-
-
-def winner_of(
-    study: Study,
-    trials: Sequence[Curve],
-    rungs: Sequence[int],
-    length: int,
-    lanes: int,
-    budget: float = math.inf,
-) -> float | None:
-    """Return what `winners_of` says of one budget; without one the search ends with its trials."""
-    return winners_of(study, trials, rungs, length, lanes, [budget])[0]
 
 
 def winners_of(
@@ -122,19 +86,8 @@ def winners_of(
 ) -> list[float | None]:
     """Return the loss, over all recorded seeds, of the trial that wins a sketched search.
 
-    Args:
-        study: with the rule.
-        trials: in the order in which they are asked for.
-        rungs: env steps.
-        length: env steps of a run.
-        lanes: of the program.
-        budgets: env steps of training after which it ends; what runs then has no value.
-
     Returns:
         One for each budget; None where no trial came to its end.
-
-    Raises:
-        ValueError: a budget of seeds that race, whose later seeds wait for lanes.
     """
     if study.seeds.racing is not None and min(budgets) < math.inf:
         raise ValueError("what seeds that race have when a budget ends is not sketched")
@@ -143,27 +96,16 @@ def winners_of(
     found = list[float | None]()
     for budget in budgets:
         # A search with less to spend does the same until it ends.
-        ended = [one for one in finished if one.spent <= budget]
-        best = min(ended, key=lambda one: (one.loss, one.trial), default=None)
+        best = min((one for one in finished if one.spent <= budget), default=None)
         found.append(None if best is None else best.final)
     return found
 
 
-@dataclass(frozen=True)
-class _Finished:
-    """A trial that came to its end.
-
-    Attributes:
-        loss: that it is compared by.
-        trial: its number.
-        final: loss over all recorded seeds.
-        spent: env steps of the search by then.
-    """
-
-    loss: float
+class _Finished(NamedTuple):
+    loss: float  # that it is compared by
     trial: int
-    final: float
-    spent: int
+    final: float  # loss over all recorded seeds
+    spent: int  # env steps of the search by then
 
 
 def _search(
@@ -174,7 +116,6 @@ def _search(
     slots: int,
     budget: float,
 ) -> list[_Finished]:
-    """Return the trials that came to their end."""
     pruner, early = make_pruner(study), study.early_terminate
     race = _Race(study)
     ahead = iter(range(len(trials)))

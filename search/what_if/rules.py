@@ -17,42 +17,23 @@ from ...studies.user_code import run_own_code
 from .recorded_curves import Record
 
 _RACING_FROM = 4
-"""Seeds a trial from which on racing is among the usual rules: it begins with three."""
+"""Racing is among the usual rules from this many seeds per trial: it starts with three."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One rule to judge a record by.
-
-    Attributes:
-        words: as a table shows it.
-        study: the recorded one with this rule.
-    """
-
-    words: str
-    study: Study
+    words: str  # as a table shows it
+    study: Study  # the recorded one with this rule
 
 
 def usual_rules(seeds: int) -> list[str]:
-    """Return the rules that are put side by side where none is named."""
     racing = ["racing"] if seeds >= _RACING_FROM else []
     return ["none", "asha,eta=2", "asha,eta=3", "asha,eta=4", "hyperband,eta=3", "median",
             "plateau", *racing]  # fmt: skip
 
 
 def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | None) -> list[Asked]:
-    """Return the studies that some rules make of a record.
-
-    Args:
-        folder: of the study.
-        record: of it.
-        rules: `none`, `racing`, or a type of `early_terminate`, each with options behind commas;
-            none: the usual ones, and the study's own before them.
-        seeds: of each trial; None: as recorded.
-
-    Raises:
-        ConfigError: a rule or an option is not known, or the record has nothing to judge by.
-    """
+    """Return the studies that some rules make of a record."""
     most = record.replicates
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(
@@ -94,16 +75,23 @@ def _own(record: Record) -> Asked | None:
 
 def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
     name, *options = [part.strip() for part in rule.split(",")]
-    given = dict(_option(rule, option) for option in options)
-    study = record.study
-    _import_if_unknown(study, name)
-    racing = None
+    given = dict[str, str]()
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            what = f"{option!r} is not an option; type key=value, such as eta=2"
+            raise ConfigError(f"rule {rule!r}: {what}")
+        given[key.strip()] = value.strip()
+    study, racing = record.study, None
+    known_names = study.search.method in METHODS and name in ("none", "racing", *RULES)
+    if study.imports and not known_names:
+        run_own_code(study)
     if name in ("none", "racing"):
         known = () if name == "none" else ("start", "confidence")
         if unknown := [key for key in given if key not in known]:
             allowed = ", ".join(known) or "no option"
-            raise ConfigError(f"rule {rule!r}: {unknown[0]} is no option of {name}; "
-                              f"allowed: {allowed}")  # fmt: skip
+            what = f"{unknown[0]} is not an option of {name}"
+            raise ConfigError(f"rule {rule!r}: {what}; allowed: {allowed}")
         if name == "racing":
             racing = _racing(rule, given, seeds)
         early = None
@@ -114,13 +102,6 @@ def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
     )
     _check_rungs(record, rule, changed)
     return Asked(_words(name, early, racing, given), changed)
-
-
-def _option(rule: str, option: str) -> tuple[str, str]:
-    key, equals, value = option.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"rule {rule!r}: {option!r} is no option; type key=value, such as eta=2")
-    return key.strip(), value.strip()
 
 
 def _racing(rule: str, given: dict[str, str], seeds: int) -> Racing:
@@ -155,7 +136,9 @@ def _early(
             "recorded curve can show; name a rule that stops trials"
         )
     inside = ", ".join(f"{key}: {value}" for key, value in {"type": name, **given}.items())
-    if "min" not in given and (least := _least(record)) is not None:
+    own = record.study.early_terminate
+    least = record.first_point if own is None else own.min  # None: the rule's default is later
+    if "min" not in given and least is not None:
         inside += f", min: {least}"
     override = f"early_terminate={{{inside}}}"
     try:
@@ -166,22 +149,6 @@ def _early(
     if early is None:
         raise ConfigError(f"rule {rule!r}: no rule; type none")
     return early
-
-
-def _least(record: Record) -> int | None:
-    """Return the first rung where none is given: the recorded one, or the first evaluation.
-
-    None where a rule's own first rung lies behind that.
-    """
-    early = record.study.early_terminate
-    return record.first_point if early is None else early.min
-
-
-def _import_if_unknown(study: Study, rule: str) -> None:
-    """Run the files of `imports` where a method or a rule is of the user's own."""
-    known = study.search.method in METHODS and (rule in RULES or rule in ("none", "racing"))
-    if study.imports and not known:
-        run_own_code(study)
 
 
 def _check_rungs(record: Record, rule: str, study: Study) -> None:
@@ -198,25 +165,17 @@ def _check_rungs(record: Record, rule: str, study: Study) -> None:
             f"{record.first_point} env steps, the end of a run, so there is nothing to judge by; "
             "run a study with evaluation: {every: ...}"
         )
-    first = _first_rung(record, study)
+    # Rounded up to whole chunks: `min: 10k` is 10,240 with chunks of 2,048.
+    pairs = zip(record.trials, record.configs, strict=True)
+    configs = {row.bucket: config for row, config in pairs}.values()
+    found = [rungs(study, record.quantum(study, config)) for config in configs]
+    first = min((steps[0] for steps in found if steps), default=None)
     if first is not None and first < record.first_point:
         raise ConfigError(
             f"rule {rule!r}: the first rung is at {first} env steps, but "
             f"{record.study.name} was first evaluated at {record.first_point}; type "
             f"min={record.first_point} or more"
         )
-
-
-def _first_rung(record: Record, study: Study) -> int | None:
-    """Return the env steps of the earliest rung, rounded up to whole chunks as lanes are judged.
-
-    A file that says `min: 10k` is judged, and evaluated, at 10,240 where chunks of 2,048 reach it.
-    """
-    configs = {
-        row.bucket: config for row, config in zip(record.trials, record.configs, strict=True)
-    }
-    found = [rungs(study, record.quantum(study, config)) for config in configs.values()]
-    return min((steps[0] for steps in found if steps), default=None)
 
 
 def _words(

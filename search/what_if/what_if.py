@@ -18,7 +18,6 @@ from .recorded_curves import (
     Guesses,
     Quantum,
     Record,
-    Seen,
     quantum_of,
     read_record,
     up_to_shared_point,
@@ -33,7 +32,7 @@ _DRAWS = 10  # of what nobody saw, where a rule asks for it
 
 @dataclass(frozen=True)
 class Span:
-    """A number and, where it depends on what nobody saw, the range of it over draws of that."""
+    """A number and, where it depends on extrapolated values, its range over draws of those."""
 
     value: float
     low: float
@@ -41,7 +40,6 @@ class Span:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Span:
-        """Return the median of some values and their range."""
         return cls(statistics.median(values), min(values), max(values))
 
     @property
@@ -52,80 +50,48 @@ class Span:
 
 @dataclass(frozen=True)
 class WhatIfRow:
-    """What one rule would have done.
-
-    Attributes:
-        rule: its words.
-        exact: a study with this rule did just this; else `why` says what it hangs on.
-        why: "" if exact.
-        trials: that began.
-        stopped: of these, by the rule, before their time.
-        env_steps: of training.
-        saved: the share of the env steps of the same trials run to their ends on all seeds.
-        winner: the trial that won, that of the first draw; None where none did, and with
-            several objectives or constraints.
-        kept: the share of draws in which it is the best trial of the record over all seeds.
-        lost: the best value of the record less the winner's, both over all recorded seeds; in
-            units of the metric, above 0 where the winner is worse.
-        luck: the value lost over resamples of the trials; None of a rule that pauses them.
-        own: the study ran with this rule.
-    """
-
-    rule: str
-    exact: bool
-    why: str
-    trials: int
-    stopped: Span
-    env_steps: Span
-    saved: Span
+    rule: str  # its words
+    exact: bool  # a study with this rule did just this; else `why` says what it hangs on
+    why: str  # "" if exact
+    trials: int  # that began
+    stopped: Span  # of these, by the rule, before their time
+    env_steps: Span  # of training
+    saved: Span  # the share of the env steps of the same trials run to their ends on all seeds
+    # the trial that won, that of the first draw; None where none did, and with several objectives
+    # or constraints
     winner: int | None = None
+    # the share of draws in which it is the best trial of the record over all seeds
     kept: float | None = None
+    # the best value of the record less the winner's, both over all recorded seeds; in units of the
+    # metric, above 0 where the winner is worse
     lost: Span | None = None
+    # the value lost over resamples of the trials; None of a rule that pauses them
     luck: Luck | None = None
-    own: bool = False
+    own: bool = False  # the study ran with this rule
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Rules side by side.
-
-    Attributes:
-        study: its name.
-        trials, seeds: recorded, and how many seeds each rule was given.
-        metric, goal: of the study.
-        recorded_rule: the type of the rule that it ran with, "" without one.
-        same_asks: a study with another rule asks for the same trials: its method learns from
-            nothing.
-        method: that proposed.
-        matched, judgements: what came out as recorded when the record's own rule was replayed.
-        best: the best trial of the record over all seeds, None without one.
-        unseen: trials that nobody saw to their end, of which drawn ones stand in.
-        audited: trials from which is drawn were audited ones.
-        rows: one a rule.
-        env_steps: of a run, per seed.
-        asked_env_steps: of a run that the study asked for, where no trial came to its end and
-            `env_steps` is the latest point that two reached; else None.
-    """
-
-    study: str
-    trials: int
+    study: str  # its name
+    trials: int  # recorded, and how many seeds each rule was given
     seeds: int
-    metric: str
+    metric: str  # of the study
     goal: str
-    recorded_rule: str
+    recorded_rule: str  # the type of the rule that it ran with, "" without one
+    # a study with another rule asks for the same trials: its method learns from nothing
     same_asks: bool
-    method: str
-    matched: int
+    method: str  # that proposed
+    matched: int  # what came out as recorded when the record's own rule was replayed
     judgements: int
-    best: int | None
-    unseen: int
-    audited: bool
-    rows: tuple[WhatIfRow, ...]
-    env_steps: int = 0
+    best: int | None  # the best trial of the record over all seeds, None without one
+    unseen: int  # trials that nobody saw to their end, of which drawn ones stand in
+    audited: bool  # trials from which is drawn were audited ones
+    rows: tuple[WhatIfRow, ...]  # one per rule
+    env_steps: int = 0  # of a run, per seed
+    # of a run that the study asked for, where no trial finished and `env_steps` is earlier
     asked_env_steps: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 
@@ -138,17 +104,9 @@ def what_if(
 ) -> WhatIf:
     """Judge the recorded curves of a study by other rules.
 
-    Args:
-        folder: of the study.
-        rules: `none`, `racing,start=3`, `asha,eta=2,min=2k`, ...; none: the usual ones, and the
-            study's own before them.
-        seeds: of each trial, its first ones; None: as recorded.
-        resamples: of the trials, for the interval of what is lost; 0: no interval.
-        quantum: study and configuration -> env steps of a chunk.
-
     Raises:
         ConfigError: a rule is not known, or the record has nothing to judge by.
-        StoreError: there is no study, or its journal is damaged.
+        StoreError: no study is there, or its journal is damaged.
     """
     record = up_to_shared_point(read_record(folder, quantum))
     asked = asked_rules(folder, record, list(rules), seeds)
@@ -163,8 +121,8 @@ def what_if(
     ordered = "order" if matched < judgements or not trained_as_recorded(record, own) else ""
     ordered = ordered or ("lost" if _guessed_losses(record) else "")
 
-    def hangs(asked: Asked) -> str:
-        """Return what hangs on what was asked for; its own rule asks for what it asked for."""
+    def inexact(asked: Asked) -> str:
+        """Return why a result may differ; only the recorded rule proposes the same in any case."""
         return ordered if same_asks or is_own(record, asked) else "asks"
 
     early = record.study.early_terminate
@@ -182,14 +140,14 @@ def what_if(
         best=truth.best(0)[0],
         unseen=len(truth.unseen),
         audited=bool(truth.unseen) and any(row.audited for row in record.trials),
-        rows=tuple(_row(record, truth, rule, hangs(rule), resamples) for rule in asked),
+        rows=tuple(_row(record, truth, rule, inexact(rule), resamples) for rule in asked),
         env_steps=record.study.env_steps,
         asked_env_steps=record.asked_env_steps,
     )
 
 
 class _Truth:
-    """What every trial shows at its end over all recorded seeds, drawn where nobody saw it."""
+    """Every trial's result at its end over all recorded seeds, extrapolated where unseen."""
 
     def __init__(self, record: Record):
         self._record, self._loss = record, Objective.of(record.study).loss
@@ -198,11 +156,6 @@ class _Truth:
         self.unseen = [row.trial for row in record.trials
                        if row.state not in LOST and not record.is_whole(row.trial)
                        and not _is_tolerated(record, row.trial)]  # fmt: skip
-
-    @property
-    def plain(self) -> bool:
-        """Whether there is one value to lose."""
-        return self._plain
 
     def guesses(self, draw: int) -> Guesses:
         """Return those of a draw; of a record that was seen to its end all are one."""
@@ -223,7 +176,6 @@ class _Truth:
         return known[trial, env_steps]
 
     def best(self, draw: int) -> tuple[int | None, float]:
-        """Return the best trial of the record and its loss."""
         if not self._plain:
             return None, float("nan")
         each = [(self.loss(draw, row.trial, self._record.length(row.trial)), row.trial)
@@ -235,11 +187,8 @@ class _Truth:
 def _is_tolerated(record: Record, trial: int) -> bool:
     """Return whether the seeds of a trial that were not seen to the end are those it lost."""
     end = record.length(trial)
-    for replicate in range(record.replicates):
-        seen = record.runs.get((trial, replicate))
-        if seen is None or (end not in seen.results and seen.lost_at is None):
-            return False
-    return True
+    each = [record.seen(trial, replicate) for replicate in range(record.replicates)]
+    return all(end in seen.results or seen.lost_at is not None for seen in each)
 
 
 def _guessed_losses(record: Record) -> bool:
@@ -251,7 +200,7 @@ def _guessed_losses(record: Record) -> bool:
     return lost and record.study.seeds.tolerate > 0 and record.replicates > 1
 
 
-def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int) -> WhatIfRow:
+def _row(record: Record, truth: _Truth, asked: Asked, why: str, resamples: int) -> WhatIfRow:
     first = replay(record, asked.study, truth.guesses(0))
     found = [first]
     if first.guessed:
@@ -260,12 +209,11 @@ def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int
     pairs = [(draw, found[draw] if len(found) > 1 else first) for draw in draws]
     lost, kept = list[float](), list[bool]()
     for draw, done in pairs:
-        loss = _winners_loss(record, truth, draw, done)
-        best, least = truth.best(draw)
-        if loss is not None and best is not None:
-            lost.append(loss - least)
-            kept.append(done.winner == best)
-    why = hangs
+        (best, least), winner = truth.best(draw), done.winner
+        if winner is not None and best is not None:
+            end = done.end_of(winner) or record.length(winner)
+            lost.append(truth.loss(draw, winner, end) - least)
+            kept.append(winner == best)
     if first.exhausted:
         why = why or "more"
     if first.guessed:
@@ -284,23 +232,8 @@ def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int
         own=is_own(record, asked),
         kept=sum(kept) / len(kept) if kept else None,
         lost=Span.of(lost) if lost else None,
-        luck=_luck(record, truth, asked, resamples)
-        if lost and resamples and not _pauses(asked)
-        else None,
+        luck=_luck(record, truth, asked, resamples) if lost and resamples else None,
     )
-
-
-def _pauses(asked: Asked) -> bool:
-    """Return whether trials wait at rungs, which the sketch of a resample does not know."""
-    early = asked.study.early_terminate
-    return early is not None and early.pause > 0
-
-
-def _winners_loss(record: Record, truth: _Truth, draw: int, done: Replayed) -> float | None:
-    if done.winner is None:
-        return None
-    ended = done.end_of(done.winner)
-    return truth.loss(draw, done.winner, ended or record.length(done.winner))
 
 
 def _whole(record: Record, done: Replayed) -> int:
@@ -315,7 +248,7 @@ def _whole(record: Record, done: Replayed) -> int:
             total += row.env_steps
         elif trial.env_steps:
             length = record.length(number)
-            seen = [record.runs.get((number, rep), Seen()) for rep in range(record.replicates)]
+            seen = [record.seen(number, rep) for rep in range(record.replicates)]
             each = sum(length if one.lost_at is None else one.lost_at for one in seen)
             total += each * record.study.spread
     return total
@@ -323,6 +256,8 @@ def _whole(record: Record, done: Replayed) -> int:
 
 def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck | None:
     study, seeds = asked.study, range(record.replicates)
+    if study.early_terminate is not None and study.early_terminate.pause:
+        return None  # the sketch of a resample does not know trials that wait at rungs
     schedule = schedule_of(study, record.quantum(study, record.configs[0]))
     objective = Objective.of(study)
 
@@ -339,7 +274,7 @@ def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck |
             values = [
                 objective.measure(guesses.at(trial, rep, env_steps)[0])
                 for rep in replicates
-                if (seen := record.runs.get((trial, rep))) is None or seen.lost_at is None
+                if record.seen(trial, rep).lost_at is None
             ]
             return objective.loss(objective.aggregate(values)) if values else float("inf")
 
@@ -369,10 +304,7 @@ def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck |
 
 def _lost_at(record: Record, trial: int) -> int | None:
     """Return the env steps at which a trial lost more seeds than it may; None if it did not."""
-    lost = sorted(
-        seen.lost_at
-        for rep in range(record.replicates)
-        if (seen := record.runs.get((trial, rep))) is not None and seen.lost_at is not None
-    )
+    each = (record.seen(trial, rep).lost_at for rep in range(record.replicates))
+    lost = sorted(at for at in each if at is not None)
     allowed = min(record.study.seeds.tolerate, record.replicates - 1)
     return lost[allowed] if len(lost) > allowed else None

@@ -70,7 +70,7 @@ class LosingFactory(AnalyticFactory):
         population._step = lambda lane: (
             bool(step(lane))
             or (lane.replicate == self.replicate and lane.chunks >= self.chunk
-                and self.among(lane.config))
+                and self.among(lane.payload))
         )  # fmt: skip
         return population
 

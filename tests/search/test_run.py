@@ -304,7 +304,7 @@ def test_a_candidate_that_diverges_on_fresh_seeds_is_not_confirmed(tmp_path):
                 or (
                     lane.stream is Stream.CHOOSE
                     and lane.replicate == 2
-                    and lane.config["learning_rate"] == 3e-4
+                    and lane.payload["learning_rate"] == 3e-4
                 )
             )
             return made

@@ -19,11 +19,10 @@ from ...search.analysis.across_environments import (
 )
 from ...search.analysis.checkpoint_values import Points, importance_at, points_of
 from ...search.analysis.knob_significance import Answer, answer_at
-from ...search.analysis.verdict import alone_beside, conclusion_from, cut_of, front_values
+from ...search.analysis.verdict import conclusion_of
 from ...search.state.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
-from ...store.interim_analyses import looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import BaselineRow, DecisionRow, Head, StudyMeta, TrialRow, TrialState
@@ -176,13 +175,9 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         points = points_of(journal, decisions)
         seen = trials_seen(journal, points.trials.values())
         points = replace(points, trials={row.trial: row for row in seen})
-        ended = head.phase == "finished"
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
-        fresh = front_values(journal, rows) if ended else {}
-        alone = alone_beside(folder.path, meta, entries, ended)
-        looks = looks_of(journal.attributes())
         return Snapshot(
             folder=folder,
             meta=meta,
@@ -196,9 +191,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             standing=state_of(folder.path, head),
             baseline_rows=rules,
             scores=environment_scores(journal, rows),
-            conclusion=conclusion_from(
-                meta, rows, entries, rules, ended, fresh, alone, cut_of(journal, entries), looks
-            ),
+            conclusion=conclusion_of(journal, rows, entries),
         )
 
 

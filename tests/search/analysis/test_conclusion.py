@@ -342,7 +342,7 @@ def test_a_budget_that_ended_before_any_run_says_what_to_change(tmp_path, pause)
     assert said[0] == "Undecided: no trial has finished its run."
     assert said[1].startswith("`budget.env_steps` pays for 1.5 full trials of the search: ")
     assert len(said) == 2 + (pause > 0)
-    assert pause == 0 or said[2].startswith("With `pause` one in 4 goes on from a rung")
+    assert pause == 0 or said[2].startswith("With `pause` one in 4 resumes from a rung")
 
 
 def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys):
@@ -381,7 +381,7 @@ def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
     step = AnalyticPopulation._step
 
     def fragile(self, lane):
-        its = lane.config["learning_rate"]
+        its = lane.payload["learning_rate"]
         hit = its == rate if rate is not None else its != 1e-5
         return step(self, lane) or (hit and lane.stream is Stream.REPORT and lane.replicate == 2)
 

@@ -230,7 +230,7 @@ def diverge(monkeypatch, replicate):
     step = AnalyticPopulation._step
 
     def dies(self, lane):
-        unlucky = lane.replicate == replicate and lane.config["gamma"] > 0.994
+        unlucky = lane.replicate == replicate and lane.payload["gamma"] > 0.994
         return step(self, lane) or (unlucky and lane.chunks == 2)
 
     monkeypatch.setattr(AnalyticPopulation, "_step", dies)

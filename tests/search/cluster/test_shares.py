@@ -271,7 +271,7 @@ def test_what_goes_wrong_on_a_host_comes_out_by_its_kind(tmp_path):
         factory.check(resolved)
     with pytest.raises(WorkerError, match="ZeroDivisionError: float division by zero"):
         configured(factory, gamma=0.0)
-    with pytest.raises(WorkerError, match="empty lane"):
+    with pytest.raises(WorkerError, match="is empty"):
         population.evaluate([0])
 
 

@@ -125,7 +125,7 @@ class Fragile(samples.AnalyticFactory):
         made._step = lambda lane: (
             step(lane)
             or (
-                lane.config["learning_rate"] == 1e-5
+                lane.payload["learning_rate"] == 1e-5
                 and lane.stream is self.stream
                 and lane.replicate in self.replicates
             )

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of, params_at
@@ -208,7 +207,7 @@ class Recorded(AnalyticPopulation):
         for lane in busy:
             entry = self._state[lane]
             self._factory.seen.setdefault((str(entry.stream), entry.replicate, lane), []).append(
-                (entry.chunks, entry.config["learning_rate"])
+                (entry.chunks, entry.payload["learning_rate"])
             )
         return result
 

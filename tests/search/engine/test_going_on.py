@@ -73,9 +73,9 @@ def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path
     assert "budget.trials: 8 -> 6 (a budget may only grow) [last time: budget.trials=8]" in told
     assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: seed=3\]", told)
     assert told.rstrip().endswith(
-        "go on with: hpo run small.yaml --set budget.trials=8 --set seed=3"
+        "resume with: hpo run small.yaml --set budget.trials=8 --set seed=3"
     )
-    words = told.rstrip().rpartition("go on with: hpo ")[2].split()
+    words = told.rstrip().rpartition("resume with: hpo ")[2].split()
     assert hpo(*words)[0] == 0, "the command that is told goes on"
     more = hpo("run", "small.yaml", "--set", "budget.trials=9", "--set", "seed=3")
     assert more[0] == 0 and "budget.trials=9" in kept(tmp_path)
@@ -102,7 +102,7 @@ def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):
     _, told = hpo("run", "small.yaml", *asha)
     assert "early_terminate.min: 2000 -> 1000" in told and "grew" not in told
     assert told.rstrip().endswith("--set env_steps=32k --set early_terminate.type=asha")
-    again = told.rstrip().rpartition("go on with: hpo ")[2].split()
+    again = told.rstrip().rpartition("resume with: hpo ")[2].split()
     assert hpo(*again)[0] == 0, "the command that is told goes on"
     code, told = hpo(*again, "--set", "env_steps=64k")
     assert code == 2 and "grew from" not in told, "a run that is refused does not go on"
@@ -112,14 +112,14 @@ def test_folders_of_before_are_helped_where_the_file_is_the_same(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8")
     StudyFolder(tmp_path / "results" / "small").study_file.write_text(TEXT)
     _, told = hpo("run", "small.yaml")
-    assert "go on with: hpo run small.yaml --set budget.trials=8" in told
+    assert "resume with: hpo run small.yaml --set budget.trials=8" in told
 
 
 def test_another_verb_is_named(hpo, tmp_path):
     main(["train", "small.yaml", "--quiet"])  # lanes that follow formulas have no returns to show
     assert "#   hpo train small.yaml\n" in kept(tmp_path)
     _, told = hpo("run", "small.yaml")
-    assert told.rstrip().endswith("go on with: hpo train small.yaml")
+    assert told.rstrip().endswith("resume with: hpo train small.yaml")
 
 
 class Idle(Factory):

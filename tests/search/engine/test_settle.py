@@ -55,9 +55,9 @@ class OtherWinners(AnalyticPopulation):
 
     def result_of(self, lane):
         found = super().result_of(lane)
-        if lane is None or lane.stream is Stream.SEARCH:
+        if lane.stream is Stream.SEARCH:
             return found
-        return replace(found, returns=found.returns * 0 + 1.0 - lane.config["gamma"])
+        return replace(found, returns=found.returns * 0 + 1.0 - lane.payload["gamma"])
 
 
 class OtherFactory(samples.AnalyticFactory):

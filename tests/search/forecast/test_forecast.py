@@ -1,4 +1,4 @@
-"""How long a study takes here: rehearsals against searches that ran, timings kept, words."""
+"""How long a study takes here: expected work against searches that ran, timings kept, words."""
 
 import dataclasses
 import json
@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.cli import main
-from hpo.search.forecast.dry_run import Lanes, Part, rehearse
-from hpo.search.forecast.forecast import _compiling, forecast
-from hpo.search.forecast.program_timing import Machine
+from hpo.search.forecast.expected_work import Lanes, Part, expected_work
+from hpo.search.forecast.forecast import _compiling, _estimate, forecast
+from hpo.search.forecast.program_timing import Machine, Program
 from hpo.search.forecast.timing_cache import VERSION, Costs, Kept, at_a_glance
 from hpo.search.run import run
-from hpo.search.state.loop_state import Phase
 from hpo.search.study_estimate import preview
 from hpo.studies.expected_cost import Span, TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
@@ -60,61 +59,58 @@ class CountingFactory(samples.AnalyticFactory):
         return CountingPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
-def rehearsed(study, lanes=16, seed=0):
+def expected(study, lanes=16):
     factory = samples.AnalyticFactory(quanta={"16": 500, "32": 1000, "64x64": 2000})
-    return rehearse(study, factory.resolve, lambda r, asked: Lanes(asked or lanes, 4, 0, 8), seed)
+    return expected_work(study, factory.resolve, lambda r, asked: Lanes(asked or lanes, 4, 0, 8))
+
+
+def blocks_and_evaluations(programs):
+    counts = [program.search + program.confirm for program in programs]
+    return sum(one.blocks for one in counts), sum(one.evaluations for one in counts)
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_rehearsal_does_what_the_search_does(name, tmp_path):
+def test_what_is_expected_is_what_the_search_does(name, tmp_path):
     """Blocks and evaluations of a search that ran: within a third, or half if seeds race."""
     study = samples.study(**{"budget": BUDGET(trials=48), **STUDIES[name]})
     lanes = 32 if name == "pbt" else 16
     factory = CountingFactory(lanes=lanes, block=4, quanta={"16": 500, "32": 1000, "64x64": 2000})
     results = run(study, tmp_path / "s", factory, (), samples.quick())
-    found = rehearsed(study, lanes)
-    assert found.whole and results.state == "finished"
-    blocks = sum(count.blocks for count in found.counts.values())
-    evaluations = sum(count.evaluations for count in found.counts.values())
+    assert results.state == "finished"
+    found = expected(study, lanes)
+    blocks, evaluations = blocks_and_evaluations(found)
     near = 0.5 if name == "racing" else 0.33
     best = results.best
     won = best is not None and best.is_default and best.value_from == "report"
     spared = study.confirm.report if won else 0  # the default did not run again beside itself
     chunks = study.env_steps // 1000
-    env_steps = results.usage.env_steps + spared * study.env_steps
-    assert found.env_steps == pytest.approx(env_steps, rel=near)
     assert blocks == pytest.approx(factory.seen["blocks"] + spared * chunks / 4, rel=near)
     assert evaluations == pytest.approx(factory.seen["evaluations"] + spared, rel=near)
-    confirms = sum(count.evaluations for count in found.of(Phase.CHOOSE).values())
+    confirms = sum(program.confirm.evaluations for program in found)
     assert (confirms > 0) == (results.usage.confirm_env_steps > 0)
 
 
-def test_a_long_search_is_rehearsed_in_part():
+def test_a_long_search_takes_longer_and_its_confirm_stage_does_not():
     study = samples.study(budget=BUDGET(trials=20_000), confirm=CONFIRM)
-    part, whole = rehearsed(study), rehearsed(samples.study(confirm=CONFIRM), seed=0)
-    searched = sum(count.blocks for count in part.of(Phase.SEARCH).values())
-    short = sum(count.blocks for count in whole.of(Phase.SEARCH).values())
-    assert searched > 500 * short
-    confirmed = [
-        sum(count.blocks for count in found.of(Phase.CHOOSE).values()) for found in (part, whole)
-    ]
-    assert confirmed[0] == pytest.approx(confirmed[1], rel=0.5), "it is no part that grows"
+    (long,), (short,) = expected(study), expected(samples.study(confirm=CONFIRM))
+    assert long.search.blocks > 400 * short.search.blocks and long.confirm == short.confirm
     bounded = dataclasses.replace(study, budget=BUDGET(trials=20_000, env_steps=10_000_000))
-    less = sum(count.blocks for count in rehearsed(bounded).of(Phase.SEARCH).values())
+    (less,) = expected(bounded)
     quantum = 2000  # of its bucket
-    assert less * 4 * quantum == pytest.approx(10_000_000 - 30 * 16_000, rel=0.2)
+    searched = less.search.blocks * 4 * quantum
+    assert searched == pytest.approx(10_000_000 - 42 * 16_000, rel=0.1)
 
 
 def test_programs_compiled_beside_lanes_that_run_cost_their_share_of_the_cores():
-    found = rehearsed(samples.study(budget=BUDGET(trials=48), space=samples.WITH_BUCKETS))
-    assert len(found.firsts) == 3
+    found = expected(samples.study(budget=BUDGET(trials=48), space=samples.WITH_BUCKETS))
+    assert len(found) == 3
     slow = dataclasses.replace(COSTS, trace_seconds=2.0, xla_seconds=18.0)  # 20 s a compile
-    blocks = sum(count.blocks for count in found.of(Phase.SEARCH).values())
+    blocks = sum(program.search.blocks for program in found)
 
     def compiling(block_seconds, cores):
         costs = dataclasses.replace(slow, block_seconds=block_seconds)
-        programs = {key: SimpleNamespace(costs=None) for key in found.firsts}
-        return _compiling([found], programs, dict.fromkeys(found.firsts, costs), cores)
+        programs = [Program(None, work, None, 1, costs) for work in found]
+        return _compiling(programs, found[0].bucket, cores)
 
     assert compiling(1000.0 / blocks, 0).expected == pytest.approx(60.0)
     beside = compiling(1000.0 / blocks, 2)  # the search is long enough for both others
@@ -122,6 +118,15 @@ def test_programs_compiled_beside_lanes_that_run_cost_their_share_of_the_cores()
     assert beside.low == pytest.approx(0.7 * 20.0) and beside.high == pytest.approx(1.3 * 60.0)
     short = compiling(10.0 / blocks, 4)  # only 10 s of it run beside something
     assert short.expected == pytest.approx(20.0 + 30.0 + 10.0 / 4)
+
+
+def test_a_search_that_only_time_ends_takes_that_time(monkeypatch):
+    study = samples.study(budget=BUDGET(trials=None, wall_seconds=500.0))
+    costs = dataclasses.replace(COSTS, trace_seconds=0.0, xla_seconds=0.0)
+    programs = [Program(SimpleNamespace(study=study, is_hosted=False), work, Lanes(16, 4, 0, 8), 1,
+                        costs, is_timed=True) for work in expected(study)]  # fmt: skip
+    found = _estimate(study, study, programs, programs[0].work.bucket, 0)
+    assert found.total.expected == pytest.approx(500.0) and found.phases["search"].expected > 400.0
 
 
 # ---------------------------------------------------------------------- timings kept
@@ -147,7 +152,7 @@ def test_a_damaged_file_is_said_and_begun_anew(tmp_path, text):
     path = tmp_path / "timings.json"
     path.write_text(text, encoding="latin-1")
     kept = Kept.read(path)
-    assert not kept.timings and "timings are kept anew" in kept.note
+    assert not kept.timings and "it is replaced" in kept.note
     kept.keep("x", "e", 1e-5, COSTS)
     assert Kept.read(path).costs("x") == COSTS
 
@@ -334,22 +339,17 @@ def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
     asked = SEVERAL.several(confirm=CONFIRM, budget=BUDGET(trials=48))
     factories = [CountingFactory(lanes=16, block=block) for block in (4, 8, 16)]
     own = SEVERAL.factory(asked, factories)
-    results = run(asked, tmp_path / "s", own, (), samples.quick())
+    run(asked, tmp_path / "s", own, (), samples.quick())
     parts = tuple(Part(16, Lanes(16, block, 0, block)) for block in (4, 8, 16))
-    found = rehearse(asked, own.resolve, lambda r, n: Lanes(16, 16, 0, 4, parts))
-    assert found.whole and [first.environment for first in found.firsts.values()] == [0, 1, 2]
-    assert found.env_steps == pytest.approx(results.usage.env_steps, rel=0.33)
-    for at, factory in enumerate(factories):
-        mine = [
-            count for (name, _), count in found.counts.items()
-            if found.firsts[name].environment == at
-        ]  # fmt: skip
-        blocks = sum(count.blocks for count in mine)
+    found = expected_work(asked, own.resolve, lambda r, n: Lanes(16, 16, 0, 4, parts))
+    assert [program.environment for program in found] == [0, 1, 2]
+    for program, factory in zip(found, factories, strict=True):
+        blocks, evaluations = blocks_and_evaluations([program])
         assert blocks == pytest.approx(factory.seen["blocks"], rel=0.33)
-        evaluations = sum(count.evaluations for count in mine)
         assert evaluations == pytest.approx(factory.seen["evaluations"], rel=0.33)
-    for phase in (Phase.SEARCH, Phase.CHOOSE):  # a chunk of the study is one of each
-        assert len({count.chunks for count in found.of(phase).values()}) == 1
+    # a chunk of the study is one of each
+    assert len({program.search.chunks for program in found}) == 1
+    assert len({program.confirm.chunks for program in found}) == 1
 
 
 @pytest.mark.usefixtures("quickly")

@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.lanes.contract import Imagined, NotWritten
+from hpo.search.lanes.contract import NotWritten, SimulatedPopulation
 
 
 def test_lanes_whose_states_are_not_written_say_so(tmp_path):
@@ -14,7 +14,7 @@ def test_lanes_whose_states_are_not_written_say_so(tmp_path):
 
 
 def test_lanes_that_only_stand_for_others_compile_nothing_and_write_nothing(tmp_path):
-    lanes = Imagined()
+    lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
     lanes.compile(), lanes.compile_evaluation()
     assert lanes.compile_ahead() is None and lanes.compiles == 0
     with pytest.raises(NotImplementedError):

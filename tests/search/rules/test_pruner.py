@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hpo.errors import ConfigError, UnknownNameError
 from hpo.search.rules.median_and_plateau import Median, Plateau
-from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_pruner
+from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_rule
 from hpo.search.rules.successive_halving import Asha, Hyperband
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
@@ -139,10 +139,10 @@ def test_rules_are_made_by_name():
 def test_a_rule_is_registered_once(monkeypatch):
     monkeypatch.setitem(RULES, "always", RULES["asha"])
     del RULES["always"]
-    register_pruner("always", lambda spec, study: Median(at_least=1))
+    register_rule("always", lambda spec, study: Median(at_least=1))
     assert made(EarlyTerminate("always", 1)) == Median(at_least=1)
     with pytest.raises(ConfigError, match="registered already"):
-        register_pruner("always", lambda spec, study: Median())
+        register_rule("always", lambda spec, study: Median())
 
 
 # ---------------------------------------------------------------- hyperband

@@ -1,8 +1,8 @@
 import dataclasses
 import inspect
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from runpy import run_path
 from types import SimpleNamespace
 
@@ -331,7 +331,7 @@ def test_every_method_of_the_table_is_built_with_the_defaults_that_stand_there(m
     row = METHODS[method]
     if row.package and find_spec(row.package) is None:
         pytest.skip(f"{row.package} is not installed")
-    build = import_module(f"hpo.search.samplers.{row.build}").build
+    build = resolve_name(f"hpo.search.samplers.{row.build}")
     options = {field.key: field.default for field in row.options}
     found = build(SamplerSpec(contract_space(), 0, options)).begin(0, ()).draw(0, 0)
     assert contract_space().contains(found.params)
@@ -511,7 +511,8 @@ def test_refused_draws_count_as_running_until_one_is_kept():
     space = samples.study().space
     known = via_optuna.frozen_trial(space, corner(0, 0.5, TrialState.FINISHED, 1.0))
     storage = HistoryStorage([StudyDirection.MINIMIZE], [known])
-    batch = optuna_gp.GpBatch(space, RandomSampler(seed=0), storage, 0, seed=3)
+    method = optuna_gp.Gp(SamplerSpec(space, 3, {}))
+    batch = optuna_gp.GpBatch(method, RandomSampler(seed=0), storage, 0)
 
     def numbers():
         return [trial.number for trial in storage.get_all_trials(0, deepcopy=False)]

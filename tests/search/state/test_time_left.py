@@ -40,7 +40,7 @@ class TimedPopulation(AnalyticPopulation):
     """A busy block of a chunk takes a second, a compile 20, an evaluation 2 for each block."""
 
     def compile(self):
-        if not self._compiled:
+        if not self.compiles:
             self._factory.clock.now += 20.0
         super().compile()
 

@@ -203,7 +203,7 @@ def test_a_study_that_reads_files_is_no_record(tmp_path, proof, what):
         folder.study_file.write_text(yaml.safe_dump({**given, "space": {"file": what}}))
     told = f"reads {re.escape(what)}, which a record cannot hold"
     if what == "spaces/ppo.yaml":  # ships: it is read, and is another space than what ran
-        told = "is no study"
+        told = "is not a study"
     with pytest.raises(ConfigError, match=told):
         candidate_of(folder)
 
@@ -270,7 +270,7 @@ def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
     monkeypatch.setattr("hpo.search.tuned_record.commit_of_checkout", lambda: "b" * 40)
-    with pytest.raises(ConfigError, match="was begun by commit"):
+    with pytest.raises(ConfigError, match="was started by commit"):
         contribute(proof.candidate, proof.folder, SEEDS, analytic)
 
 

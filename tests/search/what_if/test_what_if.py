@@ -2,15 +2,16 @@
 
 import dataclasses
 import importlib.util
+import math
 from pathlib import Path
 
 import pytest
 
 from hpo.errors import ConfigError
 from hpo.search.run import run
-from hpo.search.what_if.recorded_curves import Guesses, _without_row, read_record
+from hpo.search.what_if.recorded_curves import Guesses, read_record
 from hpo.search.what_if.replay import located, matches, replay
-from hpo.search.what_if.resampled import Curve, winner_of, winners_of
+from hpo.search.what_if.resampled import Curve, winners_of
 from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
@@ -39,6 +40,10 @@ def ran(folder, asked, lanes=6, **more):
     factory = samples.AnalyticFactory(seed=asked.seed, lanes=lanes, quanta=quanta, **more)
     run(asked, folder, factory, settings=quick())
     return folder
+
+
+def winner_of(asked, curves, rungs, length, lanes, budget=math.inf):
+    return winners_of(asked, curves, rungs, length, lanes, [budget])[0]
 
 
 def told(decisions):
@@ -283,13 +288,6 @@ def test_a_methods_own_rule_asks_for_the_trials_it_asked_for(tmp_path):
     assert [(row.exact, row.why) for row in found.rows] == [(True, ""), (False, "unseen")]
     fewer = what_if(folder, ["asha,eta=2"], seeds=1, resamples=0, quantum=quantum)
     assert fewer.rows[0].why != ""  # other seeds would have told the method other values
-
-
-def test_who_has_no_row_for_his_last_chunk():
-    # by hand: replicate 1 lags behind both neighbours only if its last chunk has no row
-    assert _without_row([3_000, 2_000, 3_000], 1, 1_000) == (1,)
-    # nobody lags and one chunk has no row: it may only be the first one's, who entered first
-    assert _without_row([2_000, 2_000, 2_000], 1, 1_000) == (0,)
 
 
 class Choosy(samples.AnalyticFactory):
