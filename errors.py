@@ -1,18 +1,18 @@
 """Every error that `hpo` raises on purpose.
 
-A message says what is wrong, with the value, and what is allowed, in the library's terms. What to
-type is `remedies`: `hpo.views.words` has the words of each interface for them. The command line
-exits with `exit_code`.
+A message names the problem, with the value, and the allowed values, in the library's terms.
+`remedies` are settings that help: `hpo.views.words` has the words of each interface for them. The
+command line exits with `exit_code`.
 
     HpoError
     ├── StudyError          the study file is wrong; carries every mistake with its line
-    ├── ConfigError         a knob, plan or environment value is wrong
+    ├── ConfigError         a hyperparameter, plan or environment value is wrong
     ├── UnknownNameError    an id that no registry knows; suggests the nearest
     │   └── UnimportedModuleError  an id names a module that only `imports` may bring in
     ├── StoreError          results on disk are missing, locked, damaged or of another study
     ├── MissingExtraError   an optional package is not installed; names the extra
-    └── SearchError         the search cannot go on (all trials diverged, too many failures)
-        └── CallbackError   a callback of the user's raised; what was done is kept
+    └── SearchError         the search cannot continue (all trials diverged, too many failures)
+        └── CallbackError   a user's callback raised; the results so far are kept
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_LISTED, _NEAREST = 12, 5
 
 
 class HpoError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is what the command line returns.
+    """Base of all errors raised on purpose; the command line returns `exit_code`.
 
     Attributes:
         remedies: setting or request -> its value, such as `new=True` or `stop="my-study"`; each
@@ -49,7 +49,7 @@ class HpoError(Exception):
 
 
 class ConfigError(HpoError):
-    """A value of a knob, a plan or an environment is not allowed."""
+    """A value of a hyperparameter, a plan or an environment is not allowed."""
 
 
 class StoreError(HpoError):
@@ -57,52 +57,42 @@ class StoreError(HpoError):
 
 
 class SearchError(HpoError):
-    """The search cannot go on."""
+    """The search cannot continue."""
 
     exit_code = 1
 
 
 class CallbackError(SearchError):
-    """A callback raised, which ended the study; the error it raised is the cause."""
+    """A callback raised an error (the cause), which ended the study."""
 
     def __init__(self, callback: str, method: str, error: Exception):
         self.callback, self.method = callback, method
         super().__init__(
-            f"the callback {callback}.{method} raised {type(error).__name__}: {error}; what the "
-            "study has done is kept, and the same call goes on with it"
+            f"the callback {callback}.{method} raised {type(error).__name__}: {error}; "
+            "the results so far are kept, and the same call resumes the study"
         )
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake in a study file: where it is and what to do about it.
+    """One mistake in a study file."""
 
-    Attributes:
-        line: 1-based line in the file, or None when the mistake has no place in it.
-        text: what was given, what is allowed, what to type instead.
-    """
-
-    line: int | None
+    line: int | None  # 1-based; None if the mistake is not at one line
     text: str
 
 
 class StudyError(HpoError):
-    """A study file is wrong; `mistakes` holds every one found, in the order of the file."""
+    """A study file is wrong; `mistakes` has all mistakes in the order of the file."""
 
     def __init__(self, path: str, mistakes: Sequence[Mistake], **remedies: Any):
-        self.path = path
-        self.mistakes = tuple(mistakes)
-        lines = (
-            f"{path}:{mistake.line}: {mistake.text}"
-            if mistake.line is not None
-            else f"{path}: {mistake.text}"
-            for mistake in self.mistakes
-        )
+        self.path, self.mistakes = path, tuple(mistakes)
+        places = (path if m.line is None else f"{path}:{m.line}" for m in self.mistakes)
+        lines = (f"{at}: {m.text}" for at, m in zip(places, self.mistakes, strict=True))
         super().__init__("\n".join(lines), **remedies)
 
 
 class UnknownNameError(ConfigError):
-    """An id that no registry knows; a long list of known ones is cut to the nearest five."""
+    """An id that no registry knows; the message suggests the nearest."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], meant: str | None = None):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
@@ -111,7 +101,7 @@ class UnknownNameError(ConfigError):
 
 
 class UnimportedModuleError(UnknownNameError):
-    """An id names a module, as `gym:module:Env-v0` does, that nobody has imported."""
+    """An id names a module, as `gym:module:Env-v0` does, that is not imported."""
 
     def __init__(self, id_: str, module: str):
         self.kind, self.name, self.known = "environment", id_, ()
@@ -135,7 +125,7 @@ class MissingExtraError(HpoError):
 
 def not_as_written(what: str) -> StoreError:
     """Return the error of a study's file that is missing or damaged."""
-    return StoreError(f"{what}; restore it from a copy, or start the study anew", new=True)
+    return StoreError(f"{what}; restore it from a copy, or start the study over", new=True)
 
 
 def counted(count: int, noun: str) -> str:
@@ -148,23 +138,20 @@ def counted(count: int, noun: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The words ` did you mean 'x'?` for the nearest known name, or nothing.
-
-    That is the only one that begins with the name, if there is one.
+    """Return ` did you mean 'x'?` for the only known name with that prefix, or the nearest; or "".
 
     >>> suggestion("tpee", ["tpe", "random"]), suggestion("max", ["maximize", "minimize"])
     (" did you mean 'tpe'?", " did you mean 'maximize'?")
     """
     known, text = list(known), str(name).casefold()
-    begun = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
-    if len(begun) == 1:
-        return f" did you mean {begun[0]!r}?"
-    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
+    near = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
+    if len(near) != 1:
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
     return f" did you mean {near[0]!r}?" if near else ""
 
 
 def listed(name: str, known: Sequence[str]) -> str:
-    """The words `Known: ...`, or the nearest five of a list that nobody would read.
+    """Return `Known: ...`, or the nearest five of a long list.
 
     >>> listed("b", ["a", "b2"])
     'Known: a, b2'
@@ -192,8 +179,8 @@ class Leave(KeyboardInterrupt):
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an exception comes from a signal, not from the code that it passed through.
 
-    While a study runs, a signal raises `Leave` alone. Elsewhere Python's own handler raises a
-    plain `KeyboardInterrupt`, which nobody can tell from one that code raises: it counts as real.
+    While a study runs, a signal raises `Leave`. Elsewhere Python's handler raises a plain
+    `KeyboardInterrupt`, as code could, too: it counts as a signal.
     """
     if not isinstance(error, KeyboardInterrupt) or isinstance(error, Leave):
         return isinstance(error, Leave)
@@ -202,31 +189,28 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def format_error(error: BaseException) -> str:
-    """Return an exception on one line: `file:line: Type: what it says`.
+    """Return an exception on one line: `file:line: Type: message`.
 
-    The line is the innermost one of the user's own; if there is none, the innermost outside of
-    this package.
+    The line is the innermost in the user's code; without one, the innermost outside this package.
     """
     place, _ = _place(error.__traceback__)
     return f"{place}: {named(error)}" if place else named(error)
 
 
 def format_error_if_own(error: BaseException) -> str:
-    """Return an exception as `told` does if it passed through code of the user's, else `named`."""
+    """Return `format_error` if an exception passed through the user's code, else `named`."""
     place, is_own = _place(error.__traceback__)
     return f"{place}: {named(error)}" if is_own else named(error)
 
 
 def format_traceback(error: BaseException) -> str:
-    """Return an exception as `told` does, with all lines of what it says."""
-    place, _ = _place(error.__traceback__)
-    text = str(error).strip()
-    said = type(error).__name__ + (f": {text}" if text else "")
-    return f"{place}: {said}" if place else said
+    """Return `format_error` with all lines of the message."""
+    more = str(error).strip().splitlines()[1:]
+    return "\n".join([format_error(error), *more])
 
 
 def named(error: BaseException) -> str:
-    """Return an exception on one line: `Type: what it says`.
+    """Return an exception on one line: `Type: message`.
 
     >>> named(ValueError("too large"))
     'ValueError: too large'
@@ -236,9 +220,8 @@ def named(error: BaseException) -> str:
 
 
 def _place(trace: TracebackType | None) -> tuple[str, bool]:
-    """Return where an exception was raised, and whether that is the user's own code."""
-    found = ""
-    is_own = False
+    """Return where an exception was raised, and whether that is the user's code."""
+    found, is_own = "", False
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
         if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
@@ -250,21 +233,14 @@ def _place(trace: TracebackType | None) -> tuple[str, bool]:
 
 
 def shown_path(path: str) -> str:
-    """Return a path from the working folder, if the file lies in it."""
+    """Return a path relative to the working folder, if the file is in it."""
     here = os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path
 
 
-_UNIX = {"fcntl": "lock studies", "termios": "show them while they run"}
-
-
 def check_platform() -> None:
-    """Refuse a system without what studies are locked and shown by.
-
-    Raises:
-        ConfigError: this is Windows, or a Python made without these modules.
-    """
-    for module, purpose in _UNIX.items():
+    """Raise `ConfigError` on Windows, or if Python lacks these modules."""
+    for module, purpose in (("fcntl", "lock studies"), ("termios", "show them while they run")):
         try:
             import_module(module)
         except ImportError:

@@ -1,6 +1,6 @@
-"""What files hold (mappings, lists, scalars), told apart in a way that type checkers follow.
+"""Type guards for parsed files, and reading them with errors that name the file.
 
-`isinstance(value, dict)` leaves keys and values without a type; these leave them `str` and `Any`.
+`isinstance(value, dict)` leaves keys and values untyped; these guards make them `str` and `Any`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from ..errors import ConfigError
 
 
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return whether a value is a dict, as parsers make them."""
     return isinstance(value, dict)
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Return whether a value is a mapping of any class."""
     return isinstance(value, Mapping)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Return whether a value is a list, as parsers make them."""
     return isinstance(value, list)
 
 
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Return whether a value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
 def as_lists(value: Any) -> Any:
-    """Return tuples as lists, at any depth: the data that reading a file gives.
+    """Return tuples as lists, at any depth.
 
     >>> as_lists({"widths": (64, (32, 16))})
     {'widths': [64, [32, 16]]}
@@ -51,17 +47,9 @@ _LONGEST = 300  # digits of a whole number; float64 ends at 309
 
 @contextmanager
 def reading(path: str | Path, what: str) -> Generator[None]:
-    """Turn what goes wrong while a file is read into a `ConfigError` that names it.
-
-    Args:
-        path: of the file, which must be a regular one: a pipe would be waited for without end.
-        what: the file is, such as `topology file`.
-
-    Raises:
-        ConfigError: there is no such file, it cannot be read, is no UTF-8, or no table of text.
-    """
+    """Turn errors of reading a regular file into a `ConfigError` that names it."""
     if not Path(path).is_file():
-        problem = "is no regular file" if Path(path).exists() else "does not exist"
+        problem = "is not a regular file" if Path(path).exists() else "does not exist"
         raise ConfigError(f"{what} {str(path)!r} {problem}")
     try:
         yield
@@ -71,15 +59,11 @@ def reading(path: str | Path, what: str) -> Generator[None]:
         byte = error.object[error.start]
         raise ConfigError(f"{path}: byte 0x{byte:02x} is not UTF-8; save it as UTF-8") from None
     except csv.Error as error:
-        raise ConfigError(f"{path}: no table of text: {error}") from None
+        raise ConfigError(f"{path}: not a CSV table: {error}") from None
 
 
 def parse_json(text: str) -> Any:
-    """Return what a JSON text says.
-
-    Raises:
-        ValueError: it is no JSON, is nested deeper than Python follows, or has a number that no
-            float is near.
+    """Parse JSON; `ValueError` also for too deep nesting and numbers beyond float64.
 
     >>> parse_json("[1]")
     [1]

@@ -17,7 +17,7 @@ from ..files.atomic_files import delete_copies, has_refused
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import StopRequest
-from ..store.remove_study import begin_anew
+from ..store.remove_study import delete_results
 from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
@@ -124,7 +124,7 @@ def run(
     if earlier is None:
         earlier = warm_start(study, None if settings.anew else Path(directory))
     if settings.anew:  # nothing above has refused the study
-        begin_anew(Path(directory))
+        delete_results(Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
     seconds = settings.publish_seconds
     with StudyStore(

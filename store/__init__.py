@@ -1,4 +1,4 @@
-"""The store: what a study has seen, kept so that a crash costs seconds and anyone can query it.
+"""The store: a study's results, crash-safe and open to queries while it runs.
 
 Writing, by the search loop alone:
 
@@ -9,14 +9,14 @@ Writing, by the search loop alone:
         store.commit(loop_state=state, checkpoint=path.name, trials=..., evaluations=...)
         store.publish()                            # Parquet tables, at most every 30 s
 
-Reading, by everybody, while it is written too:
+Reading, also while a study runs:
 
     folder = find_study("cartpole")
     entries = read_leaderboard(folder)             # from the journal, best first
     columns, rows = query(folder.path, "SELECT trial, value FROM trials ORDER BY rank")
 
-The journal (SQLite) is the truth, the Parquet tables are made of it. pyarrow, duckdb and numpy
-are loaded on first use.
+The Parquet tables are made from the journal (SQLite). pyarrow, duckdb and numpy are loaded on
+first use.
 """
 
 from .codec import param_kind
@@ -29,19 +29,16 @@ from .rows import (
     AskRow,
     AttributeRow,
     Commit,
-    CurveRow,
     DecisionRow,
     EvaluationRow,
     Head,
     Part,
-    Phase,
     Stream,
     StudyMeta,
     TrialRow,
     TrialState,
 )
 from .sinks import CsvSink, Sink, Sinks
-from .statistics import Interval, aggregate, interval, iqm, mean, median
 from .study_folder import (
     StudyFolder,
     StudySummary,
@@ -55,45 +52,9 @@ from .study_store import StudyStore
 from .tables import Publisher, tables_equal
 
 __all__ = [
-    "AskRow",
-    "AttributeRow",
-    "Commit",
-    "CsvSink",
-    "CurveParts",
-    "CurveRow",
-    "DecisionRow",
-    "Entry",
-    "EvaluationRow",
-    "Head",
-    "Interval",
-    "Journal",
-    "Part",
-    "Phase",
-    "Publisher",
-    "Sink",
-    "Sinks",
-    "Stream",
-    "StudyFolder",
-    "StudyLock",
-    "StudyMeta",
-    "StudyStore",
-    "StudySummary",
-    "TrialRow",
-    "TrialState",
-    "aggregate",
-    "checked_name",
-    "find_study",
-    "free_name",
-    "interval",
-    "iqm",
-    "leaderboard",
-    "list_studies",
-    "lock_holder",
-    "mean",
-    "median",
-    "param_kind",
-    "query",
-    "read_leaderboard",
-    "rows_as_json",
-    "tables_equal",
-]
+    "AskRow", "AttributeRow", "Commit", "CsvSink", "CurveParts", "DecisionRow",
+    "Entry", "EvaluationRow", "Head", "Journal", "Part", "Publisher", "Sink", "Sinks", "Stream",
+    "StudyFolder", "StudyLock", "StudyMeta", "StudyStore", "StudySummary", "TrialRow",
+    "TrialState", "checked_name", "find_study", "free_name", "leaderboard", "list_studies",
+    "lock_holder", "param_kind", "query", "read_leaderboard", "rows_as_json", "tables_equal",
+]  # fmt: skip

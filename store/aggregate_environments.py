@@ -1,7 +1,7 @@
-"""What scores over several environments say together, as the field reports them.
+"""Aggregate scores over several environments, with intervals, after Agarwal et al. 2021.
 
-After Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
-Scores are normalised ones, [environments, seeds], as many seeds in each environment.
+"Deep Reinforcement Learning at the Edge of the Statistical Precipice". Scores are normalised,
+[environments][seeds], with equally many seeds in each environment.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .statistics import (
     binomial_interval,
     expanded_tail,
     interval,
+    mean,
     t_quantile,
     welch_degrees,
 )
@@ -35,19 +36,15 @@ _RESAMPLES, _FEWEST = 2_000, 5
 
 
 def together(scores: Sequence[float], over: str) -> float:
-    """Return one number for the scores of one seed, one an environment; NaN if any is NaN.
+    """Return one number for the scores of one seed per environment; NaN if any is NaN.
 
-    `iqm` is the mean after floor(n / 4) scores are cut at either end; of three environments and
-    fewer that is the mean.
-
-    Raises:
-        ConfigError: an unknown kind, or no scores.
+    `iqm` cuts floor(n / 4) scores at either end, so it is the mean below four environments.
 
     >>> [together([0.1, 0.9, 0.8, 0.6], over) for over in ("mean", "iqm", "worst")]
     [0.6, 0.7, 0.1]
     """
     if over not in OVER:
-        raise ConfigError(f"unknown aggregate over environments {over!r}; known: {_known()}")
+        raise _unknown(over)
     if not scores:
         raise ConfigError("scores of no environment were asked for")
     if any(map(math.isnan, scores)):
@@ -56,18 +53,14 @@ def together(scores: Sequence[float], over: str) -> float:
         return min(scores)
     cut = len(scores) // 4 if over == "iqm" else 0
     kept = sorted(scores)[cut : len(scores) - cut]
-    return math.fsum(kept) / len(kept) if all(map(math.isfinite, kept)) else sum(kept) / len(kept)
+    return mean(kept)
 
 
 def overall(scores: Scores, over: str = "iqm") -> float:
     """Return one number for all runs on all environments.
 
-    `mean`: of the environments' means. `iqm`: the interquartile mean of all runs, whatever their
-    environment: a quarter of them, rounded down, is cut at either end (section 4.3). `worst`: the
-    smallest of the environments' means.
-
-    Raises:
-        ConfigError: an unknown kind, no scores, or unlike numbers of seeds.
+    `mean` of the environments' means; `iqm`: the interquartile mean of all runs (section 4.3);
+    `worst`: the smallest of the environments' means.
 
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
@@ -79,17 +72,11 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     """Return the 95 % interval of `overall`.
 
-    `mean`: the wider of two, as one seed of two modes in several environments is no normal value:
-    that of the means of seeds over environments (`statistics.interval`), and Student's with the
-    spread of seeds in each environment, at Welch's degrees of freedom. `iqm`: a stratified
-    bootstrap (section 4.1), seeds drawn anew in each environment, 2,000 times, always the same
-    ones; its ends are expanded percentiles (`expanded_tail`), as those of `difference`. `worst`
-    has none: the least of several means lies below the least that is true, by more where more are
-    close to it. Nor is there one below 5 seeds, where a score is not finite, or where nothing
-    varies.
-
-    Raises:
-        ConfigError: as of `overall`.
+    `mean`: the wider of two intervals, since the mean of one seed over environments may not be
+    normal: that of these means (`statistics.interval`), and Student's with the spread of seeds in
+    each environment, at Welch's degrees of freedom. `iqm`: a stratified bootstrap (section 4.1)
+    with expanded percentiles. `worst` has none: the smallest of several means is biased. Nor is
+    there one below 5 seeds, with a non-finite score, or without variation.
     """
     import numpy as np
 
@@ -106,7 +93,7 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
 
 
 def _wider(found: Interval, table: np.ndarray) -> Interval:
-    """Return an interval of the mean that holds Student's of a sum of environments' means, too."""
+    """Return an interval of the mean that includes Student's for a sum of environments' means."""
     if found.low is None or found.high is None:
         return found
     variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
@@ -120,26 +107,13 @@ def difference(
 ) -> tuple[float, Interval]:
     """Return `overall` of ours less that of theirs, with its interval.
 
-    `mean`: that of the means of seeds over environments, seed by seed where they are paired
-    (`paired_interval`), else of two samples (`unpaired_interval`). `iqm`: a stratified bootstrap,
-    seeds drawn anew in each environment, of paired seeds the same ones for both sides; its ends
-    are expanded percentiles (`expanded_tail`), with Welch's degrees of freedom over environments
-    and sides, because one environment may hold most of the spread, and it holds 0 wherever the
-    exact test of equal distributions does not exclude that. Both are at the level of a first look
-    (`looks.level_of`). `worst` has none: the least of
-    several means lies below the least that is true, by more where more are close to it, and so
-    may the difference on either side. Nor is there one below 5 seeds, where a score is not
-    finite, or where nothing varies.
-
-    Args:
-        ours: at least one seed in each environment.
-        theirs: on the same environments.
-        over: kind of aggregate, see `overall`.
-        paired: seed i of both is the same one.
-
-    Raises:
-        ConfigError: unlike environments, paired scores of unlike numbers of seeds, or as of
-            `overall`.
+    `mean`: that of the means over environments per seed (`paired_interval`, `unpaired_interval`).
+    `iqm`: a stratified bootstrap, with the same seeds for both sides if they are paired; expanded
+    percentiles with Welch's degrees of freedom over environments and sides, since one environment
+    may have most of the spread; it includes 0 wherever the exact test of equal distributions does
+    not exclude it. Both are at the level of a first look. `worst` has none, see
+    `overall_interval`; nor is there one below 5 seeds, with a non-finite score, or without
+    variation.
 
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
@@ -162,7 +136,7 @@ def difference(
         return value, NO_INTERVAL
     sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
     if _is_flat(sampled, np.concatenate([a, b], axis=1)):
-        return value, NO_INTERVAL  # only what the IQM leaves out varies
+        return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
     found = _ends(sampled, expanded_tail(fewest, _degrees(varying), level))
     if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
@@ -177,8 +151,7 @@ def _swapped_p(
 ) -> float:
     """Return the exact two-sided p-value of equal distributions by a difference of aggregates.
 
-    The share of 1,999 ways, and the seen one, to swap the sides of paired seeds, or else to deal
-    all seeds of an environment anew, whose difference is at least as far from 0.
+    From 1,999 swaps of paired seeds, or else permutations within environments.
     """
     import numpy as np
 
@@ -187,10 +160,10 @@ def _swapped_p(
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
         left, right = np.where(swap, b, a), np.where(swap, a, b)
     else:
-        whole = np.concatenate([a, b], axis=1)
-        dealt = np.broadcast_to(whole, (_RESAMPLES - 1, *whole.shape))
-        dealt = generator.permuted(dealt, axis=2)
-        left, right = dealt[:, :, : a.shape[1]], dealt[:, :, a.shape[1] :]
+        pooled = np.concatenate([a, b], axis=1)
+        permuted = np.broadcast_to(pooled, (_RESAMPLES - 1, *pooled.shape))
+        permuted = generator.permuted(permuted, axis=2)
+        left, right = permuted[:, :, : a.shape[1]], permuted[:, :, a.shape[1] :]
     seen = abs(float(statistic(a[None])[0] - statistic(b[None])[0]))
     slack = 1e-9 * float(max(np.abs(a).max(), np.abs(b).max()))
     apart = np.abs(statistic(left) - statistic(right))
@@ -198,7 +171,7 @@ def _swapped_p(
 
 
 def _are_still(varying: Sequence[np.ndarray]) -> bool:
-    """Return whether all seeds of an environment show the same, but for rounding."""
+    """Return whether no environment varies over seeds, except by rounding."""
     import numpy as np
 
     return all(
@@ -207,27 +180,20 @@ def _are_still(varying: Sequence[np.ndarray]) -> bool:
 
 
 def _is_flat(sampled: np.ndarray, table: np.ndarray) -> bool:
-    """Return whether no resample differs from another, but for rounding."""
+    """Return whether all resamples are equal, except by rounding."""
     import numpy as np
 
     return bool(np.ptp(sampled) <= 1e-12 * np.abs(table).max())
 
 
 def _degrees(varying: Sequence[np.ndarray]) -> int:
-    """Return the degrees of freedom of the sum of all rows' means.
-
-    Args:
-        varying: tables [environments, seeds] of at least 2 seeds, not all constant.
-    """
+    """Return Welch's degrees of freedom of the sum of all rows' means."""
     rows = [row for side in varying for row in side]
     return welch_degrees([float(row.var(ddof=1)) / len(row) for row in rows], list(map(len, rows)))
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
     """Return the share of all runs whose score is above each threshold (equation 1).
-
-    Raises:
-        ConfigError: as of `overall`.
 
     >>> performance_profile([[0.0, 0.5], [0.7, 0.9]], [0.0, 0.6, 1.0])
     [0.75, 0.5, 0.0]
@@ -239,13 +205,9 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
 
 
 def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
-    """Return the 95 % interval of the profile at each threshold.
+    """Return the pointwise 95 % interval of the profile at each threshold; None below 5 seeds.
 
-    Exact for a share of runs (Clopper and Pearson 1934), and a little wide where environments
-    differ, which makes a share vary less. They hold point by point. None below 5 seeds.
-
-    Raises:
-        ConfigError: as of `overall`.
+    Clopper and Pearson's, which is conservative where environments differ.
     """
     import numpy as np
 
@@ -257,14 +219,9 @@ def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[floa
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
-    """Return the chance that a run of ours beats one of theirs on an environment drawn at random.
+    """Return the probability of improvement, averaged over environments (section 4.3).
 
-    The mean over environments of P(ours > theirs) + P(ours = theirs) / 2, over all pairs of seeds
-    (section 4.3), with its 95 % interval (`placement_interval`). A score that is not finite loses
-    to one that is. There is no interval below 5 seeds.
-
-    Raises:
-        ConfigError: unlike environments, or as of `overall`.
+    See `placement_interval`.
 
     >>> probability_of_improvement([[2.0, 3.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]])[0]
     0.6875
@@ -273,8 +230,8 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Int
     return placement_interval(a.tolist(), b.tolist())
 
 
-def _known() -> str:
-    return ", ".join(OVER)
+def _unknown(over: str) -> ConfigError:
+    return ConfigError(f"unknown aggregate over environments {over!r}; known: {', '.join(OVER)}")
 
 
 def _table(scores: Scores) -> np.ndarray:
@@ -298,7 +255,7 @@ def _both(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what takes tables [resamples, environments, seeds] to [resamples]."""
+    """Return a function of tables [resamples, environments, seeds] -> [resamples]."""
     import numpy as np
 
     def iqm(tables: np.ndarray) -> np.ndarray:
@@ -312,7 +269,7 @@ def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
         "worst": lambda tables: tables.mean(axis=2).min(axis=1),
     }
     if over not in known:
-        raise ConfigError(f"unknown aggregate over environments {over!r}; known: {_known()}")
+        raise _unknown(over)
     return known[over]
 
 

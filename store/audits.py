@@ -1,13 +1,12 @@
-"""How often early stopping was wrong: trials that were to be stopped and ran on to their ends.
+"""The rate of false stops, from audited trials: stopped ones that ran to their end anyway.
 
-Audited trials are a random share of the stopped ones (`early_terminate.audit`), so what they show
-holds for all that were stopped.
+They are a random sample of the stopped trials (`early_terminate.audit`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,56 +19,34 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class AuditedRung:
-    """The stops of one rung, or of all of them.
+    """The stops of one rung, or of all rungs."""
 
-    Attributes:
-        rung: its index, None for all together.
-        env_steps: of the rung, None for all together.
-        judged: trials that were judged there.
-        stopped: those of them that were stopped, audited ones included.
-        audited: those of the stopped that ran on and whose end is known.
-        wrong: audited trials that ended better than the median of the trials never stopped.
-        level: those that ended exactly at it, as where a metric has an upper end.
-        winners: audited trials that ended better than all of these.
-        share: wrong of audited; None without any.
-        low, high: its exact 95 % interval.
-        correlation: Kendall's tau-b between values at the rung and at the end, over all judged
-            there: audited trials count for all that were stopped beside them. None below 5 trials,
-            or where the ends of some stopped ones are told by nobody.
-    """
-
-    rung: int | None
+    rung: int | None  # None for all together, as `env_steps`
     env_steps: int | None
     judged: int
-    stopped: int
-    audited: int
-    wrong: int
-    level: int
-    winners: int
-    share: float | None
-    low: float | None
+    stopped: int  # of the judged trials, audited ones included
+    audited: int  # of the stopped trials, with a known end
+    wrong: int  # audited trials that ended better than the median of the trials never stopped
+    level: int  # exactly at that median, as at a ceiling
+    winners: int  # better than all trials never stopped
+    share: float | None  # wrong of audited; None without any
+    low: float | None  # its exact 95 % interval
     high: float | None
+    # Kendall's tau-b of values at the rung and at the end; an audited trial represents the trials
+    # stopped at its rung. None below 5 trials, or if a rung with stops has no audited trial.
     correlation: float | None
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What the audited trials of a study say.
+    """The false stops of a study."""
 
-    Attributes:
-        rungs: those where trials were stopped.
-        whole: all of them together.
-        survivors: trials that were never stopped and ran to their end.
-        bar: the median of their values.
-    """
-
-    rungs: tuple[AuditedRung, ...]
+    rungs: tuple[AuditedRung, ...]  # those with stops
     whole: AuditedRung
-    survivors: int
-    bar: float
+    survivors: int  # trials never stopped that ran to their end
+    bar: float  # the median of their values
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data for a JSON document."""
         return asdict(self)
 
 
@@ -79,15 +56,9 @@ def audit_of(
     decisions: Sequence[DecisionRow],
     finishing: Collection[str],
 ) -> Audit | None:
-    """Return the audit of a study, None where no audited trial has come to its end.
+    """Return the audit of a study; None with constraints, or if no audited trial has ended.
 
-    Args:
-        meta: says which way is better. With several objectives or constraints there is no one
-            value to be wrong about, and no audit.
-        rows: the trials.
-        decisions: all judgements.
-        finishing: names of rules that end trials with the value they have: no loss to be wrong
-            about. A rule that ended one so in these decisions is one of them without its name.
+    `finishing`: names of rules that end trials with the value they have: these are not stops.
     """
     if meta.objectives or meta.constraints:
         return None
@@ -112,18 +83,18 @@ def audit_of(
     for rung in sorted({row.rung for row in stops.values()}):
         judged = [row for row in decisions if row.rung == rung]
         here = [n for n, row in stops.items() if row.rung == rung]
-        counted = _counted(here, known, ends, bar, best)
+        rates = _rates([ends[n] for n in here if n in known], bar, best)
         tau = _correlation(judged, stops, ends, weights, sign)
         steps = min(row.env_steps for row in judged)
-        found.append(AuditedRung(rung, steps, len(judged), len(here), *counted, tau))
+        found.append(AuditedRung(rung, steps, len(judged), len(here), *rates, tau))
+    rates = _rates([ends[n] for n in known], bar, best)
     everyone = len({row.trial for row in decisions})
-    counted = _counted(list(stops), known, ends, bar, best)
-    whole = AuditedRung(None, None, everyone, len(stops), *counted, None)
+    whole = AuditedRung(None, None, everyone, len(stops), *rates, None)
     return Audit(tuple(found), whole, len(survivors), sign * bar)
 
 
 def _end(row: TrialRow, sign: float) -> float | None:
-    """Return the value at the end, higher is better; the worst of a diverged one, None unknown."""
+    """Return the final value, higher is better; -inf if it diverged, None if it is unknown."""
     if row.state is TrialState.DIVERGED:
         return -math.inf
     if row.state is not TrialState.FINISHED or row.value is None:
@@ -131,35 +102,22 @@ def _end(row: TrialRow, sign: float) -> float | None:
     return sign * row.value if math.isfinite(row.value) else -math.inf
 
 
-def _counted(
-    stopped: Sequence[int],
-    known: set[int],
-    ends: Mapping[int, float],
-    bar: float,
-    best: float,
+def _rates(
+    audited: Sequence[float], bar: float, best: float
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
-    """Return audited, wrong, level, winners, share, low, high of some stopped trials."""
-    audited = [ends[n] for n in stopped if n in known]
-    wrong = sum(end > bar for end in audited)
-    level = sum(end == bar for end in audited)
-    winners = sum(end > best for end in audited)
+    """Return audited, wrong, level, winners, share, low, high from the ends of audited trials."""
     if not audited:
         return 0, 0, 0, 0, None, None, None
-    share = wrong / len(audited)
-    return len(audited), wrong, level, winners, share, *binomial_interval(wrong, len(audited))
+    wrong, count = sum(end > bar for end in audited), len(audited)
+    level, winners = sum(end == bar for end in audited), sum(end > best for end in audited)
+    return count, wrong, level, winners, wrong / count, *binomial_interval(wrong, count)
 
 
 def _weights(stops: Mapping[int, DecisionRow], known: set[int]) -> dict[int, float]:
-    """Return for how many stopped trials of its rung an audited one stands."""
-    at: dict[int, list[int]] = defaultdict(list)
-    for number, row in stops.items():
-        at[row.rung].append(number)
-    return {
-        number: len(here) / len(told)
-        for here in at.values()
-        if (told := [n for n in here if n in known])
-        for number in told
-    }
+    """Return how many stopped trials of its rung an audited trial represents."""
+    stopped = Counter(row.rung for row in stops.values())
+    audited = Counter(stops[number].rung for number in known)
+    return {n: stopped[stops[n].rung] / audited[stops[n].rung] for n in known}
 
 
 def _correlation(
@@ -170,9 +128,8 @@ def _correlation(
     sign: float,
 ) -> float | None:
     stopped = {row.trial: stops[row.trial].rung for row in judged if row.trial in stops}
-    told = {rung for n, rung in stopped.items() if n in weights}
-    if set(stopped.values()) - told:  # nobody stands for those that were stopped at some rung
-        return None
+    if set(stopped.values()) - {rung for n, rung in stopped.items() if n in weights}:
+        return None  # a rung with stops has no audited trial
     rows = [
         (sign * row.value, ends[row.trial], weights.get(row.trial, 1.0))
         for row in judged
@@ -186,29 +143,26 @@ def _correlation(
 def weighted_kendall(
     first: Sequence[float], second: Sequence[float], weights: Sequence[float]
 ) -> float | None:
-    """Return Kendall's tau-b of two orders, where a pair counts the product of its weights.
+    """Return Kendall's tau-b (1945) with weighted pairs (product of both weights).
 
-    With equal weights it is the tau-b of Kendall 1945. None where one order has only ties.
+    None if one order has only ties.
 
     >>> weighted_kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 1.0, 1.0])
     0.3333333333333333
     """
-    import numpy as np  # loaded on use: `hpo top` of a study without audits starts faster
+    import numpy as np  # on use: `hpo top` of a study without audits starts faster
 
     one, other, weight = (np.asarray(values, np.float64) for values in (first, second, weights))
     agree = untied_first = untied_second = 0.0
-    for index in range(1, len(one)):  # a row of the matrix of pairs at a time
+    for index in range(1, len(one)):  # one row of the matrix of pairs at a time
         pairs = weight[index] * weight[:index]
-        here = _signs(one[index], one[:index])
-        there = _signs(other[index], other[:index])
+        here, there = (  # not np.sign of a difference: infinite values are equal
+            1.0 * (side[index] > side[:index]) - 1.0 * (side[index] < side[:index])
+            for side in (one, other)
+        )
         agree += float(np.sum(pairs * here * there))
         untied_first += float(np.sum(pairs * np.abs(here)))
         untied_second += float(np.sum(pairs * np.abs(there)))
     if untied_first == 0.0 or untied_second == 0.0:
         return None
     return agree / math.sqrt(untied_first * untied_second)
-
-
-def _signs(value: Any, others: Any) -> Any:
-    """Return 1, 0, -1 where a value is above, equal to, below others; infinite ones are equal."""
-    return (value > others) * 1.0 - (value < others) * 1.0

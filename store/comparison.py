@@ -1,7 +1,6 @@
 """Is A better than B: difference of means and probability of improvement, both with intervals.
 
-Over the seeds of two configurations; what both ran on is compared seed by seed, by the very
-numbers that a study's conclusion goes by (`paired.py`).
+Seeds that both ran on are compared in pairs, as in a study's verdict (`paired.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from ..errors import ConfigError
 from .interim_analyses import fewest_pairs, level_of, next_level
 from .paired import (
+    UNBOUNDED,
     Bounds,
     alike_ends,
     chance_of_better,
@@ -27,7 +27,16 @@ from .paired import (
     unseen_p,
 )
 from .permutation_test import deal_p
-from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile, welch_degrees
+from .statistics import (
+    IQM_MIN_SEEDS,
+    NO_INTERVAL,
+    Interval,
+    iqm,
+    mean,
+    t_quantile,
+    variance,
+    welch_degrees,
+)
 
 Verdict = Literal["better", "worse", "no_difference", "undecided"]
 WORDS: Mapping[str, str] = {
@@ -36,39 +45,25 @@ WORDS: Mapping[str, str] = {
     "no_difference": "no significant difference",
     "undecided": "undecided",
 }
-"""What is printed."""
-AFFORDED = 4
-"""Up to so many times the seeds that ran are worth asking for."""
+AFFORDED = 4  # at most this many times the present seeds are worth asking for
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a comparison came to.
+    """The result of a comparison."""
 
-    Attributes:
-        verdict: about the first side.
-        interval: of the difference, first side less second, which decided.
-        more_seeds: where undecided, how many further seeds would decide.
-    """
-
-    verdict: Verdict
-    interval: Interval
-    more_seeds: int | None = None
+    verdict: Verdict  # about the first side
+    interval: Interval  # of the first side less the second
+    more_seeds: int | None = None  # that would decide, if it is undecided
 
 
 def decided_pairs(
     ours: Sequence[float],
     theirs: Sequence[float],
     earlier: Sequence[int] = (),
-    bounds: Bounds | None = None,
+    bounds: Bounds = UNBOUNDED,
 ) -> Decision:
-    """Decide between two sides that ran on the same seeds; greater is better.
-
-    Args:
-        ours: one finite value a seed, seeds in the order in which they were run.
-        theirs: on the same seeds.
-        earlier: of how many of these pairs earlier looks were, see `paired_over_looks`.
-        bounds: of both means.
+    """Decide between finite values on the same seeds, in the order they ran; greater is better.
 
     >>> decided_pairs([2.0] * 8, [1.0] * 8).verdict, decided_pairs([2.0] * 4, [1.0] * 4).more_seeds
     ('better', 2)
@@ -79,29 +74,23 @@ def decided_pairs(
     fewest = fewest_pairs(next_level(earlier))
     if count < fewest:
         return Decision("undecided", found, fewest - count)
-    if found.low is None:  # both vary, by the same on every seed: the exact test alone decides
+    if found.low is None:  # the same difference on every seed: only the exact test decides
         if is_rounding(gap, ours, theirs):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
     level = next_level([*earlier, count])
     needed = seeds_to_tell(gap, deviation(differences), level)
     if needed is not None:  # as many have to differ as the exact test needs
-        apart = sum(value != 0.0 for value in differences) / count
-        needed = max(needed, math.ceil(fewest_pairs(level) / apart))
+        unequal = sum(value != 0.0 for value in differences) / count
+        needed = max(needed, math.ceil(fewest_pairs(level) / unequal))
     unseen = unseen_between(ours, theirs, bounds)
     if needed is not None and unseen is not None:
         needed = max(needed, seeds_to_trust(gap, unseen, level))
-    return decided(found, count, needed)
+    return _decided(found, count, needed)
 
 
-def decided(interval: Interval, count: int, needed: int | None) -> Decision:
-    """Decide by an interval; where it holds 0, by how many seeds in all would tell.
-
-    Args:
-        interval: with ends.
-        count: seeds that ran.
-        needed: seeds that would tell a difference as large as the one seen; None if none would.
-    """
+def _decided(interval: Interval, count: int, needed: int | None) -> Decision:
+    """Decide by an interval; if it includes 0, by the seeds needed in all (None: any number)."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)
@@ -112,46 +101,30 @@ def decided(interval: Interval, count: int, needed: int | None) -> Decision:
     return Decision("undecided", interval, max(1, needed - count))
 
 
-FEWEST_EACH = 5
-"""Of fewer seeds on either side, where these are not paired, nothing is said."""
+FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two samples say about each other.
-
-    Attributes:
-        means: of A and of B.
-        iqms: interquartile means; None below 8 seeds.
-        seeds: of A and of B.
-        paired: the differences are between equal seeds.
-        difference: mean of A minus mean of B; positive is better when A is.
-        difference_interval: its interval, which holds at all looks together in 95 %.
-        probability: that a run of A beats a run of B, see `chance_of_better`.
-        probability_interval: its 95 % interval.
-        verdict: about A.
-        more_seeds: where undecided, how many further seeds of each would decide.
-        equal: paired, and both have the same value on every seed.
-    """
+    """The comparison of two samples."""
 
     means: tuple[float, float]
-    iqms: tuple[float | None, float | None]
+    iqms: tuple[float | None, float | None]  # None below 8 seeds
     seeds: tuple[int, int]
     paired: bool
-    difference: float
-    difference_interval: Interval
-    probability: float
+    difference: float  # positive if A is better
+    difference_interval: Interval  # 95 % over all looks together
+    probability: float  # that a run of A is better than a run of B, see `chance_of_better`
     probability_interval: Interval
     verdict: Verdict = "undecided"
-    more_seeds: int | None = None
-    equal: bool = False
+    more_seeds: int | None = None  # of each that would decide, if it is undecided
+    equal: bool = False  # paired, and the same value on every seed
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
-        """Return the verdict in words, sides by their names."""
+        """Return the verdict as text."""
         if self.verdict in ("better", "worse"):
             return f"{a if self.verdict == 'better' else b} is better"
         if self.verdict == "no_difference" and self.difference == 0.0 and self.equal:
@@ -170,18 +143,10 @@ def compare(
     earlier: Sequence[int] = (),
     ceiling: float | None = None,
 ) -> Comparison:
-    """Compare values of A and B, one a seed.
+    """Compare values of A and B, one per seed.
 
-    Args:
-        a: at least one value.
-        b: likewise.
-        goal: `maximize`, or `minimize` where smaller values are better.
-        paired: value i of both comes from the same seed.
-        earlier: of how many of these pairs earlier looks were, see `paired_over_looks`.
-        ceiling: the best possible value, where it is known.
-
-    Raises:
-        ConfigError: no values, or paired samples of unlike length.
+    `paired`: value i of both is from the same seed; `earlier`: see `paired_over_looks`; `ceiling`:
+    the best possible value, if it is known.
     """
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
@@ -192,11 +157,11 @@ def compare(
     if not all(map(math.isfinite, [*ours, *theirs])):
         found = Decision("undecided", NO_INTERVAL)
     else:
-        bounds = Bounds() if ceiling is None else Bounds(high=sign * ceiling)
+        bounds = UNBOUNDED if ceiling is None else Bounds(high=sign * ceiling)
         found = (
             decided_pairs(ours, theirs, earlier, bounds)
             if paired
-            else _decided_apart(ours, theirs, bounds)
+            else _decided_unpaired(ours, theirs, bounds)
         )
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
@@ -218,35 +183,33 @@ def _iqm(values: Sequence[float]) -> float | None:
     return iqm(values) if len(values) >= IQM_MIN_SEEDS else None
 
 
-def _decided_apart(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
-    """Decide between two samples of different seeds."""
-    fewest, count = FEWEST_EACH, min(len(ours), len(theirs))
-    found = unpaired_interval(ours, theirs, bounds)
-    if count < fewest:
-        return Decision("undecided", found, fewest - count)
-    spread = math.sqrt(_variance(ours) + _variance(theirs))
+def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
+    count, found = min(len(ours), len(theirs)), unpaired_interval(ours, theirs, bounds)
+    if count < FEWEST_EACH:
+        return Decision("undecided", found, FEWEST_EACH - count)
+    spread = math.sqrt(variance(ours) + variance(theirs))
     gap = mean(ours) - mean(theirs)
     needed = seeds_to_tell(gap, spread)
     unseen = unseen_between(ours, theirs, bounds)
     if needed is not None and unseen is not None:
         needed = max(needed, seeds_to_trust(gap, unseen, level_of(1)))
-    return decided(found, count, needed)
+    return _decided(found, count, needed)
 
 
 def unpaired_interval(
-    a: Sequence[float], b: Sequence[float], bounds: Bounds | None = None
+    a: Sequence[float], b: Sequence[float], bounds: Bounds = UNBOUNDED
 ) -> Interval:
-    """Return the interval of a difference of means with unlike variances (Welch 1947).
+    """Return the interval of a difference of means with different variances (Welch 1947).
 
-    At the level of a first look (`looks.level_of`), degrees of freedom rounded down, which
-    widens it. It holds 0 wherever the exact test of equal distributions does not exclude that
-    (`deal_p`), and beside a constant unless unseen seeds allow it (`unseen_p`); of two constants
-    it is exact. There is none below 5 values of either, or where one is not finite.
+    At the level of a first look, degrees of freedom rounded down. It includes 0 wherever the exact
+    test of equal distributions does not exclude it (`deal_p`), and next to a constant unless
+    unobserved seeds allow it (`unseen_p`). For two constants it is exact. There is none below 5
+    values of either side, or with a non-finite value.
     """
     count = min(len(a), len(b))
     if count < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL
-    shares = [_variance(values) / len(values) for values in (a, b)]
+    shares = [variance(values) / len(values) for values in (a, b)]
     centre, total, level = mean(a) - mean(b), sum(shares), level_of(1)
     unseen = unseen_between(a, b, bounds)
     if unseen is not None and constant(a) and constant(b):
@@ -257,19 +220,14 @@ def unpaired_interval(
         low, high = centre - reach, centre + reach
     if low * high > 0.0 and (
         deal_p([a], [b]) > level
-        or (unseen is not None and unseen_p(_apart(a, b), *unseen) > level)
+        or (unseen is not None and unseen_p(_differences(a, b), *unseen) > level)
     ):
         low, high = min(low, 0.0), max(high, 0.0)
     return Interval(low, high, "t")
 
 
-def _apart(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Return the differences of two samples of which one is constant, one a seed of the other."""
+def _differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Return the differences of two samples of which one is constant."""
     if constant(a) and constant(b):
         return [a[0] - b[0]] * min(len(a), len(b))
     return [a[0] - value for value in b] if constant(a) else [value - b[0] for value in a]
-
-
-def _variance(values: Sequence[float]) -> float:
-    centre = mean(values)
-    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)

@@ -1,8 +1,8 @@
-"""Rows of studies over several environments: kept side by side, published one an environment.
+"""Rows of studies over several environments: stored side by side, published one per environment.
 
-While a study runs a row of a curve holds the metrics of all environments, each under its
-environment's number, and an evaluation the episodes of all, those of the first one first. In the
-published tables each environment has rows of its own and its name in the column `environment`.
+While a study runs, a row of a curve has the metrics of all environments, prefixed with the number
+of the environment, and an evaluation the episodes of all, in order. In the published tables each
+environment has separate rows, with its name in the column `environment`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
 
-ENVIRONMENT = "environment"
-"""The column that names the environment of a row."""
-SCORE_PREFIX, RAW_PREFIX = "score.", "raw."
-"""Columns of trials: the normalised score on an environment, and the metric as it is."""
+ENVIRONMENT = "environment"  # the column with the name of a row's environment
 _NUMBERED = re.compile(r"(\d+):(.+)")
 _T = TypeVar("_T")
 
 
 def environment_metric(number: int, name: str) -> str:
-    """Return the name of one environment's metric beside those of others.
+    """Return the stored name of one environment's metric.
 
     >>> environment_metric(1, "loss")
     '1:loss'
@@ -32,7 +29,7 @@ def environment_metric(number: int, name: str) -> str:
 
 
 def split_metric(name: str) -> tuple[int | None, str]:
-    """Return the environment's number and the metric; no number where it is of all.
+    """Return the environment's number, None for a metric of all, and the metric.
 
     >>> split_metric("1:loss"), split_metric("loss")
     ((1, 'loss'), (None, 'loss'))
@@ -42,7 +39,7 @@ def split_metric(name: str) -> tuple[int | None, str]:
 
 
 def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]:
-    """Return environment -> its metrics; under None those of all together.
+    """Return environment -> its metrics, None -> those of all together.
 
     >>> by_environment({"0:loss": 1, "1:loss": 2, "seconds": 3})
     {0: {'loss': 1}, 1: {'loss': 2}, None: {'seconds': 3}}
@@ -55,41 +52,34 @@ def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]
 
 
 def environment_names(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of the environments of a study, none where there is one alone."""
+    """Return the names of a study's environments; none if there is only one."""
     return tuple(str(one["name"]) for one in environments)
 
 
 def environment_columns(
     scores: Sequence[Sequence[float]], environments: Sequence[Mapping[str, Any]]
 ) -> dict[str, pa.Array]:
-    """Return two columns an environment: trials' scores, and the metric that these are made of.
-
-    Args:
-        scores: of each trial, one an environment; none where a trial has none yet.
-        environments: as `StudyMeta` has them.
-    """
+    """Return two columns per environment: trials' normalised scores, and the raw metric."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
-    for prefix in (SCORE_PREFIX, RAW_PREFIX):
-        for at, one in enumerate(environments):
-            cells: list[float | None] = [row[at] if row else None for row in scores]
-            if prefix == RAW_PREFIX:
-                low, width = float(one["random"]), float(one["reference"]) - float(one["random"])
-                cells = [None if cell is None else low + cell * width for cell in cells]
-            columns[f"{prefix}{one['name']}"] = pa.array(cells, pa.float64())
+    for at, one in enumerate(environments):
+        cells = [row[at] if row else None for row in scores]
+        columns[f"score.{one['name']}"] = pa.array(cells, pa.float64())
+    for at, one in enumerate(environments):
+        low, width = float(one["random"]), float(one["reference"]) - float(one["random"])
+        cells = [low + row[at] * width if row else None for row in scores]
+        columns[f"raw.{one['name']}"] = pa.array(cells, pa.float64())
     return columns
 
 
 def with_environment(schema: pa.Schema, before: str) -> pa.Schema:
-    """Return a schema with the column that names environments, before another one."""
+    """Return a schema with the column `environment`, before another one."""
     import pyarrow as pa
 
-    fields = {name: schema.field(name) for name in schema.names}
-    at = schema.names.index(before)
-    named = pa.field(ENVIRONMENT, pa.string())
-    ordered = list(fields.values())
-    return pa.schema([*ordered[:at], named, *ordered[at:]])
+    fields = [schema.field(name) for name in schema.names]
+    fields.insert(schema.names.index(before), pa.field(ENVIRONMENT, pa.string()))
+    return pa.schema(fields)
 
 
 def long_curves(
@@ -98,14 +88,7 @@ def long_curves(
     metrics: Mapping[str, str],
     names: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """Yield rows of curves, those of one environment after those of another.
-
-    Args:
-        tables: of all environments side by side.
-        keys: columns to keep as they are.
-        metrics: metric -> its column in what is yielded.
-        names: of the environments.
-    """
+    """Yield rows of curves with `keys`, environment by environment; metrics: name -> column."""
     import pyarrow as pa
 
     for table in tables:
@@ -122,12 +105,9 @@ def long_curves(
 
 
 def long_episodes(table: pa.Table, counts: Sequence[int], names: Sequence[str]) -> pa.Table:
-    """Return episodes with the name of their environment, counted anew in each.
+    """Return episodes with the name of their environment, counted in each.
 
-    Args:
-        table: episodes of some evaluations, one after the other, with a column `episode`.
-        counts: episodes of each evaluation, as many on each environment.
-        names: of the environments.
+    `counts`: episodes of each evaluation, equally many per environment.
     """
     import numpy as np
     import pyarrow as pa

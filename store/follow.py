@@ -1,7 +1,7 @@
-"""What is new in the published tables since a sink last looked: trials to show, points to add.
+"""News in the published tables since a sink last read them: trials to show, points to add.
 
 A sink's mark (how many points of which trial it has) is a small JSON file in the study's folder,
-so that a resumed study goes on where the sink was; the tables only ever grow at their end.
+with which a resumed study continues. Rows are only ever appended to the tables.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,20 +24,16 @@ if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import numpy as np
     import pyarrow as pa
 
-SINKS = "sinks"
 _LIVE = (
     TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
 )  # fmt: skip
-_NEVER_RAN = (TrialState.WAITING, TrialState.FAILED)
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
-_CURVE = "episode_return"
-_OWN = {"episode_return": "return", "episode_length": "length"}
-_SPREADS = ("median", "min", "max", "std")  # of an evaluation's episodes, as metrics are named
+_EPISODES = {"episode_return": "return", "episode_length": "length"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """Some values at one number of training env steps; every one is finite."""
+    """Finite values at one number of training env steps."""
 
     env_steps: int
     values: Mapping[str, float]
@@ -43,109 +41,74 @@ class Point:
 
 @dataclass(frozen=True)
 class TrialNews:
-    """One trial that is followed.
+    """One followed trial.
 
-    Attributes:
-        trial: its number.
-        row: its row of `trials.parquet`, column -> value.
-        params: the searched knobs that are active.
-        points: new ones, in order: `train/<metric>` are means over the replicates and over
-            blocks of rows, `seeds/<replicate>` the training return of one of them,
-            `eval/<metric>` means over the episodes of all replicates, and with `_median`, `_min`,
-            `_max` and `_std` instead of `_mean` means over replicates of that of their episodes.
-        ended: it is over, and these are its last points. Told once more, without points, where
-            the end of the study gave it another state, value or rank: by confirming it.
+    `points`: `train/<metric>` are means over replicates and blocks of rows, `seeds/<number>` the
+    training return of one of them, `eval/<metric>` means over the episodes of all replicates;
+    `eval/..._median`, `_min`, `_max`, `_std` are means over replicates.
     """
 
     trial: int
-    row: Mapping[str, Any]
+    row: Mapping[str, Any]  # its row of `trials.parquet`
     params: Mapping[str, Any]
-    points: tuple[Point, ...]
-    ended: bool
+    points: tuple[Point, ...]  # new ones, by env steps
+    ended: bool  # reported once more if its state, value or rank changes at the end of the study
 
 
 @dataclass(frozen=True)
 class News:
-    """What has changed.
+    """Changes since the last look."""
 
-    Attributes:
-        env_steps: training env steps of all trials so far.
-        states: how many trials are in each state.
-        best: the value at the top of the leaderboard, None without one.
-        ended: rows of `trials.parquet` of trials that ended since, in the order of their numbers.
-        trials: those that are followed and have something new.
-        table: `trials.parquet`, the best first: column -> one value a trial.
-    """
-
-    env_steps: int
-    states: Mapping[str, int]
-    best: float | None
-    ended: tuple[Mapping[str, Any], ...]
+    env_steps: int  # training env steps of all trials
+    states: Mapping[str, int]  # state -> number of trials
+    best: float | None  # the first value of the leaderboard
+    ended: tuple[Mapping[str, Any], ...]  # rows of `trials.parquet` that ended since, by trial
     trials: tuple[TrialNews, ...]
-    table: Mapping[str, Sequence[Any]]
+    table: Mapping[str, Sequence[Any]]  # `trials.parquet`, the best first: column -> values
+
+    @property
+    def point(self) -> Point:
+        """The study's curves: number of trials per state, and the best value."""
+        values = {f"trials/{state}": float(count) for state, count in sorted(self.states.items())}
+        return Point(self.env_steps, values if self.best is None else values | {"best": self.best})
 
 
 @dataclass
 class Mark:
-    """How far a sink has got.
+    """The progress of a sink."""
 
-    Attributes:
-        points: trial -> rows of its curve taken.
-        evaluations: trial -> evaluations taken.
-        done: trials followed to their end.
-        told: trials whose end was told.
-        ends: trial -> state, value and rank that its end was told with, as text.
-        kept: whatever else the sink must remember, such as the id of a run elsewhere.
-    """
-
-    points: dict[str, int] = field(default_factory=dict[str, int])
-    evaluations: dict[str, int] = field(default_factory=dict[str, int])
-    done: list[int] = field(default_factory=list[int])
-    told: list[int] = field(default_factory=list[int])
-    ends: dict[str, str] = field(default_factory=dict[str, str])
-    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    points: dict[str, int] = field(default_factory=dict[str, int])  # trial -> curve rows
+    evaluations: dict[str, int] = field(default_factory=dict[str, int])  # trial -> evaluations
+    done: list[int] = field(default_factory=list[int])  # trials followed to their end
+    told: list[int] = field(default_factory=list[int])  # trials reported in `News.ended`
+    ends: dict[str, str] = field(default_factory=dict[str, str])  # trial -> reported end, as JSON
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])  # other data, such as run ids
 
     @classmethod
     def read(cls, directory: Path, sink: str) -> Mark:
-        """Return the mark a sink left in a study's folder; an empty one if there is none."""
-        path = directory / SINKS / f"{sink}.json"
-        return (
-            cls(**json.loads(atomic_files.read_text(path)))
-            if atomic_files.is_plain_file(path)
-            else cls()
-        )
+        """Read the mark of a sink; an empty one if there is none."""
+        path = directory / "sinks" / f"{sink}.json"
+        found = atomic_files.read_text(path) if atomic_files.is_plain_file(path) else "{}"
+        return cls(**json.loads(found))
 
     def write(self, directory: Path, sink: str) -> None:
-        """Leave it there."""
-        atomic_files.make_folder(directory / SINKS)
-        atomic_files.write_text(directory / SINKS / f"{sink}.json", json.dumps(vars(self)) + "\n")
+        atomic_files.make_folder(directory / "sinks")
+        path = directory / "sinks" / f"{sink}.json"
+        atomic_files.write_text(path, json.dumps(vars(self)) + "\n")
 
 
 @dataclass(frozen=True)
 class Follower:
-    """Reads the tables of a study for a sink.
+    """Reads the tables of a study for a sink."""
 
-    Attributes:
-        top_k: how many of the best trials are followed; a trial once followed stays so.
-        every: rows of its curve whose mean is one point.
-        seeds: replicates of a trial; a point waits for all of them while the trial runs.
-        planned: trials that the study will have, None if that is not known. No more than `top_k`
-            are followed from their start, else a trial is followed once it is finished.
-    """
-
-    top_k: int = 10
-    every: int = 1
-    seeds: int = 1
+    top_k: int = 10  # of the best trials are followed; a trial once followed stays so
+    every: int = 1  # rows of a curve whose mean is one point
+    seeds: int = 1  # replicates of a trial; a point of a running trial waits for all of them
+    # Trials of the study, if known: up to `top_k` are followed from their start, not the end.
     planned: int | None = None
 
     def news(self, directory: Path, mark: Mark, final: bool = False) -> News:
-        """Return what is new since the mark, and move the mark.
-
-        Args:
-            directory: of the study.
-            mark: of the sink; `write` it once the news are safe.
-            final: the study is finished, so stopped trials may fill up the best `top_k`.
-        """
+        """Return the news since the mark, and advance it; `final`: the study is finished."""
         import pyarrow.parquet as pq
 
         table = pq.read_table(directory / "trials.parquet").to_pydict()
@@ -161,18 +124,15 @@ class Follower:
             if number in by_number
         ]
         if final:
-            trials += _told_otherwise(by_number, mark)
+            trials += _changed_ends(by_number, mark)
         ended = sorted(
             (row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told),
             key=lambda row: row["trial"],
         )
         mark.told += [row["trial"] for row in ended]
-        states: dict[str, int] = {}
-        for row in rows:
-            states[row["state"]] = states.get(row["state"], 0) + 1
         return News(
             env_steps=sum(row["env_steps"] for row in rows),
-            states=states,
+            states=Counter(row["state"] for row in rows),
             best=rows[0]["value"] if rows else None,
             ended=tuple(ended),
             trials=tuple(item for item in trials if item.points or item.ended),
@@ -180,19 +140,15 @@ class Follower:
         )
 
     def _followed(self, rows: Sequence[Mapping[str, Any]], mark: Mark, final: bool) -> list[int]:
-        """Return the trials to look at, those done left out."""
         few = self.planned is not None and self.planned <= self.top_k
+        never = (TrialState.WAITING, TrialState.FAILED)
         best = [
             row["trial"]
             for row in rows
-            if few or (final and row["state"] not in _NEVER_RAN) or row["value"] is not None
+            if few or (final and row["state"] not in never) or row["value"] is not None
         ]
-        known = [int(name) for name in mark.points]
-        return [
-            number
-            for number in dict.fromkeys([*known, *best[: self.top_k]])
-            if number not in mark.done
-        ]
+        known = dict.fromkeys([*map(int, mark.points), *best[: self.top_k]])
+        return [number for number in known if number not in mark.done]
 
     def _trial(
         self, row: Mapping[str, Any], curves: pa.Table, episodes: pa.Table, mark: Mark
@@ -200,16 +156,14 @@ class Follower:
         number, ended = row["trial"], row["state"] not in _LIVE
         name = str(number)
         seeds = 1 if ended else self.seeds
-        chunks = _whole(_curve_points(_rows_of(curves, number)), seeds)
         taken = mark.points.setdefault(name, 0)
-        fresh = chunks[taken:]
+        fresh = _complete(_curve_points(_rows_of(curves, number)), seeds)[taken:]
         if not ended:
             fresh = fresh[: len(fresh) // self.every * self.every]
         mark.points[name] = taken + len(fresh)
         points = block_means(fresh, self.every)
-        evaluations = _whole(_evaluation_points(_rows_of(episodes, number)), seeds)
-        seen = mark.evaluations.setdefault(name, 0)
-        points += evaluations[seen:]
+        evaluations = _complete(_evaluation_points(_rows_of(episodes, number)), seeds)
+        points += evaluations[mark.evaluations.get(name, 0) :]
         mark.evaluations[name] = len(evaluations)
         if ended:
             mark.done.append(number)
@@ -218,8 +172,8 @@ class Follower:
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
 
 
-def _told_otherwise(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:
-    """Return the trials whose end was told as it is no more, and note how it is now."""
+def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:
+    """Return the trials whose end has changed since it was reported, and mark it."""
     stale = [n for n in mark.done if n in rows and mark.ends.get(str(n)) != _end(rows[n])]
     mark.ends |= {str(n): _end(rows[n]) for n in stale}
     return [TrialNews(n, rows[n], json.loads(rows[n]["params"]), (), True) for n in stale]
@@ -230,28 +184,24 @@ def _end(row: Mapping[str, Any]) -> str:
 
 
 def block_means(points: Sequence[Point], every: int) -> list[Point]:
-    """Average blocks of `every` neighbours; a block stands at its last point's env steps.
+    """Average blocks of `every` neighbours, at the env steps of the last point.
 
     >>> block_means([Point(1, {"a": 1.0}), Point(2, {"a": 3.0}), Point(3, {"b": 5.0})], 2)
     [Point(env_steps=2, values={'a': 2.0}), Point(env_steps=3, values={'b': 5.0})]
     """
     blocks = [points[start : start + every] for start in range(0, len(points), every)]
-    return [Point(block[-1].env_steps, _means(block)) for block in blocks]
-
-
-def _means(block: Sequence[Point]) -> dict[str, float]:
-    names = dict.fromkeys(name for point in block for name in point.values)
-    found = {name: [p.values[name] for p in block if name in p.values] for name in names}
-    return {name: math.fsum(values) / len(values) for name, values in found.items()}
+    found: list[Point] = []
+    for block in blocks:
+        names = dict.fromkeys(name for point in block for name in point.values)
+        values = {name: [p.values[name] for p in block if name in p.values] for name in names}
+        means = {name: math.fsum(some) / len(some) for name, some in values.items()}
+        found.append(Point(block[-1].env_steps, means))
+    return found
 
 
 def is_finished(directory: Path) -> bool:
-    """Return whether a study has nothing left to do."""
     with Journal(directory) as journal:
         return journal.head().phase == "finished"
-
-
-# ---------------------------------------------------------------------- tables
 
 
 def _of_trials(path: Path, trials: Iterable[int]) -> pa.Table:
@@ -274,42 +224,16 @@ def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
     }
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A point and the replicates that have it."""
-
-    point: Point
-    replicates: int
+_Seen = tuple[Point, int]  # a point, and how many replicates have it
 
 
-def _whole(seen: Sequence[_Seen], seeds: int) -> list[Point]:
-    """Return the points up to the first that a replicate still lacks."""
-    points: list[Point] = []
-    for item in seen:
-        if item.replicates < seeds:
-            break
-        points.append(item.point)
-    return points
-
-
-def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
-    """Return the mean over replicates at every number of env steps, in their order."""
-    found: list[_Seen] = []
-    for at, here in _by_env_steps(rows["env_steps"]):
-        values = {
-            f"train/{name}": mean
-            for name, column in rows.items()
-            if name not in _KEYS and (mean := _finite_mean(column[here])) is not None
-        }
-        if _CURVE in rows:
-            both = zip(rows["replicate"][here], rows[_CURVE][here], strict=True)
-            values |= {f"seeds/{one}": float(x) for one, x in both if math.isfinite(x)}
-        found.append(_Seen(Point(at, values), len(here)))
-    return found
+def _complete(seen: Sequence[_Seen], seeds: int) -> list[Point]:
+    """Return the points before the first that a replicate still lacks."""
+    return [point for point, _ in takewhile(lambda one: one[1] >= seeds, seen)]
 
 
 def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield every number of env steps, rising, with the rows that have it."""
+    """Yield each number of env steps, rising, with the indices of its rows."""
     import numpy as np
 
     order = np.argsort(env_steps, kind="stable")
@@ -319,22 +243,38 @@ def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield at, order[first:end]
 
 
-def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
-    import numpy as np
-
+def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
+    """Return means over replicates."""
     found: list[_Seen] = []
-    for at in np.unique(rows["env_steps"]):
-        here = rows["env_steps"] == at
+    for at, here in _by_env_steps(rows["env_steps"]):
+        values = {
+            f"train/{name}": mean
+            for name, column in rows.items()
+            if name not in _KEYS and (mean := _finite_mean(column[here])) is not None
+        }
+        if (returns := rows.get("episode_return")) is not None:
+            both = zip(rows["replicate"][here], returns[here], strict=True)
+            values |= {f"seeds/{one}": float(x) for one, x in both if math.isfinite(x)}
+        found.append((Point(at, values), len(here)))
+    return found
+
+
+def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
+    found: list[_Seen] = []
+    for at, here in _by_env_steps(rows["env_steps"]):
         replicates = rows["replicate"][here]
         values: dict[str, float] = {}
         for name, column in rows.items():
             mean = None if name in _KEYS else _finite_mean(column[here])
-            if mean is not None:
-                values[f"eval/{_OWN[name]}_mean" if name in _OWN else f"eval/{name}"] = mean
-            if mean is not None and name in _OWN:
-                spreads = _spreads(column[here], replicates)
-                values |= {f"eval/{_OWN[name]}_{word}": x for word, x in spreads.items()}
-        found.append(_Seen(Point(int(at), values), len(np.unique(replicates))))
+            if mean is None:
+                continue
+            if name not in _EPISODES:
+                values[f"eval/{name}"] = mean
+                continue
+            values[f"eval/{_EPISODES[name]}_mean"] = mean
+            spreads = _spreads(column[here], replicates)
+            values |= {f"eval/{_EPISODES[name]}_{word}": x for word, x in spreads.items()}
+        found.append((Point(at, values), len(set(replicates.tolist()))))
     return found
 
 
@@ -345,7 +285,7 @@ def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
     return {
         word: float(np.mean([getattr(np, word)(episodes) for episodes in each if len(episodes)]))
-        for word in _SPREADS
+        for word in ("median", "min", "max", "std")
     }
 
 
@@ -357,12 +297,7 @@ def _finite_mean(values: np.ndarray) -> float | None:
 
 
 class FollowingSink(ABC):
-    """A sink that goes on where it was; see `store.sinks.Sink`.
-
-    Args:
-        follower: says which trials to show.
-        target: the folder to write into; None is the study's.
-    """
+    """A sink that continues where it was; see `store.sinks.Sink`."""
 
     name: str
 
@@ -372,14 +307,12 @@ class FollowingSink(ABC):
         self._mark = Mark()
 
     def published(self, directory: Path) -> None:
-        """Take what is new."""
         if self._directory is None:
             self._mark = Mark.read(self._place(directory), self.name)
         self._directory = directory
         self._follow(directory, final=False)
 
     def close(self) -> None:
-        """Take what only the end decides, and close what was opened."""
         directory, self._directory = self._directory, None
         if directory is not None:
             finished = is_finished(directory)
@@ -402,12 +335,10 @@ class FollowingSink(ABC):
         self._mark.write(self._place(directory), self.name)
 
     @abstractmethod
-    def _write(self, directory: Path, news: News) -> None:
-        """Write what is new."""
+    def _write(self, directory: Path, news: News) -> None: ...
 
     def _write_end(self, directory: Path, news: News) -> None:  # noqa: B027 - few have any
-        """Write what a finished study has besides."""
+        """Write the summary of a finished study."""
 
     @abstractmethod
-    def _close_all(self) -> None:
-        """Close what was opened."""
+    def _close_all(self) -> None: ...

@@ -1,10 +1,9 @@
-"""Which knobs decided, beyond what chance explains; "nothing decided" is an answer.
+"""Which hyperparameters matter: explain more of the ranking than chance; maybe none.
 
-A knob is named only if it explains more than values dealt out anew to the same trials let any
-knob explain in 24 of 25 deals (Westfall and Young 1993, min-P over knobs), so that in at most 5 %
-of studies in which nothing matters any knob is named. Named knobs are taken out one after the
-other, and the rest judged by what is left, because under a model's proposals knobs that do not
-matter move together with one that does.
+One is named only if it explains more than any hyperparameter does in 24 of 25 permutations of the
+values (Westfall and Young 1993, min-P), so that at most 5 % of studies without effects name one.
+Named ones are removed one after the other and the rest tested on the residuals, because in a
+model's proposals hyperparameters without effect move together with those that matter.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..errors import ConfigError, counted
 from .rank_variance import (
@@ -27,10 +27,7 @@ from .rank_variance import (
 )
 from .statistics import Interval, interval, mean
 
-if TYPE_CHECKING:
-    import numpy as np
-
-_CHANCE = 0.04  # not 0.05: what a model proposed depends on values, which costs up to 0.01
+_CHANCE = 0.04  # not 0.05: a model's proposals depend on values, which costs up to 0.01
 _DEALS, _DEALS_A_KNOB = 999, 50
 _RESAMPLES = 500
 _NAMED = 3
@@ -38,59 +35,44 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class KnobShare:
-    """What one knob explains of the differences in rank between the trials that have it.
-
-    Attributes:
-        name: of the knob.
-        trials: in which it was active.
-        share: explained beyond the mean of chance, once knobs named before it are known.
-        low, high: 95 % interval by bootstrap over trials.
-        floor: what chance gives; to be named the share must be above.
-        decided: it is.
-    """
+    """The share of rank variance that one hyperparameter explains in the trials that have it."""
 
     name: str
-    trials: int
-    share: float
-    low: float
+    trials: int  # in which it was active
+    share: float  # beyond the mean of chance, given those named before it
+    low: float  # 95 % interval by bootstrap over trials
     high: float
-    floor: float
-    decided: bool
+    floor: float  # significance threshold of the share
+    decided: bool  # the share is above it
 
 
 @dataclass(frozen=True)
 class Decided:
-    """Which knobs decided.
-
-    Attributes:
-        trials: behind it.
-        knobs: every knob; named ones first, as they were found, then by their share.
-    """
+    """Which hyperparameters matter."""
 
     trials: int
-    knobs: tuple[KnobShare, ...]
+    knobs: tuple[KnobShare, ...]  # named ones in the order found, then by their share
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The knobs that decided, the one found first in front."""
+        """The hyperparameters that matter, in the order found."""
         return tuple(knob.name for knob in self.knobs if knob.decided)
 
     @property
     def sentence(self) -> str:
-        """The answer in words: which hyperparameters matter, and how much they explain."""
-        if not self.names:
+        """Which hyperparameters matter, and how much they explain."""
+        names = list(self.names)
+        if not names:
             return f"No hyperparameter is shown to matter in {self.trials} trials."
-        told = [knob for knob in self.knobs if knob.decided]
-        first = told[0]
-        if len(told) == 1:
+        first = next(knob for knob in self.knobs if knob.decided)
+        if len(names) == 1:
             spread = f"[{first.low:.0%}, {first.high:.0%}]"
             return (
                 f"{first.name} matters: it explains {first.share:.0%} {spread} of the ranking of "
                 f"{self.trials} trials."
             )
-        names = [knob.name for knob in told]
-        if len(told) > _NAMED:
-            names = [*names[:_NAMED], f"{len(told) - _NAMED} more"]
+        if len(names) > _NAMED:
+            names = [*names[:_NAMED], f"{len(names) - _NAMED} more"]
         return (
             f"{', '.join(names[:-1])} and {names[-1]} matter; {first.name} explains the most, "
             f"{first.share:.0%} of the ranking of {self.trials} trials."
@@ -98,59 +80,40 @@ class Decided:
 
     @property
     def unseen(self) -> str:
-        """In words how large an effect must be to be seen; "" where nothing is below chance."""
+        """The smallest effect that the trials can show, or ""."""
         floors = sorted(knob.floor for knob in self.knobs if not knob.decided and knob.floor < 1)
         if not floors:
             return ""
         return f"With {self.trials} trials, effects below about {floors[-1]:.0%} cannot be shown."
 
     def as_json(self) -> Mapping[str, object]:
-        """Return plain data."""
-        return {
-            "trials": self.trials,
-            "decided": list(self.names),
-            "knobs": {
-                knob.name: {
-                    "trials": knob.trials,
-                    "share": knob.share,
-                    "low": knob.low,
-                    "high": knob.high,
-                    "floor": knob.floor,
-                    "decided": knob.decided,
-                }
-                for knob in self.knobs
-            },
-        }
+        """Return JSON data."""
+        knobs = {knob.name: {**vars(knob)} for knob in self.knobs}
+        for values in knobs.values():
+            del values["name"]
+        return {"trials": self.trials, "decided": list(self.names), "knobs": knobs}
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """One round: what every knob explains, what chance gives on average, and its floor."""
+    """One round; arrays [hyperparameters]."""
 
     shares: np.ndarray
-    means: np.ndarray
+    means: np.ndarray  # of chance
     floors: np.ndarray
 
 
 def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) -> Decided:
-    """Return what every knob explains, and which of them decided.
+    """Return the share of every hyperparameter, and which matter; values: finite, one per trial.
 
-    Args:
-        columns: every knob searched.
-        values: one finite value a trial, at one point of the runs.
-        seed: of the deals and resamples; the same trials always get the same answer.
-
-    Raises:
-        ConfigError: fewer than 10 trials, or values that are not finite.
+    `ConfigError`: fewer than 10 trials.
     """
-    import numpy as np
-
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
             f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
         )
     if any(len(column.places) != len(values) for column in columns):
-        raise ConfigError("importance needs one place of every knob for each value")
+        raise ConfigError("importance needs one place of every hyperparameter for each value")
     ranks, trials = midranks(values), len(values)
     draws = np.random.Generator(np.random.PCG64(seed))
     deals = _deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
@@ -177,34 +140,28 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
 
 
 def _deals(draws: np.random.Generator, trials: int, count: int) -> np.ndarray:
-    """Return orders of the trials, [b, n], the first as they are."""
-    import numpy as np
-
+    """Return permutations of the trials, [b, n], the first unchanged."""
     orders = np.tile(np.arange(trials, dtype=np.int32), (count + 1, 1))
     draws.permuted(orders[1:], axis=1, out=orders[1:])
     return orders
 
 
 def _fit(before: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    import numpy as np
-
     known = np.hstack([np.ones((len(ranks), 1)), before])
     return known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
 
 
 def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
-    """Return shares, and the floors that any knob passes in 4 % of the deals."""
-    import numpy as np
-
+    """Return shares, and the thresholds that any hyperparameter passes in 4 % of permutations."""
     values = left[deals]
     shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
-    # of every deal the best place that any knob's share has among this knob's shares
+    # rank of each permuted share among those of the same hyperparameter
     places = np.empty((len(forms), count), np.int64)
     for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
         place[:] = count - np.searchsorted(row[::-1], own, side="left")
-    # the largest place that at most 4 % of the deals reach with any knob
+    # the largest rank that at most 4 % of the permutations reach with any hyperparameter
     allowed = int(np.sort(places.min(axis=0))[int(_CHANCE * count)]) - 1
     floors = dealt[:, max(0, allowed)]
     usable = np.array([form.basis.shape[1] > 0 for form in forms])
@@ -218,16 +175,14 @@ def _knob(
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> KnobShare:
-    """Return a knob's share of the whole, less what chance gives on average."""
-    import numpy as np
-
+    """Return a hyperparameter's share of the whole variance, beyond the mean of chance."""
     chance = float(judged.means[k])
     active = sum(place is not None for place in column.places)
     decided = bool(judged.shares[k] > judged.floors[k])
     if judged.floors[k] >= 1.0:
         return KnobShare(column.name, active, 0.0, 0.0, 1.0, 1.0, False)
     again, rest = resampled(column, *data)
-    # Less chance twice: a resample holds some trials twice, which explains as much once more.
+    # Less chance twice: duplicate trials in a resample explain as much once more.
     spread = _beyond(_beyond(again, chance), chance) * rest
     low, high = np.clip(np.quantile(spread, [0.025, 0.975]), 0.0, 1.0)
     share = max(0.0, float(_beyond(judged.shares[k], chance))) * remaining
@@ -236,7 +191,6 @@ def _knob(
 
 
 def _beyond(share: np.ndarray, chance: float) -> np.ndarray:
-    """Return the share explained beyond chance, which explains of what the knob leaves over."""
     return (share - chance) / (1.0 - chance)
 
 
@@ -247,31 +201,19 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class EffectPoint:
-    """One group of trials.
+    """One group of trials."""
 
-    Attributes:
-        place: where they lie on the axis on average, from 0 to 1; of choices their number.
-        trials: how many.
-        mean: of their values.
-        interval: its 95 % interval.
-    """
-
-    place: float
+    place: float  # their mean on the axis from 0 to 1, or their choice
     trials: int
-    mean: float
+    mean: float  # of their values
     interval: Interval
 
 
 def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, ...]:
-    """Return the main effect of a knob over the trials in which it was active.
+    """Return the main effect of a hyperparameter over the trials in which it was active.
 
-    Choices, and axes of a few values, have a group a value, those of fewer than 5 trials left out;
-    others have up to 8 groups of equally many trials, at least 8. Empty where two groups are not
-    to be had.
-
-    Args:
-        column: the knob.
-        values: one finite value a trial.
+    Choices, and up to 8 different values, have a group per value with at least 5 trials; others up
+    to 8 groups of equal size, at least 8 trials. Empty without two groups.
     """
     known = sorted(
         (place, value)
@@ -285,12 +227,9 @@ def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, .
         count = min(_MOST_GROUPS, len(known) // _GROUP)
         ends = [round(index * len(known) / count) for index in range(count + 1)] if count else []
         groups = [known[low:high] for low, high in pairwise(ends)]
-    points = tuple(_point(group) for group in groups if len(group) >= _FEWEST)
-    return points if len(points) > 1 else ()
-
-
-def _point(group: Sequence[tuple[float, float]]) -> EffectPoint:
-    values = [value for _, value in group]
-    return EffectPoint(
-        mean([place for place, _ in group]), len(group), mean(values), interval(values)
-    )
+    points: list[EffectPoint] = []
+    for group in groups:
+        if len(group) >= _FEWEST:
+            at, values = zip(*group, strict=True)
+            points.append(EffectPoint(mean(at), len(group), mean(values), interval(values)))
+    return tuple(points) if len(points) > 1 else ()

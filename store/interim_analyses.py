@@ -1,13 +1,9 @@
-"""How often a comparison was looked at, how sure each look must be, and what is kept of it.
+"""Interim analyses (looks): the error rate of each, and the record of them in the journal.
 
-Who may look again when a test did not decide errs more often than each test does by itself: at
-5 % each, adding the seeds that would tell and testing again is wrong in 8 %. So the 5 % are spent
-over all looks: 4 % by the first, a fifth of that by the second, and so on. For means of normal
-returns two looks are wrong in at most 4.96 %, even if somebody who knows the first one chooses
-the size of the second so as to err (Proschan and Hunsberger 1995).
-
-A look is a trial's values on a new number of test seeds. The journal keeps them in one attribute
-of the study; studies without it were looked at once.
+Testing again with more seeds, at 5 % each time, is wrong in 8 %. So the 5 % are spent over all
+looks: 4 % for the first, a fifth of that for the second, and so on. For means of normal returns
+two looks are wrong in at most 4.96 %, even if the first decides the size of the second (Proschan
+and Hunsberger 1995). A look is a trial's values on a new number of test seeds.
 """
 
 from __future__ import annotations
@@ -23,10 +19,7 @@ _FIRST, _NEXT = 0.04, 0.2
 
 
 def level_of(look: int) -> float:
-    """Return how often a look may be wrong, on both sides together; the sum of all is 5 %.
-
-    Args:
-        look: its number, from 1. After looks at 8 and at 16 seeds the next one is the third.
+    """Return the two-sided error rate of a look, counted from 1; the sum of all is 5 %.
 
     >>> [round(level_of(look), 5) for look in (1, 2, 3)]
     [0.04, 0.008, 0.0016]
@@ -35,9 +28,7 @@ def level_of(look: int) -> float:
 
 
 def fewest_pairs(level: float) -> int:
-    """Return how many pairs a test needs that is wrong in at most `level`, on both sides together.
-
-    So many that all differences having one sign is rare enough: 2 in 2^n.
+    """Return the pairs that a sign test at `level` needs: 2 / 2^n is at most `level`.
 
     >>> fewest_pairs(0.05), fewest_pairs(0.008)
     (6, 8)
@@ -46,12 +37,10 @@ def fewest_pairs(level: float) -> int:
 
 
 def levels(earlier: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
-    """Return the size and level of each earlier look that could decide, and the next look's level.
+    """Return (pairs, level) of each earlier look that could decide, and the next look's level.
 
-    A look at too few pairs for its level decides nothing, whatever they are, and spends nothing.
-
-    Args:
-        earlier: how many pairs there were at each, in order; 0 for a look at other values.
+    `earlier`: pairs at each look in order, 0 for a look at different values. A look at too few
+    pairs for its level cannot decide and spends nothing.
 
     >>> levels([5, 8, 0])
     ([(8, 0.04)], 0.0016000000000000003)
@@ -68,7 +57,7 @@ def levels(earlier: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
 
 
 def next_level(earlier: Sequence[int]) -> float:
-    """Return how often the next look may be wrong, see `levels`.
+    """Return the error rate of the next look, see `levels`.
 
     >>> next_level([]), next_level([8])
     (0.04, 0.008)
@@ -78,21 +67,15 @@ def next_level(earlier: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class Look:
-    """A trial had values on so many test seeds when the study came to an end.
-
-    Attributes:
-        trial: its number.
-        seeds: how many, those that diverged among them.
-        won: the study's conclusion was about it.
-    """
+    """A trial had values on so many test seeds (or diverged there) when the study ended."""
 
     trial: int
     seeds: int
-    won: bool = False
+    won: bool = False  # it was the winner
 
 
 def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
-    """Return the looks that a study has had, in order; none of a study from before they count."""
+    """Return the looks of a study in order; none for studies of earlier versions."""
     for row in attributes:
         if row.trial is None and row.name == _NAME:
             return tuple(
@@ -107,15 +90,7 @@ def attribute_of_looks(looks: Iterable[Look]) -> AttributeRow:
 
 
 def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[int, ...]:
-    """Return at how many seeds two trials could be compared before, rising.
-
-    The level at which they are compared now is `next_level` of these.
-
-    Args:
-        looks: of the study.
-        a: a trial.
-        b: another one.
-        seeds: that both have now.
+    """Return the numbers of seeds, below the present one, on which two trials were compared.
 
     >>> before = [Look(9, 8, True), Look(0, 8), Look(9, 20, True), Look(0, 20)]
     >>> earlier_looks(before, 9, 0, 20), earlier_looks(before, 9, 6, 20)
@@ -130,9 +105,7 @@ def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[in
 
 
 def winners_looks(looks: Sequence[Look], winner: int, default: int, seeds: int) -> tuple[int, ...]:
-    """Return the earlier looks of a study's conclusion: at how many seeds of this pair, or 0.
-
-    A study that grew may have had another winner: that was a look, too, though at other values.
+    """Return the earlier looks of a study's verdict: seeds of this pair, or 0 for another winner.
 
     >>> before = [Look(0, 16), Look(5, 16, True), Look(9, 16, True)]
     >>> winners_looks(before, 9, 0, 16), winners_looks(before, 5, 0, 16)

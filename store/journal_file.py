@@ -1,4 +1,4 @@
-"""The file of a journal: how it is made and opened, and SQLite's errors in one sentence each."""
+"""The SQLite file of a journal: tables, checksums, opening, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -15,65 +15,47 @@ from ..errors import StoreError, not_as_written
 from ..files.atomic_files import is_plain_file
 
 SUMS_TABLE = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum TEXT NOT NULL);"
-SCHEMA = "schema"
-"""The name under which the definitions of the tables are summed, as if they were one."""
-
+SCHEMA = "schema"  # the checksum of the definitions of the tables has this name
 _BYTES = 16
 _MODULUS = 1 << (8 * _BYTES)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """The rows of a table.
-
-    Attributes:
-        rows: how many.
-        total: the sum of their digests, modulo 2^128.
-    """
+    """The checksum of a table: number of rows, and the sum of their digests modulo 2^128."""
 
     rows: int = 0
     total: int = 0
 
     def plus(self, *digests: int) -> Sum:
-        """Return the sum with more rows."""
         return Sum(self.rows + len(digests), (self.total + sum(digests)) % _MODULUS)
 
     def minus(self, one: int) -> Sum:
-        """Return the sum without a row."""
         return Sum(self.rows - 1, (self.total - one) % _MODULUS)
 
 
 def digest(table: str, cells: Sequence[Any]) -> int:
-    """Return the BLAKE2b digest of a row: of its cells as text, and of bytes as they are.
+    """Return the BLAKE2b digest of a row: its cells as text, and bytes unchanged.
 
     >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
     False
     """
     # `ascii` is the same text in every version of Python, `repr` is not.
-    plain: list[Any] = []
-    data = b""
-    for cell in cells:
-        if type(cell) is bytes:
-            plain.append(len(cell))
-            data += cell
-        else:
-            plain.append(cell)
-    text = ascii(plain).encode() + data
+    plain = [len(cell) if type(cell) is bytes else cell for cell in cells]
+    text = ascii(plain).encode() + b"".join(cell for cell in cells if type(cell) is bytes)
     hashed = blake2b(text, digest_size=_BYTES, person=table.encode())
     return int.from_bytes(hashed.digest(), "little")
 
 
 def sum_of(connection: sqlite3.Connection, table: str) -> Sum:
-    """Return the sum of a table as it is, read without its indexes."""
+    """Return the checksum of a table, read without its indexes."""
     statement = f"SELECT * FROM {table} NOT INDEXED"
     if table == SCHEMA:
         statement = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-    digests = [digest(table, cells) for cells in connection.execute(statement)]
-    return Sum(len(digests), sum(digests) % _MODULUS)
+    return Sum().plus(*(digest(table, cells) for cells in connection.execute(statement)))
 
 
-def read_sum(connection: sqlite3.Connection, table: str) -> Sum | None:
-    """Return the sum that was written, None if there is none that can be read."""
+def _written_sum(connection: sqlite3.Connection, table: str) -> Sum | None:
     found = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
     try:
         return None if found is None else Sum(int(found[0]), int(found[1], 16))
@@ -82,7 +64,6 @@ def read_sum(connection: sqlite3.Connection, table: str) -> Sum | None:
 
 
 def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
-    """Write the sum of a table."""
     connection.execute(
         "INSERT OR REPLACE INTO sums VALUES (?, ?, ?)",
         (table, of.rows, f"{of.total:0{2 * _BYTES}x}"),
@@ -90,30 +71,29 @@ def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
 
 
 def intact(connection: sqlite3.Connection, table: str) -> str:
-    """Return what is wrong with a table or with an index of it, nothing if it is as written."""
+    """Return why a table or an index of it is damaged, "" if it is not."""
     if table != SCHEMA:
-        told = str(connection.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0])
-        if told != "ok":
-            return told
+        answer = str(connection.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0])
+        if answer != "ok":
+            return answer
     return difference(connection, table, sum_of(connection, table))
 
 
 def difference(connection: sqlite3.Connection, table: str, found: Sum) -> str:
-    """Return how the sum of a table differs from the one that was written, nothing if not."""
-    written = read_sum(connection, table)
+    """Return how the checksum of a table differs from the written one, "" if it does not."""
+    written = _written_sum(connection, table)
     if written is None:
         return f"the checksum of its table {table} is missing"
     if written.rows != found.rows:
         return f"its table {table} has {found.rows} rows, {written.rows} were written"
-    return "" if written == found else f"rows of its table {table} are not those that were written"
+    return "" if written == found else f"rows of its table {table} have changed since then"
 
 
 JOURNAL_NAME = "journal.sqlite"
-FORMAT = 2
-"""1: without checksums, which the first to write adds."""
-APPLICATION = 0x68706F31  # "hpo1", so that `file journal.sqlite` and we can tell it apart
+JOURNAL_FILES = tuple(f"{JOURNAL_NAME}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
+FORMAT = 2  # 1: without checksums, which the next writer adds
+APPLICATION = 0x68706F31  # "hpo1", as `file journal.sqlite` shows
 _WAIT_SECONDS = 60.0  # a reader holds the file for milliseconds
-_BESIDE = ("", "-journal", "-wal", "-shm")
 
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -135,8 +115,7 @@ CREATE TABLE parts (name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER 
 {SUMS_TABLE}
 """
 
-# Primary result codes that say something of the disk or of other processes, not of the content.
-_FULL, _FAILING = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_IOERR}
+# Primary result codes about the disk or other processes, not about the content.
 _OTHERS = {
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CANTOPEN,
@@ -144,13 +123,9 @@ _OTHERS = {
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open for reading and writing even to read: after a crash the first to open rolls back.
-
-    Raises:
-        StoreError: it cannot be opened, is damaged, or is a link or a pipe.
-    """
-    for suffix in _BESIDE:
-        is_plain_file(path.with_name(f"{path.name}{suffix}"))
+    """Open for reading and writing even to read: after a crash the first to open rolls back."""
+    for name in JOURNAL_FILES:
+        is_plain_file(path.with_name(name))
     last: Exception | None = None
     for mode in ("rwc",) if create else ("rw", "ro"):
         connection = None
@@ -165,17 +140,13 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
             if connection is not None:
                 connection.close()
             if _code(error) not in _OTHERS:
-                raise _told(path, error) from error
+                raise _store_error(path, error) from error
             last = error
     raise StoreError(f"cannot open {path}: {last}")
 
 
 def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a copy of an open journal, and close that: a writer waits for the copying alone.
-
-    Raises:
-        StoreError: see `sqlite_errors`.
-    """
+    """Return a copy of an open journal and close that; a writer waits only for the copying."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     try:
         with sqlite_errors(path):
@@ -189,7 +160,7 @@ def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def is_empty(path: Path) -> bool:
-    """Whether a journal has nothing in it, which is what a crash at its creation leaves."""
+    """Whether a journal has no tables, as after a crash at its creation."""
     connection = connect(path)
     try:
         with sqlite_errors(path):
@@ -200,37 +171,31 @@ def is_empty(path: Path) -> bool:
 
 @contextmanager
 def sqlite_errors(path: Path) -> Generator[None]:
-    """Turn what SQLite raises inside into one sentence.
-
-    Raises:
-        StoreError: the file is damaged, in use, or the disk refuses.
-    """
+    """Turn SQLite's errors into one sentence (`StoreError`)."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of damage in a message
-        raise _told(path, error) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: damage in a message
+        raise _store_error(path, error) from error
 
 
 def damaged(path: Path, why: object) -> StoreError:
-    """Return the error of a journal whose content is not what was written."""
     words = " ".join(str(why).split())[:300]
     return not_as_written(f"{path} is damaged ({words})")
 
 
 def _code(error: Exception) -> int:
-    """Return the primary result code; 0 of errors that Python makes, such as text that is none."""
+    """Return the primary result code; 0 for Python's errors, such as undecodable text."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _told(path: Path, error: Exception) -> StoreError:
+def _store_error(path: Path, error: Exception) -> StoreError:
     code = _code(error)
-    if code in _FULL | _FAILING:
-        words, cure = ("No space left on device", "free space")
-        if code in _FAILING:
-            words, cure = (f"Input/output error ({error})", "mend that")
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        full = code == sqlite3.SQLITE_FULL
+        words = "No space left on device" if full else f"Input/output error ({error})"
         return StoreError(
-            f"{words} while using {path}; what was committed is safe; {cure} and run the same "
-            "command again"
+            f"{words} while using {path}; all commits are safe; "
+            f"{'free space' if full else 'mend that'} and run the same command again"
         )
     if code in _OTHERS:
         reader = "" if os.access(path, os.W_OK) else " (it cannot be written by you)"

@@ -1,14 +1,13 @@
-"""What two configurations say of each other, on the same seeds pair by pair.
+"""Comparison of two configurations on the same seeds, pair by pair.
 
-The test of a mean difference is exact: under equal distributions the sign of each difference is
-a coin, whatever the form of the returns, with ties and at a ceiling. The interval is Student's,
-Hall's where one side has the same value on every seed (differences are then as skewed as the
-other side); it holds 0 wherever the exact test does not exclude it, and ends where differences
-of means end.
+The test of a mean difference is exact: under equal distributions each difference has a random
+sign, for any distribution and with ties. The interval is Student's, or Hall's if one side is
+constant (differences are then as skewed as the other side). It includes 0 wherever the exact test
+does not exclude it, and ends at the bounds of the difference.
 
-Beside a constant no sign is a coin: where the other side fails on one seed in ten, 8 seeds often
-show no failure, and every one of them is better than the mean. So the interval then holds 0, too,
-unless seeds that nobody saw could not turn the mean (`unseen_p`).
+If one side is constant, signs are not random: where the other side fails on one seed in ten, 8
+seeds often show no failure, and all of them are better than the mean. Then the interval also
+includes 0 unless unobserved seeds could not change the sign of the mean (`unseen_p`).
 """
 
 from __future__ import annotations
@@ -22,44 +21,46 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigError
 from .interim_analyses import fewest_pairs, level_of, levels
 from .permutation_test import Scores, deal_p
-from .rank_variance import midranks
-from .statistics import NO_INTERVAL, Interval, binomial_interval, mean, t_quantile, welch_degrees
+from .statistics import (
+    NO_INTERVAL,
+    Interval,
+    binomial_interval,
+    mean,
+    t_quantile,
+    variance,
+    welch_degrees,
+)
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
 
 POWER = 0.8
-_MOST = 1_000_000
+_MOST = 1_000_000  # pairs worth asking for
 _ALL_SIGNS, _FLIPS, _MANY = 14, 20_000, 100
 _ROUNDING = 1e-9
+# An unknown bound is assumed beyond all values by this share of their range: skewed (log-normal)
+# returns then differ from a constant at their mean in at most 5 %.
 _BEYOND = 0.8
-"""An unknown bound lies beyond all values by so much of their range: beside a constant, skewed
-returns (log-normal) are then told from their own mean in at most 5 %."""
 
-FEWEST_PAIRS = fewest_pairs(level_of(1))
-"""Below so many, 6, no verdict and no interval."""
+FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; below, no verdict and no interval
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which values a mean can be; infinite where nobody knows."""
+    """The range of possible means; infinite where it is unknown."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def around(self, found: Interval) -> Interval:
-        """Return the interval of a mean without what no mean can be."""
+        """Return the part of a mean's interval inside the bounds."""
         if found.low is None or found.high is None:
             return found
         low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
         return Interval(low, high, found.kind)
 
     def of_difference(self, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-        """Return between which values the difference of two means can be.
-
-        A side with the same value on every seed is taken to have it for its mean; where both
-        sides are such, either of them.
-        """
+        """Return the range of the difference of two means; a constant side has that mean."""
         a, b = ours[0], theirs[0]
         if constant(ours) and constant(theirs):
             return min(a - self.high, self.low - b), max(a - self.low, self.high - b)
@@ -70,21 +71,23 @@ class Bounds:
         return self.low - self.high, self.high - self.low
 
 
-def unseen_between(
-    ours: Sequence[float], theirs: Sequence[float], bounds: Bounds | None = None
-) -> tuple[float, float] | None:
-    """Return between which values an unseen seed's difference may be, beside a constant.
+UNBOUNDED = Bounds()
 
-    A bound that nobody knows is 0 or, if that is further out, lies beyond all values by 0.8
-    times their range. None where both sides vary: then a sample says how far they do.
+
+def unseen_between(
+    ours: Sequence[float], theirs: Sequence[float], bounds: Bounds = UNBOUNDED
+) -> tuple[float, float] | None:
+    """Return the range of an unobserved seed's difference if a side is constant, else None.
+
+    An unknown bound is 0 or, if further out, 0.8 times the range of all values beyond them.
     """
     if not constant(ours) and not constant(theirs):
         return None
-    known, low, high = bounds or Bounds(), min(*ours, *theirs), max(*ours, *theirs)
+    low, high = min(*ours, *theirs), max(*ours, *theirs)
     beyond = _BEYOND * (high - low)
     return Bounds(
-        known.low if math.isfinite(known.low) else min(0.0, low - beyond),
-        known.high if math.isfinite(known.high) else max(0.0, high + beyond),
+        bounds.low if math.isfinite(bounds.low) else min(0.0, low - beyond),
+        bounds.high if math.isfinite(bounds.high) else max(0.0, high + beyond),
     ).of_difference(ours, theirs)
 
 
@@ -92,25 +95,16 @@ def paired_interval(
     ours: Sequence[float],
     theirs: Sequence[float],
     *,
-    level: float | None = None,
-    bounds: Bounds | None = None,
+    level: float = level_of(1),
+    bounds: Bounds = UNBOUNDED,
 ) -> Interval:
     """Return the interval of the mean of `ours` less `theirs`, seed by seed.
 
-    It leaves 0 out only where the exact test does (`sign_flip_p`), and beside a constant only
-    where unseen seeds allow it (`unseen_p`). Of two constants it is exact for the share of seeds
-    that may have another difference. There is none below 6 pairs, where the exact test excludes
-    nothing, nor where both sides vary by the same on every seed: nothing then says how far another
-    seed's difference may be.
-
-    Args:
-        ours: one value a seed.
-        theirs: on the same seeds.
-        level: how often it may be wrong; that of a first look without one (`looks.level_of`).
-        bounds: of both means.
-
-    Raises:
-        ConfigError: samples of unlike length.
+    It excludes 0 only where the exact test does (`sign_flip_p`), and next to a constant only where
+    unobserved seeds allow it (`unseen_p`). For two constants it is exact for the share of seeds
+    with a different difference. There is none below 6 pairs, where the exact test excludes
+    nothing, nor if both sides vary with the same difference on every seed. `level`: the error
+    rate, by default that of a first look; `bounds`: of both means, of equal numbers of seeds.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -118,7 +112,6 @@ def paired_interval(
     """
     if len(ours) != len(theirs):
         raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
-    level = level_of(1) if level is None else level
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
         return NO_INTERVAL
@@ -129,7 +122,7 @@ def paired_interval(
     if alike and unseen is not None:
         (low, high), kind = alike_ends(centre, len(differences), level, unseen), "exact"
     elif unseen is not None:
-        (low, high), kind = _beside_a_constant(differences, level), "hall"
+        (low, high), kind = _constant_interval(differences, level), "hall"
     else:
         (low, high), kind = _student(differences, 1.0 - level / 2.0), "t"
     if low * high > 0.0 and (
@@ -137,15 +130,12 @@ def paired_interval(
         or (unseen is not None and unseen_p(differences, *unseen) > level)
     ):
         low, high = min(low, 0.0), max(high, 0.0)
-    least, most = (bounds or Bounds()).of_difference(ours, theirs)
+    least, most = bounds.of_difference(ours, theirs)
     return Interval(min(max(low, least), centre), max(min(high, most), centre), kind)
 
 
-def _beside_a_constant(differences: Sequence[float], level: float) -> tuple[float, float]:
-    """Return Hall's interval, which reaches beyond 0 no further than Student's.
-
-    It would where most seeds differ by much, and none the other way.
-    """
+def _constant_interval(differences: Sequence[float], level: float) -> tuple[float, float]:
+    """Return Hall's interval; if all signs are the same, no further beyond 0 than Student's."""
     low, high = _hall(differences, 1.0 - level / 2.0)
     if min(differences) * max(differences) < 0.0:
         return low, high
@@ -158,8 +148,8 @@ def alike_ends(
 ) -> tuple[float, float]:
     """Return the exact interval of the mean difference of two constants.
 
-    If more than 1 - (level / 2)^(1 / n) of all seeds had another difference, one of these n
-    would, but in `level / 2` of cases (Clopper and Pearson 1934, no hit in n).
+    At most 1 - (level / 2)^(1 / n) of all seeds have a different difference (Clopper and Pearson
+    1934, no hit in n).
     """
     share = 1.0 - (level / 2.0) ** (1.0 / count)
     low, high = ((1.0 - share) * gap + share * end for end in unseen)
@@ -170,21 +160,12 @@ def paired_over_looks(
     ours: Sequence[float],
     theirs: Sequence[float],
     earlier: Sequence[int] = (),
-    bounds: Bounds | None = None,
+    bounds: Bounds = UNBOUNDED,
 ) -> Interval:
-    """Return the interval that holds the mean difference at all looks together, in 95 % of cases.
+    """Return the 95 % interval of the mean difference over all looks together.
 
-    The part that the intervals of all looks have in common, each at its own level: what one look
-    has excluded stays excluded. Where they have none in common it is that of this look.
-
-    Args:
-        ours: one value a seed, seeds in the order in which they were run.
-        theirs: on the same seeds.
-        earlier: of how many of these pairs earlier looks were; 0 for a look at other values.
-        bounds: of both means.
-
-    Raises:
-        ConfigError: samples of unlike length.
+    The intersection of the intervals of all looks, each at its level; this look's if it is empty.
+    `earlier`: pairs at each earlier look, the first ones of these; 0 for different values.
     """
     before, level = levels(earlier)
     now = paired_interval(ours, theirs, level=level, bounds=bounds)
@@ -199,12 +180,11 @@ def paired_over_looks(
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p-value of a mean of 0 under differences of either sign alike.
+    """Return the exact two-sided p-value of symmetric differences around 0.
 
-    The share of all ways to flip signs whose sum is at least as far from 0 (Fisher 1935, "The
-    Design of Experiments", section 21). Differences of 0 change nothing. Of more than 14 others
-    it is taken over 20,000 ways, always the same ones and the seen one among them, which is exact
-    too; of more than 100 it is Student's.
+    The share of sign flips with a sum at least as far from 0 (Fisher 1935, "The Design of
+    Experiments", section 21); zeros change nothing. For more than 14 differences 20,000 fixed
+    flips, with the observed one, are exact, too; for more than 100 it is Student's.
 
     >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
     (0.125, 1.0)
@@ -223,20 +203,19 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     if len(sizes) > _ALL_SIGNS:
         sums = _signs(len(sizes)) @ sizes
         return (1.0 + float(np.count_nonzero(np.abs(sums) >= seen))) / _FLIPS
-    sums = sizes[:1]  # the other half are these with all signs turned
+    sums = sizes[:1]  # the other half has all signs flipped
     for size in sizes[1:]:
         sums = np.concatenate([sums - size, sums + size])
     return float(np.mean(np.abs(sums) >= seen))
 
 
 def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
-    """Return the two-sided p-value of a mean of 0 under differences of any form between two ends.
+    """Return the two-sided p-value of a mean of 0 for any distribution between two ends.
 
-    How often seeds that are weighed at random, with one more at the far end among them, have a
-    mean of the other sign (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval
-    for the Mean of a Bounded Random Variable"). Where all signs are alike that is a product; else
-    it is taken over 20,000 weights, always the same ones, and of more than 100 differences not at
-    all.
+    How often randomly weighted seeds, with one more at the far end, have a mean of the other sign
+    (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
+    Bounded Random Variable"). If all signs are equal that is a product; else 20,000 fixed weights
+    are used, and 0 is returned for more than 100 differences.
 
     >>> round(unseen_p([1.0] * 8, -1.0, 1.0), 6), unseen_p([1.0] * 8, 0.0, 1.0)
     (0.007813, 0.0)
@@ -257,7 +236,7 @@ def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
 
 @lru_cache(maxsize=8)
 def _weights(count: int) -> np.ndarray:
-    """Return weights [20000, count], the same for every call."""
+    """Return weights [20000, count]."""
     import numpy as np
 
     return np.random.Generator(np.random.PCG64(0)).exponential(1.0, (_FLIPS, count))
@@ -265,7 +244,7 @@ def _weights(count: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _signs(count: int) -> np.ndarray:
-    """Return ways to flip signs [19999, count], the same for every call."""
+    """Return random signs [19999, count]."""
     import numpy as np
 
     coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
@@ -273,12 +252,11 @@ def _signs(count: int) -> np.ndarray:
 
 
 def is_rounding(difference: float, ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """Return whether a difference between values of two sides is none but for rounding."""
+    """Return whether a difference between values of two sides is a rounding error."""
     return abs(difference) <= 1e-12 * max(map(abs, [*ours, *theirs]))
 
 
 def constant(values: Sequence[float]) -> bool:
-    """Return whether all values are the same."""
     return min(values) == max(values)
 
 
@@ -289,16 +267,14 @@ def _student(values: Sequence[float], tail: float) -> tuple[float, float]:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The standard deviation that a sample estimates, with n - 1; at least two values."""
-    centre = mean(values)
-    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
+    """Return the standard deviation with n - 1; at least two values."""
+    return math.sqrt(variance(values))
 
 
 def _hall(values: Sequence[float], tail: float) -> tuple[float, float]:
-    """Return Hall's interval, whose ends lie where the skewness of the sample puts them.
+    """Return Hall's skewness-corrected interval, with Student's quantiles.
 
-    Hall 1992, "On the removal of skewness by transformation", equation 2.3, with quantiles of
-    Student's t in place of the normal's.
+    Hall 1992, "On the removal of skewness by transformation", equation 2.3.
     """
     count, centre, spread = len(values), mean(values), deviation(values)
     plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
@@ -306,31 +282,22 @@ def _hall(values: Sequence[float], tail: float) -> tuple[float, float]:
     if abs(skewness) < 1e-6:
         return _student(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
-    low, high = (_undone(end, skewness, count) for end in (reach, -reach))
+    low, high = (  # x with x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end
+        3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
+        for end in (reach, -reach)
+    )
     return centre - spread * low, centre - spread * high
-
-
-def _undone(end: float, skewness: float, count: int) -> float:
-    """Return x with x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end."""
-    return 3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
-
-
-# ---------------------------------------------------------------------- probability of improvement
 
 
 def chance_of_better(
     ours: Sequence[float], theirs: Sequence[float], *, paired: bool = True
 ) -> tuple[float, Interval]:
-    """Return the probability of improvement, P(ours > theirs) + P(ours = theirs) / 2, of 95 %.
+    """Return the probability of improvement P(ours > theirs) + P(tie) / 2, with its interval.
 
-    Of a fresh run of either side: on the same seed where samples are paired, with the exact
-    interval of Clopper and Pearson, a tie half a hit; else of any two seeds (Agarwal et al. 2021,
-    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3), see
-    `placement_interval`. A value that is not finite loses to one that is. There is no interval
-    below 5 seeds.
-
-    Raises:
-        ConfigError: a side without values, or paired samples of unlike length.
+    Paired: on the same new seed, with Clopper and Pearson's interval, a tie half a hit. Else for
+    any two seeds (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice", section 4.3), see `placement_interval`. A non-finite value loses to a finite one.
+    There is no interval below 5 seeds.
 
     >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
     0.625
@@ -349,8 +316,8 @@ def chance_of_better(
     return chance, Interval(*binomial_interval(chance * count, count), "exact")
 
 
-def wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
-    """Return [ours, theirs]: 1 where ours is the greater, 1/2 where they tie; NaN loses."""
+def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
+    """Return [ours, theirs]: 1 where ours is greater, 1/2 for a tie; NaN loses."""
     import numpy as np
 
     a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
@@ -361,18 +328,13 @@ def wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
 def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     """Return the mean over environments of P(ours > theirs) + P(tie) / 2, with its 95 % interval.
 
-    Wilson 1927's score interval, at the number of independent pairs that would vary as much as
-    the placements of seeds do (Brunner and Munzel 2000), with Student's t at Welch's degrees of
-    freedom. Half a pair of the largest variance that there can be, p (1 - p) / n, is added, so
-    that seeds which all win say what as many coins would: 32 of 32 at least 0.88. It holds 1/2
-    wherever the exact test of equal distributions does not exclude that (`deal_p`, of ranks).
-    There is none below 5 seeds.
-
-    Args:
-        ours: values [environments][seeds].
-        theirs: likewise, maybe of another number of seeds.
+    Wilson's score interval (1927), for the number of independent pairs with the variance of the
+    placements of seeds (Brunner and Munzel 2000), with Student's t at Welch's degrees of freedom.
+    Half a pair of the largest possible variance, p (1 - p) / n, is added: 32 wins of 32 give at
+    least 0.88. It includes 1/2 wherever the exact test of equal distributions does not exclude it
+    (`deal_p`, of ranks). There is none below 5 seeds.
     """
-    tables = [wins(a, b) for a, b in zip(ours, theirs, strict=True)]
+    tables = [_wins(a, b) for a, b in zip(ours, theirs, strict=True)]
     counts = [count for table in tables for count in table.shape]
     chance = float(sum(table.mean() for table in tables)) / len(tables)
     if min(counts) < 5:
@@ -395,8 +357,10 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
 
 
 def _ranked_p(ours: Scores, theirs: Scores) -> float:
-    """Return `deal_p` of the ranks of values, those that are not finite the lowest."""
+    """Return `deal_p` of ranks, non-finite values the lowest."""
     import numpy as np
+
+    from .rank_variance import midranks  # it imports numpy
 
     sides: list[list[list[float]]] = [[], []]
     for a, b in zip(ours, theirs, strict=True):
@@ -410,37 +374,30 @@ def _ranked_p(ours: Scores, theirs: Scores) -> float:
     return deal_p(*sides)
 
 
-def seeds_to_tell(gap: float, deviation: float, level: float | None = None) -> int | None:
-    """Return how many pairs in all would tell a mean difference from 0, if it is as it looks.
+def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> int | None:
+    """Return the number of pairs with a power of 0.8 to find a mean difference of `gap`.
 
-    So many that a test at `level` finds it in 8 of 10 studies: (t(1 - level / 2) + t(0.8)) s /
-    sqrt(n) is at most the mean. None if the mean is 0.
-
-    Args:
-        gap: the mean difference.
-        deviation: of one difference.
-        level: how often the test may be wrong; that of a first look without one.
+    (t(1 - level / 2) + t(0.8)) s / sqrt(n) is at most the mean. None if the mean is 0.
 
     >>> seeds_to_tell(0.8, 1.4832, level=0.05)
     29
     """
     if gap == 0.0:
         return None
-    level = level_of(1) if level is None else level
     ratio = deviation / abs(gap)
     few, many = 1, 2
-    while not _tells(many, ratio, level):
+    while not _suffice(many, ratio, level):
         few, many = many, 2 * many
         if many > _MOST:
             return None
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (few, middle) if _tells(middle, ratio, level) else (middle, many)
+        few, many = (few, middle) if _suffice(middle, ratio, level) else (middle, many)
     return many
 
 
 def seeds_to_trust(gap: float, unseen: tuple[float, float], level: float) -> int:
-    """Return how many seeds in all tell such a mean difference whatever was not seen.
+    """Return the number of seeds that exclude 0 for any unobserved differences in a range.
 
     >>> seeds_to_trust(1.0, (-1.0, 1.0), 0.04)
     6
@@ -449,7 +406,7 @@ def seeds_to_trust(gap: float, unseen: tuple[float, float], level: float) -> int
     return math.ceil(math.log(level / 2.0) / -math.log1p(abs(gap) / far)) if far else 1
 
 
-def _tells(count: int, ratio: float, level: float) -> bool:
-    degrees = min(count - 1, 1_000)  # of more, the quantiles are the normal's to three digits
+def _suffice(count: int, ratio: float, level: float) -> bool:
+    degrees = min(count - 1, 1_000)  # beyond, quantiles are the normal's to three digits
     reach = t_quantile(1.0 - level / 2.0, degrees) + t_quantile(POWER, degrees)
     return reach * ratio <= math.sqrt(count)

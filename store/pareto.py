@@ -1,6 +1,6 @@
-"""Several losses at once: fronts of trials that nothing dominates, how crowded they are, volume.
+"""Several objectives: non-dominated fronts, crowding distance, hypervolume, constraint violation.
 
-Everything is in losses (lower is better); what is not finite dominates nothing.
+Objectives are losses (lower is better); a non-finite one dominates nothing.
 """
 
 from __future__ import annotations
@@ -14,54 +14,38 @@ Losses = Sequence[float]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a trial stands among others; sorts the best first.
+    """The place of a trial among others."""
 
-    Attributes:
-        violation: 0 for a feasible one; of two that violate constraints the lesser is better.
-        front: 1 for those that none of its kind dominates, 2 for those that only these dominate.
-        crowding: half-perimeter of the box around it that no other trial of its front is in;
-            infinite at the ends of a front.
-    """
-
-    violation: float
-    front: int
-    crowding: float
+    violation: float  # in total; 0 for a feasible one
+    front: int  # 1 for non-dominated ones
+    crowding: float  # distance, infinite at the ends of a front
 
     @property
     def key(self) -> tuple[float, int, float]:
-        """What to sort by."""
+        """The sort key, the best first."""
         return (self.violation, self.front, -self.crowding)
 
 
 def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[Place]:
-    """Return the place of each point: feasible ones by front and crowding, then the others.
+    """Return the place of each point by constrained domination (Deb et al. 2002, section VI).
 
-    Constrained domination (Deb et al. 2002, section VI): feasible beats infeasible, and of two
-    infeasible ones the lesser total violation wins.
-
-    Args:
-        losses: of each point, one an objective.
-        violations: total violation of each, 0 for feasible ones; None when nothing is constrained.
+    Feasible ones by front and crowding, then the others by total violation (0 if feasible).
 
     >>> [place.front for place in places([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0)])]
     [1, 1, 2]
     """
     excess = [0.0] * len(losses) if violations is None else [max(0.0, v) for v in violations]
-    found: list[Place | None] = [None] * len(losses)
-    feasible = [index for index, amount in enumerate(excess) if amount == 0.0]
-    own = [losses[index] for index in feasible]
-    of_front, gaps = fronts(own), crowding(own)
-    for index, front, gap in zip(feasible, of_front, gaps, strict=True):
-        found[index] = Place(0.0, front, gap)
-    deepest = max(of_front, default=0)
+    feasible = [losses[index] for index, amount in enumerate(excess) if amount == 0.0]
+    of_front, gaps = fronts(feasible), iter(crowding(feasible))
+    deepest, found = max(of_front, default=0), iter(of_front)
     return [
-        place if place is not None else Place(amount, deepest + 1, 0.0)
-        for place, amount in zip(found, excess, strict=True)
+        Place(amount, deepest + 1, 0.0) if amount else Place(0.0, next(found), next(gaps))
+        for amount in excess
     ]
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Return one number a point, lower is better, equal where the places are equal.
+    """Return one number per point, lower is better, equal for equal places.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]
@@ -74,10 +58,7 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 
 def fronts(losses: Sequence[Losses]) -> list[int]:
-    """Return the front of each point, 1 for those that nothing dominates.
-
-    A point dominates another if it is nowhere worse and somewhere better.
-    """
+    """Return the front of each point, 1 for those that no other dominates."""
     import numpy as np
 
     if not losses:
@@ -101,10 +82,9 @@ def fronts(losses: Sequence[Losses]) -> list[int]:
 
 
 def crowding(losses: Sequence[Losses]) -> list[float]:
-    """Return each point's crowding distance within its front (Deb et al. 2002, section III B).
+    """Return each point's crowding distance in its front (Deb et al. 2002, section III B).
 
-    The sides of a box are measured in spans of its front; points at the ends have infinity.
-    Equal points count as one.
+    In spans of the front; infinite at its ends. Equal points count as one.
     """
     rows = [tuple(_finite(value) for value in row) for row in losses]
     points = sorted(set(rows))
@@ -123,9 +103,7 @@ def crowding(losses: Sequence[Losses]) -> list[float]:
 
 
 def hypervolume(losses: Sequence[Losses], reference: Losses) -> float:
-    """Return the volume that some point dominates and that itself dominates the reference.
-
-    Exact, by slicing along the last objective; meant for a front, not for thousands of points.
+    """Return the volume between the points and the reference, exact by slicing.
 
     >>> hypervolume([(1.0, 2.0), (2.0, 1.0)], (3.0, 3.0))
     3.0
@@ -155,3 +133,16 @@ def _volume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> fl
 
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.inf
+
+
+def violation(value: float, low: float | None, high: float | None) -> float:
+    """Return by how much a value violates bounds; negative inside, infinite if it is not finite.
+
+    >>> violation(12.0, None, 10.0), violation(9.0, None, 10.0)
+    (2.0, -1.0)
+    """
+    if not math.isfinite(value):
+        return math.inf
+    above = -math.inf if high is None else value - high
+    below = -math.inf if low is None else low - value
+    return max(above, below)

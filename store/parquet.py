@@ -1,7 +1,7 @@
-"""How Parquet files are written here: whole or not at all, small, and the same bytes every time.
+"""Parquet files: written atomically, small, and with the same bytes for the same rows.
 
-Floats are split into byte streams before compression, which on training curves is four times
-faster than the default dictionary and half its size.
+Floats are split into byte streams before compression: on training curves four times faster than
+the default dictionary and half its size.
 """
 
 from __future__ import annotations
@@ -15,17 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError, not_as_written
 from ..files import atomic_files
-from .rows import CurveRow, Part, Stream, is_part_name, part_name
+from .rows import Part, Stream, is_part_name
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-GROUP_ROWS = 131_072  # rows of a row group; fixed, so that equal rows give equal bytes
+PARTS_NAME = "parts"
+KEY_COLUMNS = ("trial", "stream", "replicate", "env_steps")
+METRIC_PREFIX = "metric:"  # metric columns of a part; distinguishes a metric called `trial`
+
+GROUP_ROWS = 131_072  # rows per row group; fixed, so that equal rows give equal bytes
+BUFFER_ROWS = 250_000  # about 35 MB with 15 metrics; a fuller buffer is written before a commit
+MERGE_PARTS = 32  # so many neighbours of one level become one part of the next
+MERGE_LEVELS = 2
+MERGE_ROWS = 4_000_000  # at most a second or two of merging between two chunks
+_BATCH_ROWS = 65_536
 
 
 def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer with the project's encodings; a context manager."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -41,19 +50,16 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 @contextmanager
 def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
-    """A writer whose file takes the place of `path` once it is whole and on disk.
+    """Yield a writer of a temporary file that replaces `path` in the end.
 
-    Its name until then does not end in `.parquet`: globs of readers must not find it.
-
-    Raises:
-        StoreError: the disk refuses.
+    Its name does not end in `.parquet`, so that readers' globs do not find it.
     """
     with atomic_files.replacing(path) as partial, open_writer(partial, schema) as writer:
         yield writer
 
 
 def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
-    """Write row groups of a fixed size, however the tables are cut."""
+    """Write row groups of a fixed size, whatever the sizes of the tables."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -69,30 +75,10 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
         writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
 
 
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import numpy as np
-    import pyarrow as pa
-
-PARTS_NAME = "parts"
-KEY_COLUMNS = ("trial", "stream", "replicate", "env_steps")
-METRIC_PREFIX = "metric:"  # metric columns of a part; keeps a metric called `trial` apart
-
-BUFFER_ROWS = 250_000  # about 35 MB with 15 metrics; a fuller buffer is written before a commit
-MERGE_PARTS = 32  # so many neighbours of one level become one part of the next
-MERGE_LEVELS = 2
-MERGE_ROWS = 4_000_000  # no more than a second or two of merging between two chunks
-_BATCH_ROWS = 65_536
-
-
 class CurveParts:
-    """The curve parts of one study, for its writer.
+    """The curve parts of one study, for its writer; `live`: those of the last commit, in order.
 
-    Attributes:
-        live: the parts that the last commit lists, in the order of their rows.
-
-    Raises:
-        StoreError: a listed part is missing or its bytes are not those that were written, or a
-            link has the place of one, or of their folder.
+    `StoreError`: a listed part is missing, changed, or a link.
     """
 
     def __init__(self, directory: Path, live: Sequence[Part]):
@@ -106,34 +92,20 @@ class CurveParts:
         self._number = max((int(Path(part.name).stem) for part in live), default=0)
         for part in self.live:
             _verify(self.directory / part.name, part)
-        self._delete_unlisted()  # only once nothing that the journal lists is missing
-
-    def _delete_unlisted(self) -> None:
         listed = {part.name for part in self.live}
-        for path in self.directory.iterdir():
+        for (
+            path
+        ) in self.directory.iterdir():  # only when nothing that the journal lists is missing
             name = path.name.removesuffix(atomic_files.PARTIAL)
             if path.name not in listed and is_part_name(name):
                 atomic_files.delete_file(path)
 
     @property
     def rows(self) -> int:
-        """Curve rows so far, listed or not."""
+        """Return the number of curve rows so far, committed or not."""
         parts = sum(part.rows for part in (*self.live, *self._pending))
         merged = sum(part.rows for part in self.live if part.name in self._merged)
         return parts - merged + self._buffered
-
-    def add(self, rows: Sequence[CurveRow]) -> None:
-        """Buffer some rows; rows that lack a metric others have get a null there."""
-        if not rows:
-            return
-        names = sorted({name for row in rows for name in row.metrics})
-        self._append(
-            [row.trial for row in rows],
-            [row.stream for row in rows],
-            [row.replicate for row in rows],
-            [row.env_steps for row in rows],
-            {name: [row.metrics.get(name) for row in rows] for name in names},
-        )
 
     def add_chunk(
         self,
@@ -141,28 +113,11 @@ class CurveParts:
         streams: Sequence[Stream],
         replicates: Sequence[int],
         env_steps: Sequence[int],
-        metrics: Mapping[str, np.ndarray],
+        metrics: Mapping[str, np.ndarray | Sequence[float]],
     ) -> None:
-        """Buffer one chunk of many lanes by columns: one value a lane that is busy.
-
-        Args:
-            trials: one value a row, like all the others.
-            streams: which seeds.
-            replicates: index within the stream.
-            env_steps: training env steps of the replicate at the end of the chunk.
-            metrics: name -> float64 [rows].
-        """
-        if len(trials):
-            self._append(trials, streams, replicates, env_steps, metrics)
-
-    def _append(
-        self,
-        trials: Sequence[int],
-        streams: Sequence[Stream],
-        replicates: Sequence[int],
-        env_steps: Sequence[int],
-        metrics: Mapping[str, Any],
-    ) -> None:
+        """Buffer one chunk of many lanes, one value per busy lane; metrics: name -> [rows]."""
+        if not len(trials):
+            return
         import pyarrow as pa
 
         try:
@@ -176,14 +131,14 @@ class CurveParts:
                 columns[METRIC_PREFIX + name] = pa.array(metrics[name], pa.float64())
             table = pa.table(columns)
         except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise StoreError(f"curve rows must hold numbers, one a metric: {error}") from error
+            raise StoreError(f"curve rows need one number per metric: {error}") from error
         self._buffer.append(table)
         self._buffered += table.num_rows
         if self._buffered >= BUFFER_ROWS:
             self._spill()
 
     def _spill(self) -> None:
-        """Write the buffer as a part that the next commit will list."""
+        """Write the buffer as a part for the next commit."""
         import pyarrow as pa
 
         if not self._buffer:
@@ -198,10 +153,10 @@ class CurveParts:
         self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int
     ) -> Part:
         self._number += 1
-        path = self.directory / part_name(self._number)
+        path = self.directory / f"{self._number:06d}.parquet"
         rows = 0
         with atomic_files.telling(path):
-            atomic_files.delete_file(path)  # what a commit left that the disk refused
+            atomic_files.delete_file(path)  # left by a failed commit
             with open_writer(path, schema) as writer:
                 for table in tables:
                     writer.write_table(table)
@@ -210,19 +165,12 @@ class CurveParts:
         return Part(path.name, _checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
-        """How far the curves of the last commit go.
-
-        Args:
-            without: a stream to leave out.
-
-        Returns:
-            (trial, stream, replicate) -> the env steps of its last row.
-        """
+        """Return (trial, stream, replicate) -> last env steps of the curves of the last commit."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         found: dict[tuple[int, str, int], int] = {}
-        wanted = pc.field("stream") != str(without)  # whole row groups are passed over by it
+        wanted = pc.field("stream") != str(without)  # skips whole row groups
         for part in self.live:
             table = pq.read_table(
                 self.directory / part.name, columns=list(KEY_COLUMNS), filters=wanted
@@ -234,7 +182,7 @@ class CurveParts:
         return found
 
     def flush(self) -> tuple[list[Part], list[str]]:
-        """What the next commit must list and take off the list; the files are on disk by then."""
+        """Write the buffer; return the parts that the next commit must add and remove."""
         self._spill()
         for level in range(MERGE_LEVELS):
             self._merge(level)
@@ -244,10 +192,7 @@ class CurveParts:
         return list(self._pending), list(self._merged)
 
     def _merge(self, level: int) -> None:
-        """Turn the neighbours of one level into one part, when there are many.
-
-        Parts of one level are always neighbours: lower levels come after higher ones.
-        """
+        """Merge the parts of one level, which are always neighbours, when there are many."""
         now = [part for part in (*self.live, *self._pending) if part.name not in self._merged]
         run = [part for part in now if part.level == level]
         if len(run) < MERGE_PARTS or sum(part.rows for part in run) > MERGE_ROWS:
@@ -263,7 +208,7 @@ class CurveParts:
         self._pending.append(merged)
 
     def committed(self) -> None:
-        """The commit that lists what `flush` gave is on disk: drop the files it took off."""
+        """Delete merged files: the commit that lists the parts of `flush` is on disk."""
         gone = set(self._merged)
         kept = [part for part in self.live if part.name not in gone]
         self.live = sorted([*kept, *self._pending], key=lambda part: part.first)
@@ -273,7 +218,7 @@ class CurveParts:
 
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
-    """Key columns, then every metric column of any part by name."""
+    """Return key columns, then all metric columns of any part by name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -287,7 +232,7 @@ def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
 
 
 def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of some parts in order, a bounded number at a time, in one schema."""
+    """Yield the rows of some parts in order, at most 65,536 at a time, in one schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,8 +1,7 @@
-"""Whether two samples of seeds differ by more than chance deals: an exact test of means.
+"""Exact permutation tests of the means of two samples of seeds.
 
-Values of both sides are put together and dealt out anew; the interval holds what 99 of 100 deals
-give. Under equal distributions, whatever their form, ties and ceilings included, a difference lies
-outside in at most 1 of 100 pairs of samples (Fisher's randomisation test; Good 2005, section 3.2).
+Values of both sides are permuted (Fisher's randomisation test; Good 2005, section 3.2), which is
+exact for any distribution, with ties and ceilings.
 """
 
 from __future__ import annotations
@@ -17,40 +16,25 @@ from ..errors import ConfigError
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
 
-Scores = Sequence[Sequence[float]]
+Scores = Sequence[Sequence[float]]  # [environments][seeds]
 LEVEL = 0.99
-DEALS = 9_999
+DEALS = 9_999  # permutations
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two samples beside each other.
+    """A fresh sample of seeds compared with a recorded one."""
 
-    Attributes:
-        difference: mean of the second less mean of the first.
-        low, high: the interval that 99 of 100 deals lie in.
-        within: whether the difference does, ends included.
-    """
-
-    difference: float
-    low: float
+    difference: float  # fresh mean less recorded mean
+    low: float  # 99 % permutation interval
     high: float
-    within: bool
+    within: bool  # the difference is in the interval
 
 
 def agreement(
     recorded: Sequence[float], fresh: Sequence[float], deals: int = DEALS, seed: int = 0
 ) -> Agreement:
-    """Return how far a fresh sample's mean lies from a recorded one's, and how far chance does.
-
-    Args:
-        recorded: one value a seed.
-        fresh: likewise, of other seeds.
-        deals: how often values are dealt out; the same deals every time.
-        seed: of the deals.
-
-    Raises:
-        ConfigError: a side of fewer than 5 values, where no 99 % interval exists.
+    """Return the difference of two means of at least 5 seeds, and its permutation interval.
 
     >>> agreement([1.0] * 8, [1.0] * 8).within
     True
@@ -60,17 +44,16 @@ def agreement(
     count, other = len(recorded), len(fresh)
     if min(count, other) < 5:
         raise ConfigError(f"samples of {count} and {other} values; at least 5 are needed")
-    whole = np.asarray([*recorded, *fresh], np.float64)
-    if not np.isfinite(whole).all():
+    pooled = np.asarray([*recorded, *fresh], np.float64)
+    if not np.isfinite(pooled).all():
         raise ConfigError("a value is not finite")
-    middle = whole.mean()
-    centred = whole - middle  # rounding errors of far means would split ties
+    centred = pooled - pooled.mean()  # rounding errors of large means would split ties
     second = centred[_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
     dealt = second / other - (centred.sum() - second) / count
     seen = centred[count:].sum()
     difference = float(seen / other - (centred.sum() - seen) / count)
     tail = (1.0 - LEVEL) / 2.0
-    # With the seen one among them, k of n + 1 on either side hold at most the level.
+    # With the observed one, at most `level` of n + 1 are outside.
     skipped = int(tail * (deals + 1))
     ordered = np.sort(dealt)
     low, high = float(ordered[max(0, skipped - 1)]), float(ordered[deals - max(1, skipped)])
@@ -82,12 +65,8 @@ def agreement(
 def deal_p(ours: Scores, theirs: Scores) -> float:
     """Return the exact two-sided p-value of equal distributions in every environment.
 
-    The share of 9,999 deals, in each environment by itself, and the seen one, whose difference of
-    means is at least as far from 0.
-
-    Args:
-        ours: values [environments][seeds].
-        theirs: likewise, maybe of another number of seeds.
+    The share of 9,999 permutations within environments, and the observed one, with a difference of
+    means at least as far from 0.
 
     >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
     (True, 1.0)
@@ -96,10 +75,10 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
 
     dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
     for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        whole = np.asarray([*a, *b], np.float64)
-        # Centred values sum to 0, so the sum of one side says how far apart the means are.
-        centred = (whole - whole.mean()) / len(a) / len(b)
-        dealt += centred[_orders(len(whole), DEALS, stream)[:, len(a) :]].sum(axis=1)
+        pooled = np.asarray([*a, *b], np.float64)
+        # Centred values sum to 0, so the sum of one side gives the difference of means.
+        centred = (pooled - pooled.mean()) / len(a) / len(b)
+        dealt += centred[_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
         seen += float(centred[len(a) :].sum())
         size += float(np.abs(centred).sum())
     far = int(np.count_nonzero(np.abs(dealt) >= abs(seen) - 1e-9 * size))
@@ -108,7 +87,7 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
 
 @lru_cache(maxsize=16)
 def _orders(count: int, deals: int, seed: int) -> np.ndarray:
-    """Return orders of all values [deals, count], the same for every call."""
+    """Return permutations [deals, count], the same for every call."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(seed))

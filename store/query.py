@@ -1,7 +1,7 @@
-"""SQL over one study's tables, by DuckDB, on a connection that can read and do nothing else.
+"""SQL over one study's tables, by DuckDB, on a read-only connection.
 
-Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is taken, only files in the
-study's folder can be read, and the configuration is locked before the user's text is run.
+One SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is allowed, only files in the study's folder
+can be read, and the configuration is locked before the user's text runs.
 """
 
 from __future__ import annotations
@@ -28,32 +28,37 @@ from .tables import PARAM_PREFIX, TABLES, damaged_table
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
 
-_AGAIN = 0.05  # seconds: an interrupt that comes before the work begins is lost
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 60.0
+MEMORY_AT_FIRST = "128MB"  # larger sorts and groups spill to disk
+MEMORY = "2GB"  # for a second attempt, if spilling was not enough
+CELLS = 10_000_000  # of a result in Python, at most: up to a GB as Python's numbers
+# The tables of a study that died still show its trials as running.
+_LEFT = " REPLACE (CASE state WHEN 'running' THEN 'interrupted' ELSE state END AS state)"
+_THREADS = 4  # each holds a row group: too many on a machine with many cores
+_SPILL = "16GB"
+_CELLS_AT_ONCE = 100_000
+_ROWS_AT_ONCE = 10_000
+_TIME = "TIMESTAMP WITH TIME ZONE"
+_AGAIN = 0.05  # seconds: an interrupt that comes before the work starts is lost
 
 
 class QueryTime:
-    """What a query may take of time: it runs only while DuckDB works.
-
-    Args:
-        seconds: all of it; None sets no end.
-    """
+    """The time limit of a query; only DuckDB's work counts. None: no limit."""
 
     def __init__(self, seconds: float | None):
         self._seconds, self._left = seconds, seconds
 
     def run(self, connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-        """Let DuckDB work, until it is done, its time is over, or somebody presses Ctrl-C.
+        """Run work of DuckDB until it is done, its time is over, or Ctrl-C.
 
-        It works in a thread of its own: while DuckDB's other threads do the work, the one that
-        called it waits and hears no signal (DuckDB 2.0: half of all times on two cores).
-
-        Raises:
-            StoreError: the time is over.
-            duckdb.Error: whatever the work raises.
+        It runs in a separate thread: while DuckDB's other threads work, its caller waits and gets
+        no signal (DuckDB 2.0: half of all times on two cores).
         """
         if self._left is not None and self._left <= 0.0:
             raise self._over()
-        begun = time.monotonic()
+        start = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             try:
@@ -67,7 +72,7 @@ class QueryTime:
                 raise
             finally:
                 if self._left is not None:
-                    self._left -= time.monotonic() - begun
+                    self._left -= time.monotonic() - start
 
     def _over(self) -> StoreError:
         return StoreError(
@@ -76,47 +81,15 @@ class QueryTime:
         )
 
 
-if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
-    import duckdb
-
-T = TypeVar("T")
-
-TIMEOUT_SECONDS = 60.0
-MEMORY = "2GB"
-MEMORY_AT_FIRST = "128MB"
-"""Sorts and large groups go to disk beyond it; what cannot runs again with `MEMORY`."""
-CELLS = 10_000_000
-"""Of a result in Python, at most: as Python's numbers they take up to a GB."""
-# What a study that died has published last says of its trials that they run.
-_LEFT = " REPLACE (CASE state WHEN 'running' THEN 'interrupted' ELSE state END AS state)"
-_THREADS = 4  # each holds a row group of its own, on a machine with many cores too many
-_SPILL = "16GB"
-_CELLS_AT_ONCE = 100_000
-_ROWS_AT_ONCE = 10_000
-_TIME = "TIMESTAMP WITH TIME ZONE"
-
-
 def query(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run one SELECT over the views `trials`, `evaluations` and `curves` (and `baselines`).
+    """Run one SELECT over the views `trials`, `evaluations`, `curves` (and `baselines`).
 
-    The view `trials` has, besides the columns of the file, a struct `param`, so that
-    `param.learning_rate` needs no quotes. DuckDB sorts NaN above every number: order by `rank`,
-    or filter with `isfinite`. Times with a zone are `datetime` with their offset from UTC, or text
-    inside of lists and structs.
-
-    Args:
-        directory: the study's folder.
-        sql: one statement that reads.
-        timeout_seconds: after which it is ended; None lets it run.
-
-    Returns:
-        The names of the columns, and the rows.
-
-    Raises:
-        StoreError: nothing is published yet, the text is not one reading statement, reads files
-            elsewhere, takes too long or too much memory, does not run, or has more than `CELLS`.
+    The view `trials` also has a struct `param`, so that `param.learning_rate` needs no quotes.
+    DuckDB sorts NaN above every number: order by `rank`, or filter with `isfinite`. Times with a
+    zone are `datetime`s, or text in lists and structs. `StoreError`: no tables yet, not a single
+    reading statement, files elsewhere, too slow or too large.
     """
     with streamed(directory, sql, timeout_seconds) as found:
         rows: list[tuple[Any, ...]] = []
@@ -133,26 +106,17 @@ def query(
 def streamed(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
 ) -> Generator[Rows]:
-    """Run one SELECT as `query` does, for rows that are taken in turns and may be any number.
-
-    Args:
-        directory: the study's folder.
-        sql: one statement that reads.
-        timeout_seconds: after which it is ended, not counting what is done with its rows.
-
-    Raises:
-        StoreError: see `query`; once rows have been taken, too.
-    """
+    """Run one SELECT as `query` does, for any number of rows; work on them is not timed."""
     folder = Path(directory).resolve()
     require_tables(folder)
     allowed = QueryTime(timeout_seconds)
-    with _in_words(folder):
+    with _readable_errors(folder):
         _check(sql)
     with _spill_folder() as spill:
-        rows = _begun(folder, sql, allowed, MEMORY_AT_FIRST, spill)
-        if rows is None:
-            rows = _begun(folder, sql, allowed, MEMORY, spill)
-        assert rows is not None
+        try:
+            rows = _opened(folder, sql, allowed, MEMORY_AT_FIRST, spill)
+        except _OutOfMemoryError:
+            rows = _opened(folder, sql, allowed, MEMORY, spill)
         try:
             yield rows
         finally:
@@ -160,11 +124,7 @@ def streamed(
 
 
 class Rows:
-    """The rows of a query, some at a time; iterate over it once.
-
-    Attributes:
-        columns: their names.
-    """
+    """The rows of a query, some at a time; iterate over it once. `columns`: their names."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime
@@ -189,34 +149,32 @@ class Rows:
 
     def _fetched(self) -> list[tuple[Any, ...]]:
         rows = self._run(lambda: self._result.fetchmany(self._at_once))
-        return [self._with_times(row) for row in rows] if self._times else rows
-
-    def _with_times(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        cells = list(row)
-        for place in self._times:
-            cells[place] = _time(cells[place])
-        return tuple(cells)
+        if not self._times:
+            return rows
+        return [
+            tuple(_time(cell) if at in self._times else cell for at, cell in enumerate(row))
+            for row in rows
+        ]
 
     def _run(self, work: Callable[[], T]) -> T:
-        with _in_words(self._folder):
+        with _readable_errors(self._folder):
             return self._allowed.run(self._connection, work)
 
     def close(self) -> None:
-        """End the query, wherever it is."""
         self._connection.close()
 
 
 def _times_as_text(types: Sequence[str], sql: str) -> str:
-    """Return what gives a query's times with a zone as text, inside of lists and structs too.
+    """Return SQL that gives a query's times with a zone as text, also in lists and structs.
 
-    DuckDB's Python package makes them with pytz, which it does not install.
+    DuckDB's Python package needs pytz for them, which it does not install.
     """
     names = [f"c{place}" for place in range(len(types))]
     cells = (
         f"CAST({name} AS {kind.replace(_TIME, 'VARCHAR')})" if _TIME in kind else name
         for name, kind in zip(names, types, strict=True)
     )
-    # A view takes the text with whatever follows its semicolon, and columns of one name.
+    # A view accepts a trailing semicolon and duplicate columns.
     return (
         f"CREATE TEMP VIEW with_times({', '.join(names)}) AS {sql}\n;"
         f"SELECT {', '.join(cells)} FROM with_times"
@@ -230,17 +188,12 @@ def _time(text: str | None) -> datetime | str | None:
         return text
 
 
-def _begun(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows | None:
-    """Return a query that has its first rows; None where it needs more memory than at first."""
-    with _in_words(folder):
+def _opened(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows:
+    """Return a query that has its first rows."""
+    with _readable_errors(folder):
         connection = _connection(folder, memory, spill)
     try:
         return Rows(connection, sql, folder, allowed)
-    except _OutOfMemoryError:
-        connection.close()
-        if memory == MEMORY:
-            raise
-        return None
     except BaseException:
         connection.close()
         raise
@@ -251,8 +204,8 @@ class _OutOfMemoryError(StoreError):
 
 
 @contextmanager
-def _in_words(folder: Path) -> Generator[None]:
-    """Say in words what fails in DuckDB."""
+def _readable_errors(folder: Path) -> Generator[None]:
+    """Turn DuckDB's errors into `StoreError`."""
     import duckdb
 
     try:
@@ -260,11 +213,12 @@ def _in_words(folder: Path) -> Generator[None]:
     except duckdb.OutOfMemoryException as error:
         raise _OutOfMemoryError(
             f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
-            f"{folder}/*.parquet with a tool of your own"
+            f"{folder}/*.parquet with another tool"
         ) from error
     except duckdb.PermissionException as error:
+        first = str(error).strip().partition("\n")[0]
         raise StoreError(
-            f"a query may read files of its study only, in {folder}: {_first_line(error)}"
+            f"a query may read files of its study only, in {folder}: {first}"
         ) from error
     except duckdb.Error as error:
         raise StoreError(
@@ -275,10 +229,10 @@ def _in_words(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _spill_folder() -> Generator[str]:
-    """Yield where a large sort may leave its files for a while; DuckDB makes it when it must."""
+    """Yield a temporary folder for large sorts; DuckDB creates it when it must."""
     try:
         root = tempfile.gettempdir()
-    except FileNotFoundError:  # nowhere: then sorts have their memory alone
+    except FileNotFoundError:  # none: then sorts have only memory
         yield ""
         return
     path = Path(root) / f"hpo-query-{os.getpid()}-{os.urandom(8).hex()}"
@@ -289,34 +243,25 @@ def _spill_folder() -> Generator[str]:
 
 
 def has_column(folder: Path, table: str, column: str) -> bool:
-    """Return whether a study has published a table with that column."""
     if not (folder / f"{table}.parquet").is_file():
         return False
     return column in query(folder, f"SELECT * FROM {table} LIMIT 0")[0]
 
 
 def require_tables(folder: Path) -> None:
-    """Refuse a study that has published no tables yet.
-
-    Raises:
-        StoreError: it has not; says whether to wait or to run it.
-    """
+    """Raise `StoreError` if a study has not published its tables yet."""
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():
-            holder = lock_holder(folder)
             when = "run the study's file to write it"
-            if holder is not None:
-                when = (
-                    f"{holder} is running it: tables come with the first commit, within a minute"
-                )
+            if (holder := lock_holder(folder)) is not None:
+                when = f"{holder} is running it: wait a minute for the first commit"
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
 
 
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The result of a query as plain data: one object a row.
+    """Return the result of a query as plain data, one object per row.
 
-    Numbers that are not finite become null, times and all else JSON lacks become text, and a
-    column that comes twice is numbered.
+    Non-finite numbers become null, times and other types text; duplicate columns are numbered.
 
     >>> rows_as_json(["trial", "trial"], [(1, float("nan"))])
     [{'trial': 1, 'trial_2': None}]
@@ -342,7 +287,7 @@ def _jsonable(cell: Any) -> Any:
 
 
 def _check(sql: str) -> None:
-    """Refuse all but one statement that reads."""
+    """Raise `StoreError` unless the text is one reading statement."""
     import duckdb
 
     statements = duckdb.extract_statements(sql)
@@ -359,13 +304,7 @@ def _check(sql: str) -> None:
 
 
 def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
-    """An empty database with the views, shut off from everything but the folder.
-
-    Args:
-        folder: of the study.
-        memory: that it may take.
-        spill: the folder for what does not fit; not in the working directory.
-    """
+    """Return an empty database with the views, which can read only the folder."""
     import duckdb
 
     options: dict[str, str | bool | int | float | list[str]] = {
@@ -378,15 +317,20 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
         "threads": min(_THREADS, os.cpu_count() or 1),
     }
     connection = duckdb.connect(":memory:", config=options)
-    _hide_progress(connection)
+    # In notebooks the progress bar prints on stdout. Without ipywidgets it cannot be set.
+    if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+        connection.execute("SET enable_progress_bar = false")
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
     files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():
-        source = f"read_parquet({file})"
+        source, changes, extra = f"read_parquet({file})", "", ""
         try:
-            extra = _param_struct(connection, source) if name == "trials" else ""
-            left = _LEFT if name == "trials" and _was_left(connection, folder, source) else ""
-            connection.execute(f"CREATE VIEW {name} AS SELECT *{left}{extra} FROM {source}")
+            if name == "trials":
+                described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+                columns = [str(row[0]) for row in described]
+                changes = _LEFT if "state" in columns and lock_holder(folder) is None else ""
+                extra = _param_struct(columns)
+            connection.execute(f"CREATE VIEW {name} AS SELECT *{changes}{extra} FROM {source}")
         except duckdb.Error as error:
             raise damaged_table(folder / f"{name}.parquet") from error
     connection.execute(f"SET allowed_directories = [{_text(str(folder))}]")
@@ -396,25 +340,9 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     return connection
 
 
-def _hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
-    """Switch the progress bar off where it is on: in notebooks it prints on stdout.
-
-    In notebooks without ipywidgets it is off, and DuckDB refuses to set it.
-    """
-    if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
-        connection.execute("SET enable_progress_bar = false")
-
-
-def _was_left(connection: duckdb.DuckDBPyConnection, folder: Path, source: str) -> bool:
-    """Return whether no process writes a study any more; other tables have no states."""
-    columns = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    return any(column[0] == "state" for column in columns) and lock_holder(folder) is None
-
-
-def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
-    """A column `param` that holds all `param.<name>` columns as one struct, dots as nesting."""
-    described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    names = [str(row[0]) for row in described if str(row[0]).startswith(PARAM_PREFIX)]
+def _param_struct(columns: Sequence[str]) -> str:
+    """Return SQL for a column `param`: all `param.<name>` columns as a struct, dots as nesting."""
+    names = [name for name in columns if name.startswith(PARAM_PREFIX)]
     tree: dict[str, Any] = {}
     for name in names:
         path = name.removeprefix(PARAM_PREFIX).split(".")
@@ -422,9 +350,9 @@ def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
         for step in path[:-1]:
             node = node.setdefault(step.lower(), {})
             if isinstance(node, str):
-                return ""  # `a` and `a.b` are both knobs: no struct can hold them
+                return ""  # `a` and `a.b` do not fit into one struct
         if path[-1].lower() in node:
-            return ""  # names that differ in case only
+            return ""  # names that differ only in case
         node[path[-1].lower()] = _name(name)
     return f", {_struct(tree)} AS param" if tree else ""
 
@@ -438,7 +366,7 @@ def _struct(tree: dict[str, Any]) -> str:
 
 
 def _without_globs(path: Path) -> str:
-    """The path with DuckDB's wildcards taken literally."""
+    """Return the path with DuckDB's wildcards escaped."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
@@ -448,8 +376,3 @@ def _text(value: str) -> str:
 
 def _name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
-
-
-def _first_line(error: Exception) -> str:
-    lines: Sequence[str] = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

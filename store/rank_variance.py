@@ -1,20 +1,17 @@
-"""How much of the differences between trials a knob explains, and what chance alone explains.
+"""The share of rank variance between trials that a hyperparameter explains.
 
-Values are ranks. A knob with an order explains by a parabola over its axis, one without by a
-mean a choice; simulated, higher degrees find fewer of the effects that knobs have. Two knobs
-explain together, beyond what each does alone, by the products of these.
+An ordered hyperparameter explains by a parabola over its axis (in simulations higher degrees find
+fewer effects), an unordered one by a mean per choice; an interaction by the products of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no statistics start faster
-    import numpy as np
 
 FEWEST_TRIALS = 10
 _DEGREE = 2
@@ -25,40 +22,23 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Column:
-    """One knob in every trial.
-
-    Attributes:
-        name: of the knob.
-        places: where on its axis, from 0 to 1, or which choice; None where it was not active.
-        choices: places are choices without an order.
-    """
+    """One hyperparameter in every trial."""
 
     name: str
-    places: Sequence[float | None]
-    choices: bool = False
+    places: Sequence[float | None]  # on its axis from 0 to 1, or choice; None if not active
+    choices: bool = False  # without an order
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that a knob explains values with, among the trials in which it was active.
+    """The regressors of a hyperparameter among the trials in which it was active."""
 
-    Attributes:
-        rows: numbers of these trials, [m].
-        basis: orthonormal columns that sum to 0 over them, [m, d]; d may be 0.
-    """
-
-    rows: np.ndarray
-    basis: np.ndarray
+    rows: np.ndarray  # [m] indices of these trials
+    basis: np.ndarray  # [m, d] orthonormal columns that sum to 0; d may be 0
 
 
 def midranks(values: Sequence[float]) -> np.ndarray:
-    """Return ranks from 1, those of equal values their mean, less the mean of all.
-
-    Raises:
-        ConfigError: a value that is not finite.
-    """
-    import numpy as np
-
+    """Return centred ranks; equal values have their mean rank."""
     found = np.asarray(values, np.float64)
     if not np.isfinite(found).all():
         raise ConfigError("importance takes finite values only")
@@ -69,12 +49,10 @@ def midranks(values: Sequence[float]) -> np.ndarray:
 
 
 def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
-    """Return what a knob explains with once `before` [n, q] is known.
+    """Return the regressors of a hyperparameter without the part in `before` [n, q].
 
-    Without enough active trials, or without two values, it explains with nothing.
+    None below 10 active trials, or with one value.
     """
-    import numpy as np
-
     rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
@@ -82,33 +60,21 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
 
 
 def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
-    """Return what two knobs explain together once `before` [n, q] is known.
-
-    The products of their parabolas (or choices) among the trials that have both.
-    """
-    import numpy as np
-
-    both = [
-        row
-        for row, pair in enumerate(zip(one.places, other.places, strict=True))
-        if None not in pair
-    ]
-    rows = np.array(both, np.intp)
+    """Return the regressors of an interaction without the part in `before` [n, q]."""
+    pairs = list(zip(one.places, other.places, strict=True))
+    rows = np.array([row for row, pair in enumerate(pairs) if None not in pair], np.intp)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
-    places = [np.array([column.places[row] for row in both], float) for column in (one, other)]
     first, second = (
-        _powers(place, column.choices, _DEGREE)
-        for place, column in zip(places, (one, other), strict=True)
+        _powers(np.array([column.places[row] for row in rows], float), column.choices, _DEGREE)
+        for column in (one, other)
     )
     plain = (first[:, :, None] * second[:, None, :]).reshape(len(rows), -1)
     return _orthonormal(rows, plain, before)
 
 
 def _orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
-    """Return the part of some columns that a constant and `before` do not explain."""
-    import numpy as np
-
+    """Return the part of columns that a constant and `before` do not explain."""
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -116,9 +82,7 @@ def _orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Sha
 
 
 def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the trials in which a knob was active, and its places there."""
-    import numpy as np
-
+    """Return the trials in which a hyperparameter was active, and its places there."""
     found = [(row, place) for row, place in enumerate(column.places) if place is not None]
     return (
         np.array([row for row, _ in found], np.intp),
@@ -127,9 +91,7 @@ def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
-    """Return a column a choice but one, or Legendre polynomials from degree 1 on."""
-    import numpy as np
-
+    """Return a column per choice except one, or Legendre polynomials from degree 1."""
     known = np.unique(places)
     if choices:
         return (places[:, None] == known[None, 1:]).astype(np.float64)
@@ -138,13 +100,11 @@ def _powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
 
 
 def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
-    """Return columns [n, q] that take away all that these knobs explain.
+    """Return columns [n, q] that explain everything about these hyperparameters.
 
-    A finer polynomial than the one that finds a knob: what is left of a decisive knob would
-    otherwise be found in others, which moved with it while a model searched.
+    The polynomials are finer than `shape`'s: otherwise the rest of a decisive hyperparameter would
+    be found in others, which moved with it while a model searched.
     """
-    import numpy as np
-
     degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else _DEGREE
     parts = [np.zeros((trials, 0))]
     for column in columns:
@@ -158,14 +118,7 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
 
 
 def explained(form: Shape, values: np.ndarray) -> np.ndarray:
-    """Return the share of the variance among its trials that a knob explains, a row of values.
-
-    Args:
-        form: of the knob.
-        values: any number of rows of ranks (what is left of them), [b, n].
-    """
-    import numpy as np
-
+    """Return the share of variance that a shape explains in each row of ranks, [b, n] -> [b]."""
     own = values[:, form.rows]
     whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
     hit = ((own @ form.basis) ** 2).sum(axis=1)
@@ -173,15 +126,10 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
 
 
 def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the share of the variance among its trials that a shape explains in every resample.
+    """Return the share of rank variance [n] that a shape explains in each resample.
 
-    Args:
-        form: of a knob, or of a pair of them.
-        values: ranks, or what is left of them, [n].
-        weights: how often a resample holds a trial, [b, n].
+    `weights` [b, n]: how often a resample has a trial.
     """
-    import numpy as np
-
     own, held = values[form.rows], weights[:, form.rows]
     ones = np.ones((len(form.rows), 1))
     alone, both = (
@@ -194,19 +142,11 @@ def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.
 def resampled(
     column: Column, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of what was left that a knob explains in every resample, and what was left.
+    """Return two shares [b] per resample, from weighted normal equations.
 
-    The share by which squared errors shrink once the knob is known, and the share of the whole
-    variance that they had before, [b] each, from weighted normal equations.
-
-    Args:
-        column: the knob.
-        before: what was known before it, [n, q].
-        ranks: of the values, [n].
-        weights: how often a resample holds a trial, [b, n].
+    The share by which a hyperparameter reduces the squared errors of `before` [n, q], and their
+    share of the whole variance. `weights` [b, n]: how often a resample has a trial.
     """
-    import numpy as np
-
     rows, places = _active(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     both = np.hstack([known, _powers(places, column.choices, _DEGREE)])
@@ -218,9 +158,7 @@ def resampled(
 
 
 def _squared_error(known: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the weighted squared error of the best fit, a row of weights."""
-    import numpy as np
-
+    """Return the weighted squared error of the best fit, per row of weights."""
     width = known.shape[1]
     squares = (known[:, :, None] * known[:, None, :]).reshape(len(values), -1)
     gram = (weights @ squares).reshape(-1, width, width)

@@ -1,6 +1,6 @@
-"""Remove a study: its folder is renamed first, then deleted, so that none is ever half there.
+"""Remove a study: its folder is renamed first, then deleted, so none is ever half removed.
 
-A folder that holds anything a study does not write is refused as a whole.
+A folder with any file that a study does not write is refused.
 """
 
 from __future__ import annotations
@@ -12,38 +12,31 @@ from pathlib import Path
 from ..errors import StoreError
 from ..files import atomic_files
 from .journal import Journal
-from .journal_file import JOURNAL_NAME
+from .journal_file import JOURNAL_FILES, JOURNAL_NAME
 from .lock import LOCK_NAME, STOP_NAME, StudyLock, lock_holder
 from .rows import TrialState
 from .study_folder import OURS, STUDY_FOLDERS, StudyFolder, first_of
 
 
 def common_failure(folder: Path) -> str:
-    """Return what every trial of a study failed of, "" where any did not, or of something else.
+    """Return the reason for which all trials of a study failed, "" if they did not.
 
-    Trials that wait, or have not trained, count as nothing. Numbers in a reason may differ.
-
-    Raises:
-        StoreError: the journal is damaged.
+    Trials that wait or have not trained are ignored. Numbers in the reason may differ.
     """
     if not Journal.exists(folder):
         return ""
     with Journal(folder) as journal:
         rows = journal.trials()
     waits = (TrialState.WAITING, TrialState.RUNNING)
-    begun = [row for row in rows if row.state not in waits or row.env_steps]
-    reasons = {re.sub(r"\d+", "", row.error) for row in begun if row.state is TrialState.FAILED}
-    if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in begun):
+    started = [row for row in rows if row.state not in waits or row.env_steps]
+    reasons = {re.sub(r"\d+", "", row.error) for row in started}
+    if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in started):
         return ""
-    return begun[-1].error
+    return started[-1].error
 
 
-def begin_anew(folder: Path) -> None:
-    """Delete what a study wrote, the journal last; files of others in its folder stay.
-
-    Raises:
-        StoreError: another process writes the study, or the disk refuses.
-    """
+def delete_results(folder: Path) -> None:
+    """Delete the files of a study, the journal last; other files in its folder stay."""
     place = StudyFolder(folder)
     with StudyLock(folder):
         place.check_plain()
@@ -53,18 +46,13 @@ def begin_anew(folder: Path) -> None:
             atomic_files.delete_file(folder / name)
 
 
-_FILES = (*OURS, LOCK_NAME, STOP_NAME, "training.png",
-          *(f"{JOURNAL_NAME}{end}" for end in ("", "-journal", "-wal", "-shm")))  # fmt: skip
+_FILES = (*OURS, LOCK_NAME, STOP_NAME, "training.png", *JOURNAL_FILES)
 _FOLDERS = (*STUDY_FOLDERS, "tensorboard", "wandb")
 _REMOVED = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.removed")
 
 
 def check_removable(folder: StudyFolder) -> None:
-    """Refuse what must not be removed.
-
-    Raises:
-        StoreError: a process writes the study, its folder is a link, or holds files of others.
-    """
+    """Raise `StoreError` if a study runs, is a link, or has other files."""
     path = folder.path
     if path.is_symlink():
         raise StoreError(f"{path} is a link; remove the folder it points to: {path.resolve()}")
@@ -72,12 +60,12 @@ def check_removable(folder: StudyFolder) -> None:
         raise StoreError(f"{folder.name} is running ({holder}); stop it first", stop=folder.name)
     if others := _others(path):
         raise StoreError(
-            f"{path} holds what no study wrote: {first_of(others)}; move it away first"
+            f"{path} has files that are not the study's: {first_of(others)}; move them away first"
         )
 
 
 def _others(path: Path) -> list[str]:
-    """Return the names in a study's folder that are not a study's."""
+    """Return the names in a study's folder that a study does not write."""
     found: list[str] = []
     for inside in sorted(path.iterdir()):
         name = inside.name.removesuffix(atomic_files.PARTIAL)
@@ -88,13 +76,7 @@ def _others(path: Path) -> list[str]:
 
 
 def remove_studies(folders: Sequence[StudyFolder]) -> None:
-    """Remove studies, one after the other; nothing if any of them must not be.
-
-    What an earlier removal was kept from deleting is deleted as well.
-
-    Raises:
-        StoreError: see `check_removable`; or the disk refuses.
-    """
+    """Remove studies, or none if `check_removable` refuses any; also leftovers of removals."""
     for folder in folders:
         check_removable(folder)
     for folder in folders:
@@ -113,5 +95,5 @@ def remove_studies(folders: Sequence[StudyFolder]) -> None:
 def _is_left_over(path: Path) -> bool:
     try:
         return path.is_dir() and not path.is_symlink() and not _others(path)
-    except OSError:  # another user's, or being deleted: theirs to remove
+    except OSError:  # another user's, or being deleted
         return False

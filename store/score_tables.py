@@ -1,8 +1,7 @@
-"""What the scores of one configuration on several environments say, alone and beside another's.
+"""Scores of one configuration on several environments, alone and compared with another's.
 
-Scores are normalised: 0 as random actions, 1 as the reference. A seed that diverged has NaN on
-every environment: it is in no mean, below every threshold of a profile, and loses to any other.
-Aggregates and their intervals are those of `over_environments.py`.
+Scores are normalised: 0 is random actions, 1 the reference. A seed that diverged has NaN on every
+environment: it is excluded from means, below every threshold of a profile, and loses comparisons.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from .aggregate_environments import (
 )
 from .comparison import unpaired_interval
 from .paired import chance_of_better, paired_interval
-from .permutation_test import Scores
 from .statistics import NO_INTERVAL, Interval, interval, mean
 
-BySeed = Mapping[int, Sequence[float]]
-"""Replicate -> its score on each environment; NaN on all of them where it diverged."""
+BySeed = Mapping[int, Sequence[float]]  # replicate -> score per environment, NaN if it diverged
 _POINTS = 101
 
 
@@ -45,113 +42,69 @@ NOTHING = Estimate(None)
 
 @dataclass(frozen=True)
 class OnEach:
-    """One configuration.
-
-    Attributes:
-        seeds: how many there are.
-        lost: how many of them diverged.
-        each: on each environment, the mean score over the seeds that have one.
-        together: `mean`, `iqm` and `worst` over all runs, see `overall`, with stratified
-            bootstrap intervals.
-    """
+    """One configuration."""
 
     seeds: int
-    lost: int
-    each: tuple[Estimate, ...]
-    together: Mapping[str, Estimate]
+    lost: int  # seeds that diverged
+    each: tuple[Estimate, ...]  # mean score per environment, without these
+    together: Mapping[str, Estimate]  # `mean`, `iqm` and `worst`, see `overall`
 
 
 @dataclass(frozen=True)
 class OneEnvironment:
-    """Two configurations on one environment.
+    """Two configurations on one environment."""
 
-    Attributes:
-        difference: ours less theirs; of paired seeds with the interval of paired ones.
-        probability: that a run of ours beats one of theirs, see `chance_of_better`.
-    """
-
-    difference: Estimate
-    probability: Estimate
+    difference: Estimate  # ours less theirs
+    probability: Estimate  # of improvement, see `chance_of_better`
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Two configurations on several environments.
-
-    Attributes:
-        paired: compared seed by seed.
-        seeds: how many pairs, or the fewer of both sides.
-        lost: how many of the pairs, or of the runs of both, are in no difference, because one
-            diverged; in probabilities it loses.
-        each: one an environment.
-        differences: of `mean`, `iqm` and `worst` over all runs, ours less theirs, see
-            `difference`; without the seeds that diverged, on either side where paired.
-        improvement: the probability of improvement averaged over environments, see
-            `probability_of_improvement`.
-    """
+    """Two configurations on several environments."""
 
     paired: bool
-    seeds: int
-    lost: int
+    seeds: int  # pairs, or the smaller number of both sides
+    lost: int  # pairs or runs excluded from differences because one diverged
     each: tuple[OneEnvironment, ...]
-    differences: Mapping[str, Estimate]
-    improvement: Estimate
+    differences: Mapping[str, Estimate]  # of `mean`, `iqm` and `worst`, see `difference`
+    improvement: Estimate  # see `probability_of_improvement`
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The performance profile of one configuration.
+    """The performance profile of one configuration."""
 
-    Attributes:
-        thresholds: scores, rising.
-        shares: of all runs, those whose score is above each.
-        band: its 95 % interval at each, point by point; None below 5 seeds.
-    """
-
-    thresholds: tuple[float, ...]
-    shares: tuple[float, ...]
-    band: tuple[tuple[float, float], ...] | None
+    thresholds: tuple[float, ...]  # rising scores
+    shares: tuple[float, ...]  # of all runs with a score above each
+    band: tuple[tuple[float, float], ...] | None  # pointwise 95 %; None below 5 seeds
 
 
 def on_each(seeds: BySeed) -> OnEach:
-    """Return what one configuration shows on each environment and over all of them.
-
-    Raises:
-        ConfigError: no seeds.
+    """Return the scores of one configuration on each environment and over all of them.
 
     >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
     >>> found.lost, [one.value for one in found.each], found.together["worst"].value
     (1, [0.75, 0.5], 0.5)
     """
-    whole = _whole(seeds)
+    kept = _complete(seeds)
     if not seeds:
         raise ConfigError("scores of no run were asked for")
-    if not whole:
+    if not kept:
         count = len(next(iter(seeds.values())))
         return OnEach(len(seeds), len(seeds), (NOTHING,) * count, dict.fromkeys(OVER, NOTHING))
-    columns = _columns(whole)
+    columns = _columns(kept)
     each = tuple(Estimate(mean(column), interval(column)) for column in columns)
     together = {
         over: Estimate(overall(columns, over), overall_interval(columns, over)) for over in OVER
     }
-    return OnEach(len(seeds), len(seeds) - len(whole), each, together)
+    return OnEach(len(seeds), len(seeds) - len(kept), each, together)
 
 
 def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
-    """Compare two configurations on the same environments.
-
-    Args:
-        ours: at least one seed.
-        theirs: likewise.
-        paired: replicate i of both is the same seed; only common ones are compared then.
-
-    Raises:
-        ConfigError: nothing to compare.
-    """
+    """Compare two configurations on the same environments; paired: only common replicates."""
     if paired:
         common = sorted(ours.keys() & theirs.keys())
         ours, theirs = ({seed: side[seed] for seed in common} for side in (ours, theirs))
@@ -159,7 +112,7 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
         raise ConfigError("there is nothing to compare: one side has no values")
     a, b = _columns(ours), _columns(theirs)
     each = tuple(_one(x, y, paired) for x, y in zip(a, b, strict=True))
-    x, y = _whole(ours), _whole(theirs)
+    x, y = _complete(ours), _complete(theirs)
     if paired:
         both = x.keys() & y.keys()
         x, y = ({seed: side[seed] for seed in both} for side in (x, y))
@@ -168,20 +121,12 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
     if x and y:
         for over in OVER:
             differences[over] = Estimate(*difference(_columns(x), _columns(y), over, paired))
-    return Beside(
-        paired,
-        min(len(ours), len(theirs)),
-        lost,
-        each,
-        differences,
-        Estimate(*probability_of_improvement(a, b)),
-    )
+    improvement = Estimate(*probability_of_improvement(a, b))
+    return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
 
 
 def profiles(sides: Sequence[BySeed]) -> list[Profile]:
-    """Return the performance profiles of some configurations at the same thresholds.
-
-    101 of them, even, from the lower of 0 and the lowest score to the higher of 1 and the highest.
+    """Return performance profiles at 101 common thresholds, over [0, 1] and all scores.
 
     >>> [found] = profiles([{0: (0.2, 0.4), 1: (0.9, 1.0)}])
     >>> [round(found.shares[at], 2) for at in (0, 30, 95, 100)]
@@ -191,13 +136,11 @@ def profiles(sides: Sequence[BySeed]) -> list[Profile]:
     finite = [s for table in tables for column in table for s in column if math.isfinite(s)]
     low, high = min([0.0, *finite]), max([1.0, *finite])
     taus = [low + (high - low) * at / (_POINTS - 1) for at in range(_POINTS)]
-    return [_profile(table, taus) for table in tables]
-
-
-def _profile(table: Scores, taus: Sequence[float]) -> Profile:
-    band = profile_band(table, taus)
-    shares = performance_profile(table, taus)
-    return Profile(tuple(taus), tuple(shares), None if band is None else tuple(band))
+    found: list[Profile] = []
+    for table in tables:
+        band, shares = profile_band(table, taus), performance_profile(table, taus)
+        found.append(Profile(tuple(taus), tuple(shares), None if band is None else tuple(band)))
+    return found
 
 
 def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment:
@@ -206,22 +149,22 @@ def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment
     if paired:
         pairs = [(x, y) for x, y in zip(a, b, strict=True) if _finite(x, y)]
         sides = [x for x, _ in pairs], [y for _, y in pairs]
-    apart = NOTHING
+    gap = NOTHING
     if all(sides):
         spread = paired_interval(*sides) if paired else unpaired_interval(*sides)
-        apart = Estimate(mean(sides[0]) - mean(sides[1]), spread)
-    return OneEnvironment(apart, Estimate(chance, around))
+        gap = Estimate(mean(sides[0]) - mean(sides[1]), spread)
+    return OneEnvironment(gap, Estimate(chance, around))
 
 
 def _finite(*values: float) -> bool:
     return all(map(math.isfinite, values))
 
 
-def _whole(seeds: BySeed) -> dict[int, Sequence[float]]:
+def _complete(seeds: BySeed) -> dict[int, Sequence[float]]:
     return {seed: scores for seed, scores in seeds.items() if _finite(*scores)}
 
 
 def _columns(seeds: BySeed) -> list[list[float]]:
-    """Return [environments][seeds], seeds in their order."""
+    """Return [environments][seeds]."""
     rows = [seeds[seed] for seed in sorted(seeds)]
     return [list(column) for column in zip(*rows, strict=True)]

@@ -1,7 +1,6 @@
-"""Copies of the results for other tools; none of them can stop a study.
+"""Copies of the results for other tools (sinks); none of them can stop a study.
 
-A sink is told whenever the tables were published and reads them; what it raises is said once,
-and from then on the sink is left alone.
+A sink reads the tables whenever they were published. Its first error is a warning and ends it.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from ..files import atomic_files
 from .codec import strict_json
 
+if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
+    import pyarrow as pa
+
 
 class Sink(Protocol):
     """A copy of the results, made from the published tables."""
@@ -21,31 +23,24 @@ class Sink(Protocol):
     name: str
 
     def published(self, directory: Path) -> None:
-        """The tables in this study's folder are new."""
+        """Read the new tables in this study's folder."""
         ...
 
     def close(self) -> None:
-        """The study's process ends."""
+        """Finish: the study's process ends."""
         ...
 
 
 class Sinks:
-    """Several sinks, each shut off after its first failure.
-
-    Args:
-        sinks: to feed.
-        warn: takes one line of text about a sink that failed.
-    """
+    """Several sinks, each dropped after its first failure, with a line to `warn`."""
 
     def __init__(self, sinks: Sequence[Sink], warn: Callable[[str], None] = lambda text: None):
         self._sinks, self._warn = list(sinks), warn
 
     def published(self, directory: Path) -> None:
-        """Feed all sinks."""
         self._each(lambda sink: sink.published(directory))
 
     def close(self) -> None:
-        """Close all sinks; a second call does nothing."""
         self._each(lambda sink: sink.close())
         self._sinks = []
 
@@ -53,7 +48,7 @@ class Sinks:
         for sink in list(self._sinks):
             try:
                 act(sink)
-            except Exception as error:  # a logger is never worth a study
+            except Exception as error:  # a logger must not stop a study
                 self._sinks.remove(sink)
                 self._warn(
                     f"the {sink.name} logger failed and is off from here on; the study and its "
@@ -61,27 +56,17 @@ class Sinks:
                 )
 
 
-PATIENCE_SECONDS = 60.0
-
-
 class Background:
-    """Runs a sink in a thread; itself a sink. What the other raises comes out at the next call.
+    """A sink that runs another one in a thread and raises its errors at the next call.
 
-    Args:
-        sink: the one that works.
-        warn: takes a line when the sink falls behind or does not end.
-        patience_seconds: how long `close` waits for the sink to write what is left.
-
-    Attributes:
-        name: of the sink.
-        skipped: publications that the sink saw only together with a later one.
+    `skipped`: publications that the sink saw only together with a later one.
     """
 
     def __init__(
         self,
         sink: Sink,
         warn: Callable[[str], None] = lambda text: None,
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience_seconds: float = 60.0,
     ):
         self.name, self.skipped = sink.name, 0
         self._sink, self._warn, self._patience = sink, warn, patience_seconds
@@ -92,11 +77,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def published(self, directory: Path) -> None:
-        """Leave a notice and return at once.
-
-        Raises:
-            Exception: what the sink raised since the last call.
-        """
+        """Notify the thread and return at once."""
         with self._changed:
             self._raise()
             behind = self._waiting is not None
@@ -105,20 +86,15 @@ class Background:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
-        if behind:
-            self.skipped += 1
+        self.skipped += behind
         if behind and self.skipped == 1:
             self._warn(
-                f"the {self.name} logger is slower than the study: it takes several publications "
-                "together from here on, and loses nothing by it"
+                f"the {self.name} logger is slower than the study: from here on it takes several "
+                "publications together, without loss"
             )
 
     def close(self) -> None:
-        """Wait for what is left, but not for ever; a second call does nothing.
-
-        Raises:
-            Exception: what the sink raised since the last call.
-        """
+        """Wait for the rest, but not forever; a second call does nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -139,42 +115,34 @@ class Background:
             raise error
 
     def _work(self) -> None:
-        """Serve notices until closed; end at the first error."""
         try:
             while (directory := self._next()) is not None:
                 self._sink.published(directory)
             self._sink.close()
-        except Exception as error:  # told by the study's thread, at its next call
+        except Exception as error:  # raised in the study's thread, at its next call
             self._error = error
 
     def _next(self) -> Path | None:
-        """Wait for a notice; None once closed and nothing waits."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is not None or self._closing)
             directory, self._waiting = self._waiting, None
             return directory
 
 
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import pyarrow as pa
-
-
 class CsvSink:
-    """Writes the CSV copies; see `store.sinks.Sink`."""
+    """Writes CSV copies of tables to a folder; None is the study's."""
 
     name = "csv"
 
     def __init__(self, target: Path | None = None, tables: Sequence[str] = ("trials", "curves")):
-        """Choose the folder to write into (None is the study's) and the tables to copy."""
         self._target, self._tables = target, tuple(tables)
 
     def published(self, directory: Path) -> None:
-        """Rewrite the files, each whole or not at all."""
         for table in self._tables:
             _copy(directory / f"{table}.parquet", (self._target or directory) / f"{table}.csv")
 
     def close(self) -> None:
-        """Nothing is open between two publications."""
+        pass  # nothing is open between two publications
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -183,26 +151,17 @@ def _copy(source: Path, target: Path) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(source) as file:
-        schema = pa.schema([(field.name, _flat_type(field.type)) for field in file.schema_arrow])
+        lists = {f.name for f in file.schema_arrow if pa.types.is_list(f.type)}
+        kinds = ((f.name, pa.string() if f.name in lists else f.type) for f in file.schema_arrow)
+        schema = pa.schema(list(kinds))
         with atomic_files.replacing(target) as partial, csv.CSVWriter(partial, schema) as writer:
             for batch in file.iter_batches():
-                writer.write_table(_flat(pa.Table.from_batches([batch]), schema))
+                table = pa.Table.from_batches([batch])
+                columns = [_as_json(table[n]) if n in lists else table[n] for n in schema.names]
+                writer.write_table(pa.table(columns, schema=schema))
 
 
-def _flat_type(type_: pa.DataType) -> pa.DataType:
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
-    return pa.string() if pa.types.is_list(type_) else type_
-
-
-def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with its lists as JSON text."""
-    import pyarrow as pa
-
-    columns = [
-        pa.array(map(strict_json, table[name].to_pylist()), pa.string())
-        if pa.types.is_list(table[name].type)
-        else table[name]
-        for name in table.column_names
-    ]
-    return pa.table(columns, schema=schema)
+    return pa.array(map(strict_json, column.to_pylist()), pa.string())

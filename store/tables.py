@@ -1,7 +1,7 @@
-"""The published tables: trials, evaluations, curves, and baselines where a study has some.
+"""The published tables: trials, evaluations, curves, and baselines if a study has some.
 
-Each is one file with a fixed schema, made from the journal and its parts alone, and replaced by
-a rename, so that a reader never sees half of one. The columns: docs/reference/tables.md.
+Each is one file with a fixed schema, made from the journal and its parts, and replaced atomically.
+The columns: docs/reference/tables.md.
 """
 
 from __future__ import annotations
@@ -9,72 +9,60 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from ..files.plain_data import as_lists, is_list
+from . import environment_columns as envs
+from . import parquet
 from .baselines import BASELINES, baselines_of
 from .codec import PackedEvaluation, strict_json
-from .environment_columns import (
-    ENVIRONMENT,
-    environment_columns,
-    environment_names,
-    long_curves,
-    long_episodes,
-    split_metric,
-    with_environment,
-)
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
-from .parquet import (
-    METRIC_PREFIX,
-    PARTS_NAME,
-    part_batches,
-    replacing,
-    unified_schema,
-    write_grouped,
-)
 from .rows import BaselineRow, StudyMeta, TrialRow, as_left
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
+    import numpy as np
     import pyarrow as pa
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
-PUBLISH_SECONDS = 30.0
-_SHARE = 20.0  # publishing takes at most one part in 20 of the time, however large the study
+_SHARE = 20.0  # publishing takes at most 1/20 of the time, for any size of study
 _EVALUATIONS_AT_ONCE = 4_096
 
-_EPISODE_COLUMNS = (
-    *("trial", "stream", "replicate", "env_steps"),
-    *("episode", "episode_return", "episode_length"),
-)
 _BASELINE_COLUMNS = ("baseline", "stream", "replicate", "value")
 _CURVE_COLUMNS = ("trial", "stream", "replicate", "env_steps")
+_EPISODE_COLUMNS = (*_CURVE_COLUMNS, "episode", "episode_return", "episode_length")
+_ENTRY_COLUMNS = (
+    *("rank", "trial", "state", "value", "ci_low", "ci_high", "ci_kind", "value_from"),
+    *("confirmed", "seeds", "search_value", "choose_value", "report_value"),
+    *("measured_value", "measured_from", "measured_seeds"),
+)
+_ROW_COLUMNS = (
+    *("rung", "rung_value", "rung_env_steps", "stop_rule", "audited", "env_steps"),
+    *("eval_env_steps", "warmup_env_steps", "seed_values", "choose_values", "report_values"),
+    *("report_diverged", "proposed_by", "batch", "bucket", "bits", "error", "started_at"),
+    *("ended_at", "train_seconds"),
+)
 
 
 def damaged_table(path: Path) -> StoreError:
-    """The error of a published table that cannot be read; the journal has all that it held."""
     return StoreError(
-        f"{path} cannot be read; the journal holds all of it, and running the study's file again "
-        "writes it anew"
+        f"{path} cannot be read; run the study's file again to write it from the journal"
     )
 
 
 class Publisher:
-    """Publishes the tables of one study, not too often.
-
-    Attributes:
-        seconds: how long the last publication took.
-    """
+    """Publishes the tables of one study, not too often; `seconds`: the last time's duration."""
 
     def __init__(
         self,
         directory: Path,
         journal: Journal,
-        every_seconds: float = PUBLISH_SECONDS,
+        every_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.directory, self.seconds = Path(directory), 0.0
@@ -83,11 +71,7 @@ class Publisher:
         self._at = -float("inf")
 
     def publish(self, *, force: bool = False) -> bool:
-        """Write all tables if the last time is long enough ago; tell whether it did.
-
-        Args:
-            force: write now if anything was committed since the last time.
-        """
+        """Write all tables if there are commits and it is time (or forced); return whether."""
         number, now = self._journal.head().number, self._clock()
         due = now - self._at >= max(self._every, _SHARE * self.seconds)
         if number == self._published or not (force or due):
@@ -102,13 +86,9 @@ class Publisher:
 
 
 def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
-    """Metric name -> a column name that SQL takes without quotes.
+    """Return metric name -> column name that SQL accepts without quotes, ignoring case.
 
-    Everything but letters, digits and `_` becomes `_`; a name that is taken or begins with a
-    digit gets `metric_` in front.
-
-    Raises:
-        StoreError: two metrics would share a column (case does not count in SQL).
+    Other characters become `_`; a name that is taken or starts with a digit gets `metric_` first.
 
     >>> sql_names(["loss/policy", "trial"], taken=["trial"])
     {'loss/policy': 'loss_policy', 'trial': 'metric_trial'}
@@ -134,44 +114,42 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
 
 
 def write_trials(directory: Path, journal: Journal) -> None:
-    """Publish `trials.parquet`: one row a trial, the best first."""
+    """Publish `trials.parquet`: one row per trial, the best first."""
     meta, rows = journal.meta, journal.trials()
-    if journal.head().phase == "interrupted":  # nobody goes on with it when this is read
+    if journal.head().phase == "interrupted":
         rows = as_left(rows)
-    entries = leaderboard_of(meta, rows)
-    table = trials_table(rows, entries, meta)
-    with replacing(directory / "trials.parquet", table.schema) as writer:
+    table = trials_table(rows, leaderboard_of(meta, rows), meta)
+    with parquet.replacing(directory / "trials.parquet", table.schema) as writer:
         writer.write_table(table)
 
 
 def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: StudyMeta) -> pa.Table:
-    """One row an entry, in the order of the leaderboard."""
     import pyarrow as pa
 
     by_number = {row.trial: row for row in rows}
     ordered = [by_number[entry.trial] for entry in entries]
     columns: dict[str, Any] = {}
-    for name, type_, from_row in _trial_columns():
-        source: Sequence[Any] = ordered if from_row else entries
-        columns[name] = pa.array([_cell(getattr(item, name)) for item in source], type_)
+    for names, source in ((_ENTRY_COLUMNS, entries), (_ROW_COLUMNS, ordered)):
+        for name in names:
+            columns[name] = pa.array([_cell(getattr(one, name)) for one in source], _type(name))
     columns["params"] = pa.array([strict_json(row.params) for row in ordered], pa.string())
     columns["schedule"] = pa.array(
         [strict_json(row.schedule) if row.schedule else None for row in ordered], pa.string()
     )
-    for name in sorted(meta.param_kinds):
-        kind = meta.param_kinds[name]
+    kinds = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
+    for name, kind in sorted(meta.param_kinds.items()):
         values = [row.params.get(name) for row in ordered]
         if kind == "json":
             values = [None if value is None else strict_json(value) for value in values]
-        columns[PARAM_PREFIX + name] = pa.array(values, _param_type(kind))
-    columns |= environment_columns([entry.scores for entry in entries], meta.environments)
+        columns[PARAM_PREFIX + name] = pa.array(values, kinds.get(kind, pa.string()))
+    columns |= envs.environment_columns([entry.scores for entry in entries], meta.environments)
     return pa.table({**columns, **_measured_columns(entries, meta, taken=list(columns))})
 
 
 def _measured_columns(
     entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
 ) -> dict[str, Any]:
-    """One column for each objective and constraint that is no cost, and how trials stand."""
+    """Return a column per objective and constraint except costs, and fronts and feasibility."""
     import pyarrow as pa
 
     found: dict[str, list[float | None]] = {}
@@ -180,7 +158,7 @@ def _measured_columns(
     for index, limit in enumerate(meta.constraints):
         values = [_at(entry.constraints, index) for entry in entries]
         found.setdefault(str(limit["metric"]), values)
-    measured = {name: cells for name, cells in found.items() if "/" in name}  # no costs
+    measured = {name: cells for name, cells in found.items() if "/" in name}  # costs have no "/"
     names = sql_names(measured, taken)
     columns = {names[name]: pa.array(cells, pa.float64()) for name, cells in measured.items()}
     if meta.objectives:
@@ -196,82 +174,37 @@ def _at(values: Sequence[float], index: int) -> float | None:
 
 
 def _cell(value: Any) -> Any:
-    """StrEnum as text and tuples as lists; all else as it is."""
-    if isinstance(value, str):
-        return str(value)
-    return as_lists(value)
+    return str(value) if isinstance(value, str) else as_lists(value)
 
 
-def _param_type(kind: str) -> pa.DataType:
+def _type(column: str) -> pa.DataType:
+    """Return the type of a column from that of the field."""
     import pyarrow as pa
 
-    types = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
-    return types.get(kind, pa.string())
-
-
-def _trial_columns() -> list[tuple[str, pa.DataType, bool]]:
-    """Name, type, and whether it is the trial row's (else the leaderboard entry's)."""
-    import pyarrow as pa
-
-    integer, number, text, flag = pa.int64(), pa.float64(), pa.string(), pa.bool_()
-    numbers = pa.list_(number)
-    return [
-        ("rank", integer, False),
-        ("trial", integer, False),
-        ("state", text, False),
-        ("value", number, False),
-        ("ci_low", number, False),
-        ("ci_high", number, False),
-        ("ci_kind", text, False),
-        ("value_from", text, False),
-        ("confirmed", flag, False),
-        ("seeds", integer, False),
-        ("search_value", number, False),
-        ("choose_value", number, False),
-        ("report_value", number, False),
-        ("measured_value", number, False),
-        ("measured_from", text, False),
-        ("measured_seeds", integer, False),
-        ("rung", integer, True),
-        ("rung_value", number, True),
-        ("rung_env_steps", integer, True),
-        ("stop_rule", text, True),
-        ("audited", flag, True),
-        ("env_steps", integer, True),
-        ("eval_env_steps", integer, True),
-        ("warmup_env_steps", integer, True),
-        ("seed_values", numbers, True),
-        ("choose_values", numbers, True),
-        ("report_values", numbers, True),
-        ("report_diverged", pa.list_(integer), True),
-        ("proposed_by", text, True),
-        ("batch", integer, True),
-        ("bucket", text, True),
-        ("bits", integer, True),
-        ("error", text, True),
-        ("started_at", number, True),
-        ("ended_at", number, True),
-        ("train_seconds", number, True),
-    ]
+    found = {one.name: str(one.type) for kind in (TrialRow, Entry) for one in fields(kind)}
+    found |= {"measured_value": "float", "measured_seeds": "int"}
+    kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    kinds |= {f"tuple[{one}, ...]": pa.list_(kinds[one]) for one in ("int", "float")}
+    return kinds.get(found.get(column, "").removesuffix(" | None"), pa.string())
 
 
 # ---------------------------------------------------------------------- evaluations
 
 
 def write_evaluations(directory: Path, journal: Journal) -> None:
-    """Publish `evaluations.parquet`: one row an episode, sorted by its key."""
+    """Publish `evaluations.parquet`: one row per episode, sorted by its key."""
     import pyarrow as pa
 
-    labels = environment_names(journal.meta.environments)
-    taken = (*_EPISODE_COLUMNS, ENVIRONMENT) if labels else _EPISODE_COLUMNS
+    labels = envs.environment_names(journal.meta.environments)
+    taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if labels else _EPISODE_COLUMNS
     names = sql_names(journal.evaluation_metrics(), taken)
     integer, number = pa.int64(), pa.float64()
     types = [integer, pa.string(), integer, integer, integer, number, integer]
     metrics = [(column, number) for column in names.values()]
     schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
-    shown = with_environment(schema, "episode") if labels else schema
-    with replacing(directory / "evaluations.parquet", shown) as writer:
-        write_grouped(writer, _episode_tables(journal, names, schema, labels))
+    shown = envs.with_environment(schema, "episode") if labels else schema
+    with parquet.replacing(directory / "evaluations.parquet", shown) as writer:
+        parquet.write_grouped(writer, _episode_tables(journal, names, schema, labels))
 
 
 def _episode_tables(
@@ -280,11 +213,12 @@ def _episode_tables(
     found = journal.packed_evaluations()
     while some := list(islice(found, _EVALUATIONS_AT_ONCE)):
         table = _episodes(some, names, schema)
-        yield long_episodes(table, [one.episodes for one in some], labels) if labels else table
+        yield (
+            envs.long_episodes(table, [one.episodes for one in some], labels) if labels else table
+        )
 
 
 def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema) -> pa.Table:
-    """The episodes of some evaluations, by columns."""
     import numpy as np
     import pyarrow as pa
 
@@ -306,7 +240,7 @@ def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Sc
 
 
 def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
-    """One metric over the episodes of some evaluations; null where an evaluation has it not."""
+    """Return one metric of all episodes; null for an evaluation without it."""
     import numpy as np
     import pyarrow as pa
 
@@ -326,43 +260,44 @@ def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
 
 
 def write_curves(directory: Path, journal: Journal) -> None:
-    """Publish `curves.parquet`: one row a replicate and chunk, in the order they were run."""
+    """Publish `curves.parquet`: one row per replicate and chunk, in the order they were run."""
     import pyarrow as pa
 
-    parts, folder = journal.parts(), directory / PARTS_NAME
-    stored = unified_schema(folder, parts)
-    metrics = [name.removeprefix(METRIC_PREFIX) for name in stored.names[len(_CURVE_COLUMNS) :]]
+    parts, folder = journal.parts(), directory / parquet.PARTS_NAME
+    stored = parquet.unified_schema(folder, parts)
+    metrics = [
+        name.removeprefix(parquet.METRIC_PREFIX) for name in stored.names[len(_CURVE_COLUMNS) :]
+    ]
     plain = [*_CURVE_COLUMNS, *metrics]
-    tables = (t.rename_columns(plain) for t in part_batches(folder, parts, stored))
-    labels = environment_names(journal.meta.environments)
+    tables = (t.rename_columns(plain) for t in parquet.part_batches(folder, parts, stored))
+    labels = envs.environment_names(journal.meta.environments)
     keys = [stored.field(name) for name in _CURVE_COLUMNS]
     if labels:
-        metrics = sorted({split_metric(name)[1] for name in metrics})
-        keys.append(pa.field(ENVIRONMENT, pa.string()))
+        metrics = sorted({envs.split_metric(name)[1] for name in metrics})
+        keys.append(pa.field(envs.ENVIRONMENT, pa.string()))
     names = sql_names(metrics, [key.name for key in keys])
     schema = pa.schema(keys + [pa.field(names[name], pa.float64()) for name in metrics])
     if labels:
-        tables = long_curves(tables, _CURVE_COLUMNS, names, labels)
+        tables = envs.long_curves(tables, _CURVE_COLUMNS, names, labels)
     else:
         tables = (table.rename_columns(schema.names) for table in tables)
-    with replacing(directory / "curves.parquet", schema) as writer:
-        write_grouped(writer, tables)
+    with parquet.replacing(directory / "curves.parquet", schema) as writer:
+        parquet.write_grouped(writer, tables)
 
 
 # ---------------------------------------------------------------------- baselines
 
 
 def write_baselines(directory: Path, journal: Journal) -> None:
-    """Publish `baselines.parquet`, one row a baseline, stream and replicate, if there are any."""
-    rows = baselines_of(journal)
-    if rows:
+    """Publish `baselines.parquet` if there are any."""
+    if rows := baselines_of(journal):
         table = baselines_table(rows)
-        with replacing(directory / f"{BASELINES}.parquet", table.schema) as writer:
+        with parquet.replacing(directory / f"{BASELINES}.parquet", table.schema) as writer:
             writer.write_table(table)
 
 
 def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
-    """One row a baseline, stream and replicate, in this order; one column a metric."""
+    """Return one row per baseline, stream and replicate, in this order; a column per metric."""
     import pyarrow as pa
 
     metrics = {name for row in rows for seen in row.metrics.values() for name in seen}
@@ -371,38 +306,29 @@ def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
     for row in rows:
         for stream, values in row.values.items():
             for replicate, value in enumerate(values):
-                key = dict(
-                    zip(_BASELINE_COLUMNS, (row.baseline, stream, replicate, value), strict=True)
-                )
-                seen = row.metrics.get(stream, {})
-                own = {columns[name]: seen[name][replicate] for name in seen}
-                cells.append({**key, **own})
+                key = (row.baseline, stream, replicate, value)
+                seen = row.metrics.get(stream, {}).items()
+                more = {columns[name]: values[replicate] for name, values in seen}
+                cells.append(dict(zip(_BASELINE_COLUMNS, key, strict=True)) | more)
     kinds = (pa.string(), pa.string(), pa.int64(), pa.float64())
-    schema = pa.schema(
-        [
-            *zip(_BASELINE_COLUMNS, kinds, strict=True),
-            *((name, pa.float64()) for name in columns.values()),
-        ]
-    )
+    metric_fields = [(name, pa.float64()) for name in columns.values()]
+    schema = pa.schema([*zip(_BASELINE_COLUMNS, kinds, strict=True), *metric_fields])
     return pa.Table.from_pylist(cells, schema)
 
 
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import numpy as np
-    import pyarrow as pa
+# ---------------------------------------------------------------------- comparing
 
 _KEYS = {
     "trials": ("trial",),
-    "evaluations": ("trial", "stream", "replicate", "env_steps", "episode"),
-    "curves": ("trial", "stream", "replicate", "env_steps"),
+    "evaluations": (*_CURVE_COLUMNS, "episode", envs.ENVIRONMENT),
+    "curves": (*_CURVE_COLUMNS, envs.ENVIRONMENT),
 }
-_ENVIRONMENT = {"evaluations": ("environment",), "curves": ("environment",)}
 _SHOWN = 3
 _TIMES = ("_seconds", "_per_second", "_at")
 
 
 def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
-    """The differences between two studies' published tables; an empty list when there are none.
+    """Return the differences between two studies' published tables, without times.
 
     Rows are matched by key, whatever their order. NaN equals NaN; 0.0 and -0.0 differ.
     """
@@ -414,16 +340,14 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
         if missing := [str(path) for path in paths if not path.is_file()]:
             differences.append(f"{name}: missing {' and '.join(missing)}")
             continue
-        first, second = (_timeless(pq.ParquetFile(path).read()) for path in paths)
-        more = tuple(key for key in _ENVIRONMENT.get(name, ()) if key in first.column_names)
-        keys = (*_KEYS[name], *more)
+        tables = (pq.ParquetFile(path).read() for path in paths)
+        first, second = (
+            one.select([name for name in one.column_names if not name.endswith(_TIMES)])
+            for one in tables
+        )
+        keys = tuple(key for key in _KEYS[name] if key in first.column_names)
         differences += [f"{name}: {text}" for text in _differences(first, second, keys)]
     return differences
-
-
-def _timeless(table: pa.Table) -> pa.Table:
-    kept = [name for name in table.column_names if not name.endswith(_TIMES)]
-    return table.select(kept)
 
 
 def _differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> list[str]:
@@ -447,7 +371,7 @@ def _differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> li
 
 
 def _unequal_rows(first: pa.ChunkedArray, second: pa.ChunkedArray) -> list[int]:
-    """Indices of the rows in which two columns of equal type differ."""
+    """Return the rows in which two columns of equal type differ."""
     import numpy as np
     import pyarrow as pa
 
@@ -459,7 +383,7 @@ def _unequal_rows(first: pa.ChunkedArray, second: pa.ChunkedArray) -> list[int]:
 
 
 def _bits(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """The bits of a column's floats as integers, all NaNs alike and nulls as 0; what is known."""
+    """Return the bits of floats as integers (all NaNs equal, nulls as 0), and validity."""
     import numpy as np
 
     known = column.is_valid().to_numpy()
@@ -469,7 +393,7 @@ def _bits(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _exact(value: Any) -> Any:
-    """A cell in a form whose equality is that of bits: floats by their hexadecimal text."""
+    """Return a cell with floats as hexadecimal text, so that equality is that of bits."""
     if isinstance(value, float):
         return value.hex()
     return [_exact(item) for item in value] if is_list(value) else value

@@ -1,8 +1,8 @@
-"""The TensorBoard logger: event files in the study's folder, one run for the study, one a trial.
+"""The TensorBoard logger: event files in the study's folder, a run for the study and per trial.
 
     tensorboard --logdir results/<study>/tensorboard
 
-The one door to tensorboardX. A study that goes on adds event files to the same runs.
+A resumed study adds event files to the same runs. Only this module imports tensorboardX.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
-from .follow import Follower, FollowingSink, News, TrialNews
+from .follow import Follower, FollowingSink, News, Point, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
@@ -24,12 +23,6 @@ _FOLDER = "tensorboard"
 
 
 class TensorBoardSink(FollowingSink):
-    """Writes scalars and hyperparameters; see `FollowingSink`.
-
-    Raises:
-        MissingExtraError: tensorboardX is not installed.
-    """
-
     name = "tensorboard"
 
     def __init__(self, follower: Follower, target: Path | None = None):
@@ -56,19 +49,16 @@ class TensorBoardSink(FollowingSink):
 
     def _write_study(self, folder: Path, news: News) -> None:
         writer = self._writer(folder, "study")
-        values = {f"trials/{state}": float(count) for state, count in sorted(news.states.items())}
-        if news.best is not None:
-            values["best"] = news.best
-        _add(writer, values, news.env_steps)
+        _add(writer, news.point)
         for row in news.ended:
             if row["value"] is not None:
-                _add(writer, {"value_of_trial": row["value"]}, row["trial"])
+                _add(writer, Point(row["trial"], {"value_of_trial": row["value"]}))
 
     def _write_trial(self, folder: Path, news: TrialNews) -> None:
         run = f"trial_{news.trial}"
         writer = self._writer(folder, run)
         for point in news.points:
-            _add(writer, point.values, point.env_steps)
+            _add(writer, point)
         if news.ended:
             _add_hyperparameters(writer, news)
             self._writers.pop(run).close()
@@ -77,20 +67,20 @@ class TensorBoardSink(FollowingSink):
         if run not in self._writers:
             from tensorboardX import SummaryWriter
 
-            # Names are by the second; two processes within one would write the same file.
+            # File names have seconds: two processes could write the same file.
             unique = f".{time.time_ns()}"
             self._writers[run] = SummaryWriter(str(folder / run), filename_suffix=unique)
         return self._writers[run]
 
 
-def _add(writer: SummaryWriter, values: Mapping[str, float], step: int) -> None:
-    for tag, value in values.items():
+def _add(writer: SummaryWriter, point: Point) -> None:
+    for tag, value in point.values.items():
         if math.isfinite(value):
-            writer.add_scalar(tag, value, step)
+            writer.add_scalar(tag, value, point.env_steps)
 
 
 def _add_hyperparameters(writer: SummaryWriter, news: TrialNews) -> None:
-    """Let the HParams page compare the trials that are followed, by their value."""
+    """Add a followed trial to the HParams page."""
     from tensorboardX.summary import hparams
 
     value = news.row["value"] if news.row["value"] is not None else news.row["rung_value"]
@@ -106,7 +96,6 @@ def _add_hyperparameters(writer: SummaryWriter, news: TrialNews) -> None:
 
 
 def _plain(value: Any) -> bool | float | str:
-    """Return a value as the HParams page takes it."""
     if isinstance(value, bool | int | float):
         return value
     return "off" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Between which values a study's metric can be, where the table of environments knows it."""
+"""The range of a study's metric, if the table of environments has it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,19 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def value_bounds(meta: StudyMeta) -> Bounds:
-    """Return the bounds of what a study optimises; infinite where they are not known."""
+    """Return the bounds of a study's metric; infinite if unknown."""
     return _of_text(meta.study_text, True) if meta.metric == RETURN else Bounds()
 
 
 def return_bounds(meta: StudyMeta) -> Bounds:
-    """Return the bounds of episode returns in training; infinite where they are not known."""
+    """Return the bounds of episode returns in training; infinite if unknown."""
     return _of_text(meta.study_text, False)
 
 
 def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bounds:
-    """Return the bounds of returns in one environment; infinite where they are not known.
+    """Return the bounds of returns in one environment with these settings; infinite if unknown.
 
-    Args:
-        env: its id.
-        given: its keys and parameters that are not at their defaults.
-        searched: names of the searched hyperparameters, of which `env.KEY` are unknown here.
+    `searched`: names of hyperparameters, of which `env.KEY` are unknown here.
     """
     if (known := find(env)) is None:  # only imported code knows it
         return Bounds()

@@ -1,7 +1,7 @@
-"""What a study has shown: one verdict about its winner; `conclusion_words.py` says it.
+"""The verdict of a study about its winner; `verdict_text.py` has the sentences.
 
-Everything that speaks of a winner uses this: the end of a run, `top`, `show`, the report, JSON and
-Python. Values come from fresh seeds that chose nothing, the same for both sides.
+Everything that names a winner uses it: the end of a run, `top`, `show`, the report, JSON and
+Python. Values are from test seeds, the same for both sides.
 """
 
 from __future__ import annotations
@@ -9,60 +9,42 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 from .comparison import decided_pairs
 from .interim_analyses import fewest_pairs, next_level
 from .paired import Bounds, chance_of_better, paired_interval
 from .statistics import NO_INTERVAL, Interval, mean
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
-Vectors = Mapping[int, Sequence[float]]
-"""Replicate -> a value for each objective."""
+Vectors = Mapping[int, Sequence[float]]  # replicate -> a value per objective
 _ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Apart:
-    """A trial beside the default in one objective.
-
-    Attributes:
-        objective: its metric.
-        trial: its number.
-        means: of the trial and of the default.
-        difference: of these; positive where the trial is better, whatever the goal.
-        low, high: its interval; None below 6 seeds.
-    """
+    """A trial compared with the default in one objective."""
 
     objective: str
     trial: int
-    means: tuple[float, float]
-    difference: float
-    low: float | None
+    means: tuple[float, float]  # of the trial and of the default
+    difference: float  # positive if the trial is better
+    low: float | None  # its interval; None below 6 seeds
     high: float | None
 
 
 @dataclass(frozen=True)
 class FrontConclusion:
-    """Where the default stands to the front.
-
-    Attributes:
-        verdict: `behind`, `on_front`, `open` where these seeds do not tell, or `undecided` where
-            there are too few of them for any answer.
-        trial: one that is better in every objective, None without one.
-        seeds: on which all ran.
-        compared: how many trials.
-        objectives: an entry each: of that trial, else of the trial that is the furthest ahead.
-        fewest: seeds that any answer needs.
-    """
+    """The default compared with the front; `undecided`: too few seeds for any verdict."""
 
     verdict: FrontVerdict
-    trial: int | None
-    seeds: int
-    compared: int
-    objectives: tuple[Apart, ...]
-    fewest: int = 0
+    trial: int | None  # better in every objective
+    seeds: int  # on which all ran
+    compared: int  # trials
+    objectives: tuple[Apart, ...]  # of that trial, else of the trial that leads in each
+    fewest: int = 0  # seeds that any verdict needs
 
 
 def conclude_front(
@@ -72,19 +54,11 @@ def conclude_front(
     names: Sequence[str],
     costs: Container[str] = (),
 ) -> FrontConclusion | None:
-    """Decide whether the default lies behind the front; None where there is nothing to compare.
+    """Decide whether the front dominates the default; None without common seeds.
 
-    Args:
-        default: its values.
-        trials: those of the others by number, the best first.
-        goals: `maximize` or `minimize`, of each objective.
-        names: their metrics.
-        costs: those that are no sample: every seed has the value of the trial.
+    `trials`: the others, the best first; `costs`: objectives with the same value on every seed.
     """
-    shared = set(default)
-    for values in trials.values():
-        shared &= set(values)
-    seeds = sorted(shared)
+    seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None
     level = _ERROR / max(len(trials), len(goals))
@@ -108,15 +82,12 @@ def conclude_front(
     elif len(worse) == len(table):
         verdict = "on_front"
     shown = table[better[0]] if better else [
-        max((row[j] for row in table.values()), key=lambda a: _ahead(a.difference))
+        max((row[j] for row in table.values()),
+            key=lambda a: a.difference if math.isfinite(a.difference) else -math.inf)
         for j in range(len(goals))
     ]  # fmt: skip
     first = better[0] if better else None
     return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown), fewest)
-
-
-def _ahead(difference: float) -> float:
-    return difference if math.isfinite(difference) else -math.inf
 
 
 def _apart(
@@ -127,32 +98,32 @@ def _apart(
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
     found = paired_interval(ours, theirs, level=level)
     low, high = found.low, found.high
-    sure = is_cost or found.low is None  # no sample, or the same difference on every seed
-    if sure and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
+    exact = is_cost or found.low is None  # or the same difference on every seed
+    if exact and len(ours) >= fewest_pairs(level) and math.isfinite(difference):
         low = high = difference
     return Apart(objective, trial, means, difference, low, high)
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
-    """Return what to say of the default and the front, the verdict first."""
-    seeds = f"{found.seeds} new seed{'' if found.seeds == 1 else 's'}"
+    """Return the sentences about the default and the front, the verdict first."""
+    seeds = counted(found.seeds, "new seed")
     first = {
-        "behind": f"The default is behind the front: trial {found.trial} is better in every "
+        "behind": f"The front dominates the default: trial {found.trial} is better in every "
         "objective.",
         "on_front": "The default is on the front: every other trial is worse in some objective.",
-        "open": f"No significant difference: {seeds} do not show the default behind the front.",
-        "undecided": f"Undecided: {seeds} are too few to show the default behind the front.",
+        "open": f"No significant difference between the default and the front on {seeds}.",
+        "undecided": f"Undecided: {seeds} are too few to compare the default with the front.",
     }[found.verdict]
     if found.verdict == "undecided":
-        return [first, *map(_said, found.objectives),
-                f"confirm: {{choose: {found.fewest}}} would allow an answer."]  # fmt: skip
-    count = f"{found.compared} trial{'' if found.compared == 1 else 's'}"
-    held = f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
-    return [first, *map(_said, found.objectives), held]
+        last = f"confirm: {{choose: {found.fewest}}} would allow an answer."
+    else:
+        count = counted(found.compared, "trial")
+        last = f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
+    return [first, *map(_sentence, found.objectives), last]
 
 
-def _said(apart: Apart) -> str:
-    who, other = (f"trial {apart.trial}", "the default")
+def _sentence(apart: Apart) -> str:
+    who, other = f"trial {apart.trial}", "the default"
     around = "" if apart.low is None or apart.high is None or apart.low == apart.high else (
         f" [{_short(apart.low)}, {_short(apart.high)}]"
     )  # fmt: skip
@@ -170,7 +141,7 @@ def _said(apart: Apart) -> str:
 
 
 def _short(value: float) -> str:
-    """Four digits; whole numbers, such as env steps, in full.
+    """Format four digits; whole numbers, such as env steps, in full.
 
     >>> _short(0.123456), _short(40960.0)
     ('0.1235', '40,960')
@@ -182,63 +153,38 @@ Verdict = Literal[
     "better", "worse", "no_difference", "undecided", "ceiling", "default", "diverged", "feasible",
     "nothing",
 ]  # fmt: skip
-"""The first four are those of `verdicts.py`."""
-Sample = Mapping[int, float]
-"""Replicate -> value; a seed that diverged has NaN."""
+Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
 _NO_OTHER = "No other trial has a value on every new seed; the best `confirm.top_k` run on them."
 
 
 @dataclass(frozen=True)
 class Against:
-    """A winner beside one rival, paired on the seeds that both ran on.
+    """A winner compared with one opponent, paired on the seeds that both ran on."""
 
-    Attributes:
-        rival: its name, as a sentence takes it: `the default`, `ksp_ff`.
-        verdict: about the winner.
-        seeds: how many both ran on.
-        pairs: on how many of these both have a finite value.
-        diverged: on how many of these the rival has no finite value.
-        own_diverged: on how many the winner has none.
-        means: of the winner and of the rival, over seeds where both have a value.
-        difference: of these; positive where the winner is better, whatever the goal.
-        interval: its interval, which holds at all looks together in 95 %.
-        probability: that the winner is better on a fresh seed, a tie counting half.
-        probability_interval: its 95 % interval.
-        more_seeds: where undecided, how many more would decide.
-        why: there is nothing to compare, as a sentence; "" where nobody knows.
-    """
-
-    rival: str
-    verdict: Verdict
+    rival: str  # as in a sentence: `the default`, `ksp_ff`
+    verdict: Verdict  # about the winner
     seeds: int = 0
-    pairs: int = 0
-    diverged: int = 0
-    means: tuple[float, float] | None = None
-    difference: float | None = None
-    interval: Interval = NO_INTERVAL
-    probability: float | None = None
+    pairs: int = 0  # seeds on which both have a finite value
+    diverged: int = 0  # seeds on which the opponent has none
+    means: tuple[float, float] | None = None  # of the winner and the opponent, over pairs
+    difference: float | None = None  # positive if the winner is better
+    interval: Interval = NO_INTERVAL  # 95 % over all looks together
+    probability: float | None = None  # that the winner is better on a new seed, a tie half
     probability_interval: Interval = NO_INTERVAL
-    more_seeds: int | None = None
-    own_diverged: int = 0
-    why: str = ""
+    more_seeds: int | None = None  # that would decide, if it is undecided
+    own_diverged: int = 0  # seeds on which the winner has no finite value
+    why: str = ""  # there is nothing to compare, as a sentence
 
 
 @dataclass(frozen=True)
 class WithoutCopying:
-    """The winner of the study that equals a population that copies, but copies nothing.
-
-    Attributes:
-        study: its name.
-        trial: its winner.
-        values: of that on the seeds that report, which are the population's too.
-        feasible: it keeps all constraints; None where there are none.
-    """
+    """The winner of the same study without exploit/explore."""
 
     study: str
     trial: int
-    values: Sample
-    feasible: bool | None = None
+    values: Sample  # on test seeds
+    feasible: bool | None = None  # None without constraints
 
     def __str__(self) -> str:
         return f"trial {self.trial} of {self.study}"
@@ -246,46 +192,27 @@ class WithoutCopying:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What a study has shown.
+    """The verdict of a study."""
 
-    Attributes:
-        winner: its name, as a sentence takes it: `trial 17`; None if there is none.
-        against: the winner beside the default, or what stands for it.
-        baselines: the winner beside each baseline.
-        ceiling: the best value that can be had, given or seen, where the winner has it.
-        alike: the value of every seed of the winner and of others, where nothing tells whether it
-            is a ceiling or a floor.
-        sharing: how many other trials have the winner's values too.
-        beaten: where the default won, how many others ran on the seeds that chose it.
-        violates: the winner violates constraints, as all others do.
-        why: nothing is concluded, in sentences; empty where something is.
-        said: the whole conclusion in sentences, what matters most first.
-        front: with several objectives, where the default stands to the front.
-        copying: of a population that copies, the winner beside the best without copying.
-        alone: whose that is, such as `trial 5 of pbt-alone`; "" where nobody knows.
-        tells: what to type to know it, as a sentence; "" where there is nothing to know.
-        lone: one trial ran alone, so that the seeds of its search chose nothing.
-    """
-
-    winner: str | None
-    against: Against
+    winner: str | None  # as in a sentence: `trial 17`
+    against: Against  # the default, or a named trial
     baselines: tuple[Against, ...] = ()
-    ceiling: float | None = None
-    alike: float | None = None
-    sharing: int = 0
-    beaten: int = 0
-    violates: bool = False
-    why: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-    front: FrontConclusion | None = None
-    copying: Against | None = None
-    alone: str = ""
-    tells: str = ""
-    lone: bool = False
+    ceiling: float | None = None  # the best possible value, given or seen, if the winner has it
+    alike: float | None = None  # the value of all seeds of the winner and others: ceiling or floor
+    sharing: int = 0  # other trials with all the winner's values
+    beaten: int = 0  # if the default won: other trials on the selection seeds
+    violates: bool = False  # the winner violates constraints, as all others do
+    why: tuple[str, ...] = ()  # there is no verdict, in sentences
+    said: tuple[str, ...] = ()  # all sentences, the most important first
+    front: FrontConclusion | None = None  # with several objectives
+    copying: Against | None = None  # exploit/explore: the winner and the best without copying
+    alone: str = ""  # the latter, such as `trial 5 of pbt-alone`
+    tells: str = ""  # how to get it, as a sentence
+    lone: bool = False  # there is only one trial, so its search seeds selected nothing
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
-        """What is to be said first."""
+        """The main verdict."""
         if self.front is not None:
             return self.front.verdict
         if self.violates:
@@ -315,30 +242,11 @@ def conclude(
     alone: WithoutCopying | None = None,
     earlier: Sequence[int] = (),
 ) -> Conclusion:
-    """Decide what a study has shown.
+    """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
-    Args:
-        winner: its values on seeds that chose nothing; None if no trial has one.
-        default: those of the default on the same seeds; None where it did not run on them.
-        goal: `maximize`, or `minimize` where smaller values are better.
-        name: of the winner.
-        rival: what `default` is, where it is something else: a named trial. A trial whose knobs
-            were changed on the way is no default.
-        is_default: the winner is that rival itself.
-        beaten: how many other trials ran on the seeds that chose it; without any it won nothing.
-        baselines: name -> values on the same seeds.
-        ceiling: the best possible value, where it is known.
-        sharing: how many other trials were seen with the very values of the winner.
-        shown: what trials of the study showed at any time, seed by seed or as a mean.
-        feasible: the winner keeps all constraints; None where there are none.
-        rival_feasible: likewise its rival.
-        why: `default` is None, as a sentence.
-        alone: of a population that copies, the best of the same one without copying.
-        earlier: at how many seeds earlier looks were, 0 for one at another winner's values
-            (`looks.winners_looks`).
-
-    Raises:
-        ConfigError: an unknown goal.
+    `beaten`: other trials on the selection seeds; `sharing`: other trials with all the winner's
+    values; `shown`: all values of the study; `why`: `default` is None, as a sentence; `earlier`:
+    see `interim_analyses.winners_looks`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -351,29 +259,29 @@ def conclude(
     known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
     top = alike if known else None
     bounds = Bounds() if ceiling is None else Bounds(high=sign * ceiling)
-    paired = _Pairing(sign, top, bounds, earlier)
+    compared = partial(_compared, winner, sign=sign, top=top, bounds=bounds, earlier=earlier)
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)
     elif is_default:
-        lost = _lost(winner)
-        against = Against(rival, "default", len(winner), len(winner) - lost,
-                          means=_own_means(winner), own_diverged=lost)  # fmt: skip
+        finite = [value for value in winner.values() if math.isfinite(value)]
+        against = Against(
+            rival, "default", len(winner), len(finite), own_diverged=len(winner) - len(finite),
+            means=(mean(finite), mean(finite)) if finite else None,
+        )  # fmt: skip
     else:
-        against = _beside(winner, default or {}, rival, paired)
+        against = compared(default or {}, rival)
         if against.verdict == "nothing":
             against = replace(against, why=why)
         elif feasible and rival_feasible is False:
             against = replace(against, verdict="feasible")
-    others = tuple(
-        _beside(winner, values, named, paired) for named, values in (baselines or {}).items()
-    )
+    others = tuple(compared(values, named) for named, values in (baselines or {}).items())
     found = Conclusion(
         name, against, others, top, None if known else alike, sharing, beaten if is_default else 0,
         violates=feasible is False,
     )  # fmt: skip
     if alone is None:
         return found
-    copying = _beside(winner, alone.values, "the best without copying", paired)
+    copying = compared(alone.values, "the best without copying")
     if copying.verdict == "nothing":
         return found
     if feasible and alone.feasible is False:
@@ -381,19 +289,10 @@ def conclude(
     return replace(found, copying=copying, alone=str(alone))
 
 
-def _lost(sample: Sample) -> int:
-    return sum(not math.isfinite(value) for value in sample.values())
-
-
-def _own_means(winner: Sample) -> tuple[float, float] | None:
-    finite = [value for value in winner.values() if math.isfinite(value)]
-    return (mean(finite), mean(finite)) if finite else None
-
-
 def _alike(
     winner: Sample, default: Sample | None, known: float | None, sharing: int
 ) -> float | None:
-    """Return the value of every seed of the winner if it is the ceiling, or others have it too."""
+    """Return the value of all seeds of the winner if it is the ceiling, or others have it too."""
     values = set(winner.values())
     if len(values) != 1:
         return None
@@ -405,37 +304,19 @@ def _alike(
 
 
 def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
-    """Return whether a value was seen to be a ceiling: worse ones were shown, and no better one.
-
-    Where nobody showed a worse one it may be a floor that nobody left.
-    """
+    """Return whether worse values were seen and no better ones; else it may be a floor."""
     if value is None:
         return False
     own = sign * value  # a mean of equal values may be a rounding away
-    apart = [one for one in shown if math.isfinite(one) and not math.isclose(one, own)]
-    return bool(apart) and max(apart) < own
+    others = [one for one in shown if math.isfinite(one) and not math.isclose(one, own)]
+    return bool(others) and max(others) < own
 
 
-@dataclass(frozen=True)
-class _Pairing:
-    """How samples are compared.
-
-    Attributes:
-        sign: 1 where greater is better, else -1.
-        top: the ceiling, where every seed of the winner is at it.
-        bounds: of a mean, signed.
-        earlier: seeds at earlier looks.
-    """
-
-    sign: float
-    top: float | None
-    bounds: Bounds
-    earlier: Sequence[int]
-
-
-def _beside(winner: Sample, other: Sample, rival: str, how: _Pairing) -> Against:
-    """Pair two samples and decide."""
-    sign, top = how.sign, how.top
+def _compared(
+    winner: Sample, other: Sample, rival: str, *, sign: float, top: float | None, bounds: Bounds,
+    earlier: Sequence[int],
+) -> Against:  # fmt: skip
+    """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it."""
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -445,17 +326,17 @@ def _beside(winner: Sample, other: Sample, rival: str, how: _Pairing) -> Against
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        enough = len(both) >= fewest_pairs(next_level(how.earlier)) and lost > own_lost
-        told: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
-        return Against(rival, told, len(both), 0, lost, probability=chance, own_diverged=own_lost,
+        enough = len(both) >= fewest_pairs(next_level(earlier)) and lost > own_lost
+        only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
+        return Against(rival, only, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = _sides(finite)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
-    before = [sum(seed < size for seed in known) for size in how.earlier]
-    found = decided_pairs(ours, theirs, before, how.bounds)
+    before = [sum(seed < size for seed in known) for size in earlier]
+    found = decided_pairs(ours, theirs, before, bounds)
     verdict: Verdict = found.verdict
     more = found.more_seeds
-    if own_lost > lost:  # values that are there flatter who has fewer of them
+    if own_lost > lost:  # fewer values are biased upwards
         verdict, more = "diverged", None
     if top is not None and lost == 0 and set(theirs) == {sign * top}:
         verdict, more = "ceiling", None

@@ -1,4 +1,4 @@
-"""What a study has shown, in words: the same in the terminal, the report, JSON and Python."""
+"""The sentences of a study's verdict, for the terminal, the report, JSON and Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from ..errors import counted
 from .comparison import WORDS
 from .interim_analyses import Look, winners_looks
 from .leaderboard import Entry, default_of
@@ -24,34 +25,39 @@ _COLUMNS = 79
 
 
 def as_json(conclusion: Conclusion) -> dict[str, Any]:
-    """Return a conclusion as plain data, with its sentences."""
+    """Return a conclusion as JSON data, with its sentences."""
     data = asdict(conclusion)
     del data["said"]
-    said = {"sentences": sentences(conclusion), "details": details(conclusion)}
-    return {"verdict": conclusion.verdict, **said, **data}
+    text = {"sentences": sentences(conclusion), "details": details(conclusion)}
+    return {"verdict": conclusion.verdict, **text, **data}
 
 
 def details(conclusion: Conclusion) -> list[str]:
-    """Return the means of both sides, and how likely the one ahead wins on a new seed."""
+    """Return the means of both sides, and the probability of improvement."""
     winner = conclusion.winner
     if winner is None or conclusion.front is not None or conclusion.lone:
         return []
     found: list[str] = []
     for against in filter(None, (conclusion.copying, conclusion.against)):
-        found += _means(winner, against)
+        if against.means is not None:
+            own, other = map(_number, against.means)
+            found.append(f"Means: {winner} {own}, {against.rival} {other}.")
         if against.verdict in ("better", "worse"):
             found += _chance(winner, against)
     return found
 
 
 def sentences(conclusion: Conclusion) -> list[str]:
-    """Return what to say, the verdict first and on one line of a terminal."""
+    """Return all sentences, first the verdict, on one line of a terminal."""
     if conclusion.front is not None:
         return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
-        told = ["No trial has a value on test seeds, so nothing is concluded."]
-        return [*conclusion.why] or told
-    said = [_violating(conclusion)] if conclusion.violates else []
+        none = "No trial has a value on test seeds, so nothing is concluded."
+        return [*conclusion.why] or [none]
+    said: list[str] = []
+    if conclusion.violates:
+        winner = conclusion.winner
+        said = [f"No confirmed trial keeps the constraints; {winner} violates them least."]
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
@@ -66,18 +72,17 @@ def sentences(conclusion: Conclusion) -> list[str]:
 
 
 def _lone_trial_sentences(conclusion: Conclusion) -> list[str]:
-    """Return how it stands to what was measured beside it, by seeds that had nothing to choose."""
-    beside = [_of_one(conclusion, one) for one in conclusion.baselines if one.verdict != "nothing"]
-    first = beside[0] if beside else [f"There is nothing to compare {conclusion.winner} with."]
-    others = [said[0] for said in beside[1:]]
+    """Return the comparison with baselines on the seeds of the search."""
+    each = [_of_one(conclusion, one) for one in conclusion.baselines if one.verdict != "nothing"]
+    first = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
+    others = [said[0] for said in each[1:]]
     return [*first, *others, "One trial ran, so its seeds selected nothing."]
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences about one rival."""
+    """Return the sentences about one opponent."""
     winner, rival = conclusion.winner or "", against.rival
-    kind = "seed" if conclusion.lone else "test seed"
-    seeds = f"{against.seeds} {kind}{'' if against.seeds == 1 else 's'}"
+    seeds = counted(against.seeds, "seed" if conclusion.lone else "test seed")
     numbers = _numbers(against)
     match against.verdict:
         case "default":
@@ -120,7 +125,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
             if not ahead or len(said[0]) >= _COLUMNS:
                 said = [f"{word} against {rival}.", *map(_upper, ahead)]
             if against.more_seeds:
-                more = f"{against.more_seeds} more test seed{'s' * (against.more_seeds != 1)}"
+                more = counted(against.more_seeds, "more test seed")
                 few = against.interval.low is None
                 said.append(f"{more} would {'allow a verdict' if few else 'decide'}.")
     said += _own_diverged(winner, against)
@@ -130,28 +135,23 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
-    """Return who leads by how much, as a sentence; none without a difference."""
+    """Return which side leads by how much, as a sentence; none without a difference."""
     rival = against.rival
     if against.difference is None:
         return []
     if against.difference == 0.0:
         return [f"{winner} and {rival} have the same mean on {seeds}."]
     ahead, behind, sign = (winner, rival, 1.0) if against.difference > 0 else (rival, winner, -1.0)
+    lead = f"{_number(abs(against.difference))}{_ends(against, sign)}"
+    return [f"{ahead} leads {behind} by {lead} on {seeds}."]
+
+
+def _ends(against: Against, sign: float) -> str:
     low, high = against.interval.low, against.interval.high
-    around = ""
-    if low is not None and high is not None:
-        ends = sorted((sign * low, sign * high))
-        around = f" [{_number(ends[0])}, {_number(ends[1])}]"
-    lead = _number(abs(against.difference))
-    return [f"{ahead} leads {behind} by {lead}{around} on {seeds}."]
-
-
-def _means(winner: str, against: Against) -> list[str]:
-    """Return the means of both sides: a difference alone does not say how good either is."""
-    if against.means is None:
-        return []
-    own, other = map(_number, against.means)
-    return [f"Means: {winner} {own}, {against.rival} {other}."]
+    if low is None or high is None:
+        return ""
+    low, high = sorted((sign * low, sign * high))
+    return f" [{_number(low)}, {_number(high)}]"
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:
@@ -163,10 +163,6 @@ def _of_values(where: str, numbers: str) -> list[str]:
     return [f"{where} the difference is {numbers}."] if numbers else []
 
 
-def _violating(conclusion: Conclusion) -> str:
-    return f"No confirmed trial keeps the constraints; {conclusion.winner} violates them least."
-
-
 def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
     """Return the first sentence with its numbers if both fit on a line, else two."""
     where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
@@ -176,22 +172,18 @@ def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
 
 
 def _numbers(against: Against) -> str:
-    """Return the difference as a number that is positive for who is ahead, with its interval."""
+    """Return the difference, positive for the side that leads, with its interval."""
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
     shown = _number(sign * against.difference)
     if against.verdict in ("no_difference", "diverged", "feasible"):
         shown = f"{sign * against.difference:+.4g}"
-    low, high = against.interval.low, against.interval.high
-    if low is None or high is None:
-        return shown
-    ends = sorted((sign * low, sign * high))
-    return f"{shown} [{_number(ends[0])}, {_number(ends[1])}]"
+    return f"{shown}{_ends(against, sign)}"
 
 
 def _chance(winner: str, against: Against) -> list[str]:
-    """Return how likely the one ahead is better, by name where the sentence before names two."""
+    """Return the probability of improvement of the side that leads."""
     spread = against.probability_interval
     if against.probability is None or spread.low is None or spread.high is None:
         return []
@@ -204,14 +196,14 @@ def _chance(winner: str, against: Against) -> list[str]:
 
 
 def _shared(conclusion: Conclusion) -> list[str]:
-    """Return how many others have the one value that all seeds of the winner have."""
+    """Return how many others have the value of all seeds of the winner."""
     top = conclusion.alike if conclusion.ceiling is None else conclusion.ceiling
     if top is None or not conclusion.sharing:
         return []
     others = conclusion.sharing
     who = "1 other trial ends" if others == 1 else f"{others} other trials end"
     how = "a harder environment or a smaller budget would"
-    if conclusion.ceiling is None:  # nobody left a floor, or all began at the ceiling
+    if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
         how = "a different length of run, or a different task, may"
     return [f"{who} at {_number(top)} too: {how} separate them."]
 
@@ -221,7 +213,7 @@ def _number(value: float | None) -> str:
 
 
 def _upper(text: str) -> str:
-    """Begin a sentence; a name such as `ksp_ff` stays what people type."""
+    """Start a sentence; a name such as `ksp_ff` stays."""
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
 
 
@@ -241,38 +233,33 @@ def concluded(
     lone: bool = False,
     looks: Sequence[Look] = (),
 ) -> Conclusion:
-    """Return what a study has shown on seeds that chose nothing.
+    """Return the verdict of a study on test seeds; with several objectives about the front.
 
-    Without these seeds nothing is concluded. With several objectives no value wins: then it is
-    where the default stands to the front.
-
-    Args:
-        meta: what the journal says of the study.
-        rows: its trials.
-        entries: its leaderboard.
-        baselines: rules that learn nothing.
-        ceiling: the best possible value, where it is known.
-        why: what is said where nothing is concluded.
-        why_alone: what is said where the default has no values on these seeds.
-        apart: why the winner's values are of another world than the default's and the baselines',
-            as a sentence; then they are not compared.
-        front: with several objectives, where the default stands to the front.
-        alone: of a population that copies, the best of the same one without copying.
-        tells: what to type to know that, as a sentence; said last.
-        lone: one trial ran alone and has a value: the seeds of its search chose nothing.
-        looks: at how many test seeds trials were seen.
+    Sentences: `why` for no verdict, `why_alone` for a default without test seeds, `apart` if the
+    winner's values cannot be compared, `tells` for how to get `alone`. `lone`: there is only one
+    trial, so its search seeds selected nothing.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
     winner = by_number[first.trial] if first is not None else None
     if lone and first is not None and winner is not None and not meta.objectives:
-        return _said(_lone_trial_verdict(meta, winner, first, baselines))
-    if first is None or winner is None or meta.objectives or not _has_reported(winner, first):
-        return _said(replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front))
+        return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
+    # The winner ran on test seeds, even if it diverged on all of them.
+    tested = first is not None and winner is not None and (
+        first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged)
+    )  # fmt: skip
+    if first is None or winner is None or meta.objectives or not tested:
+        return _with_sentences(
+            replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front)
+        )
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
     named = {row.baseline: _sample(row.values.get(Stream.REPORT, ())) for row in baselines}
     own = (winner.trial, None if default is None else default.trial)
+    earlier: tuple[int, ...] = ()
+    if default is not None:
+        both = winner.by_report_seed.keys() & default.by_report_seed.keys()
+        earlier = winners_looks(looks, winner.trial, default.trial, len(both))
     found = conclude(
         winner.by_report_seed,
         rival,
@@ -287,28 +274,20 @@ def concluded(
             for entry in entries
             if entry.trial not in own and entry.state is not TrialState.REFERENCE
         ),
-        shown=_shown(rows, entries),
+        shown=_all_values(rows, entries),
         feasible=first.feasible,
         rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
         why=apart or why_alone,
         alone=alone,
-        earlier=_earlier(looks, winner, default),
+        earlier=earlier,
     )
-    return _said(replace(found, tells="" if found.copying is not None else tells))
-
-
-def _earlier(looks: Sequence[Look], winner: TrialRow, default: TrialRow | None) -> tuple[int, ...]:
-    """Return the earlier looks at what is concluded now."""
-    if default is None:
-        return ()
-    both = winner.by_report_seed.keys() & default.by_report_seed.keys()
-    return winners_looks(looks, winner.trial, default.trial, len(both))
+    return _with_sentences(replace(found, tells="" if found.copying is not None else tells))
 
 
 def _lone_trial_verdict(
     meta: StudyMeta, trial: TrialRow, entry: Entry, baselines: Sequence[BaselineRow]
 ) -> Conclusion:
-    """Return one trial beside the baselines, on the seeds of its search."""
+    """Compare one trial with baselines, on the seeds of its search."""
     own = _sample(trial.seed_values)
     named = {row.baseline: _sample(row.values.get(Stream.SEARCH, ())) for row in baselines}
     found = conclude(
@@ -316,19 +295,14 @@ def _lone_trial_verdict(
         None,
         goal=meta.goal,
         name=f"trial {trial.trial}",
-        # A seed that diverged has no value, and which one is not known here.
+        # A seed that diverged has no value, and its number is unknown here.
         baselines={name: one for name, one in named.items() if one.keys() == own.keys()},
         feasible=entry.feasible,
     )
     return replace(found, lone=True)
 
 
-def _has_reported(winner: TrialRow, first: Entry) -> bool:
-    """Return whether the winner ran on the seeds that report, if only to diverge there."""
-    return first.value_from == Stream.REPORT or bool(first.confirmed and winner.report_diverged)
-
-
-def _said(conclusion: Conclusion) -> Conclusion:
+def _with_sentences(conclusion: Conclusion) -> Conclusion:
     return replace(conclusion, said=tuple(sentences(conclusion)))
 
 
@@ -336,8 +310,8 @@ def _sample(values: Sequence[float]) -> Sample:
     return dict(enumerate(values))
 
 
-def _shown(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
-    """Return every value that the tables hold of any trial: seed by seed, and means at rungs."""
+def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
+    """Return all values of all trials: per seed, and means at rungs."""
     seeds = [value for row in rows for value in (*row.seed_values, *row.report_values)]
     means = [value for entry in entries
              for value in (entry.search_value, entry.choose_value, entry.rung_value)]  # fmt: skip
@@ -345,5 +319,5 @@ def _shown(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
 
 
 def _has_all(entry: Entry, values: Sequence[float]) -> bool:
-    """Return whether every seed behind an entry has the one value that all of these are."""
+    """Return whether all seeds of an entry have the one value that all of these are."""
     return bool(entry.value is not None and entry.values) and {*entry.values} == {*values}

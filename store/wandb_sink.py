@@ -1,7 +1,7 @@
-"""The Weights & Biases logger: a run for the study, one for each trial that is followed.
+"""The Weights & Biases logger: a run for the study and for each followed trial, in one group.
 
-All runs share a group. Each keeps its id in the study's folder, so that a study that goes on adds
-to the same runs; offline they lie below it, for `wandb sync`. The one door to wandb.
+The ids of runs are kept in the study's folder, so that a resumed study adds to the same runs;
+offline runs are written there, for `wandb sync`. Only this module imports wandb.
 """
 
 from __future__ import annotations
@@ -30,42 +30,19 @@ _FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "
 
 @dataclass(frozen=True)
 class WandbSettings:
-    """Where runs go, and what they are called.
+    """Where runs go, and their names and configurations."""
 
-    Attributes:
-        name: of the study's run; trials are `<name>/trial-<n>`.
-        mode: `online`, or `offline`, which needs no network and no account.
-        project: theirs.
-        entity: the user or team they belong to; None is the account's own.
-        group: what they share; None is the name.
-        policy: log the winner's policy as an artifact.
-        study: the study as plain data, for the run's configuration.
-        fixed: knobs that are not searched, for the configuration of trials.
-    """
-
-    name: str
+    name: str  # of the study's run; trials are `<name>/trial-<n>`
     mode: Literal["online", "offline"] = "online"
     project: str = "hpo"
-    entity: str | None = None
-    group: str | None = None
-    policy: bool = True
-    study: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    entity: str | None = None  # user or team; None is the account's default
+    group: str | None = None  # None is the name
+    policy: bool = True  # log the winner's policy as an artifact
+    study: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as plain data
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])  # not searched
 
 
 class WandbSink(FollowingSink):
-    """Logs to W&B; see `FollowingSink`.
-
-    Args:
-        follower: says which trials to show.
-        settings: where to.
-        target: the folder to write into; None is the study's.
-
-    Raises:
-        MissingExtraError: wandb is not installed.
-        ConfigError: nobody is logged in, which `online` needs.
-    """
-
     name = "wandb"
 
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
@@ -75,7 +52,7 @@ class WandbSink(FollowingSink):
             raise MissingExtraError("wandb", "wandb", "the wandb logger") from error
         if settings.mode == "online" and not _logged_in():
             raise ConfigError(
-                "the wandb logger is online, but nobody is logged in here; type: wandb login, "
+                "the wandb logger is online, but there is no login here; type: wandb login, "
                 "or write mode: offline in `loggers`"
             )
         super().__init__(follower, target)
@@ -87,14 +64,9 @@ class WandbSink(FollowingSink):
             run.finish()
         self._runs = {}
 
-    # ------------------------------------------------------------------ what is logged
-
     def _write(self, directory: Path, news: News) -> None:
         study = self._run(directory, "study", self._settings.name, self._settings.study)
-        values = {f"trials/{state}": float(count) for state, count in sorted(news.states.items())}
-        if news.best is not None:
-            values["best"] = news.best
-        _log(study, Point(news.env_steps, values))
+        _log(study, news.point)
         for row in news.ended:
             if row["value"] is not None and math.isfinite(row["value"]):
                 study.log({"trial": row["trial"], "value_of_trial": row["value"]})
@@ -112,7 +84,6 @@ class WandbSink(FollowingSink):
             self._runs.pop(name).finish()
 
     def _write_end(self, directory: Path, news: News) -> None:
-        """Log the leaderboard and the winner's policy with the study's run."""
         import wandb
 
         study = self._runs["study"]
@@ -126,15 +97,13 @@ class WandbSink(FollowingSink):
         policy = directory / "policies" / f"trial_{winner}"
         if self._settings.policy and policy.is_dir():
             about = {"trial": winner, "value": news.best, "params": news.table["params"][0]}
-            artifact = wandb.Artifact(_artifact_name(directory.name), "policy", metadata=about)
+            artifact = wandb.Artifact(f"{directory.name}-policy", "policy", metadata=about)
             for file in sorted(path for path in policy.rglob("*") if path.is_file()):
                 artifact.add_file(str(file), name=file.relative_to(policy).as_posix())
             study.log_artifact(artifact)
 
-    # ------------------------------------------------------------------ runs
-
     def _run(self, directory: Path, key: str, name: str, config: Mapping[str, Any]) -> Run:
-        """Return the run of this key, begun or gone on with."""
+        """Return the run of this key, started or resumed."""
         if key in self._runs:
             return self._runs[key]
         import wandb
@@ -142,7 +111,7 @@ class WandbSink(FollowingSink):
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
-            self._keep_mark(directory)  # before the run begins: no crash makes a second
+            self._keep_mark(directory)  # first, so that a crash does not cause a second run
         settings, offline = self._settings, self._settings.mode == "offline"
         run = wandb.init(
             project=settings.project,
@@ -174,19 +143,15 @@ def _summarise(run: Run, values: dict[str, Any]) -> None:
 
 
 def _quiet(wandb: Any) -> wandb.Settings:
-    """Return settings under which wandb prints nothing and watches nothing but what it is told."""
+    """Return settings without wandb's prints, system metrics and code uploads."""
     return wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_code=True,
                           disable_git=True, save_code=False)  # fmt: skip
 
 
 def _logged_in() -> bool:
-    """Return whether wandb knows an account here, without asking for one."""
+    """Return whether wandb has an account here, without a prompt."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
 
     return bool(wandb.api.api_key)
-
-
-def _artifact_name(study: str) -> str:
-    return f"{study}-policy"

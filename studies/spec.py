@@ -14,7 +14,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf, isfinite
 from typing import Any, Literal
 
 from ..environments.references import Reference
@@ -22,6 +21,7 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
+from ..store.pareto import violation
 from .field import REQUIRED, Field, key
 from .search_methods import METHODS
 from .stopping_rules import RULES, rule_fields
@@ -105,11 +105,7 @@ class Constraint:
         >>> Constraint("eval/length_mean", max=10.0).violation(12.0)
         2.0
         """
-        if not isfinite(value):
-            return inf
-        above = value - self.max if self.max is not None else -inf
-        below = self.min - value if self.min is not None else -inf
-        return max(above, below)
+        return violation(value, self.min, self.max)
 
 
 @dataclass(frozen=True)

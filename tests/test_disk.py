@@ -82,7 +82,7 @@ def test_a_refused_file_leaves_the_old_one_and_no_half(
         with pytest.raises(StoreError) as told:
             atomic_files.write_text(path, "new")
     assert str(told.value) == (
-        f"No space left on device while writing {path}; what was committed is safe; free space "
+        f"No space left on device while writing {path}; all commits are safe; free space "
         "and run the same command again"
     )
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["study.yaml"]
@@ -119,14 +119,14 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
-        with pytest.raises(StoreError, match="pipe is no file"):
+        with pytest.raises(StoreError, match="pipe is not a file"):
             atomic_files.open_plain(tmp_path / "pipe", flags)
     os.mkfifo(tmp_path / "table.partial")
-    with pytest.raises(StoreError, match="partial is no file"):
+    with pytest.raises(StoreError, match="partial is not a file"):
         atomic_files.write_text(tmp_path / "table", "x")
     assert not (tmp_path / "table").exists()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match="folder is no file"):
+    with pytest.raises(StoreError, match="folder is not a file"):
         atomic_files.open_plain(tmp_path / "folder")
 
 

@@ -47,7 +47,7 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, wrong):
 def test_a_pipe_is_not_waited_for(tmp_path, name):
     path = tmp_path / name
     os.mkfifo(path)
-    with pytest.raises((ConfigError, StudyError), match=r"is no regular file|is a pipe"):
+    with pytest.raises((ConfigError, StudyError), match=r"is not a regular file|is a pipe"):
         READERS[name](path)
 
 

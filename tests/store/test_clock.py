@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,9 +11,14 @@ from hpo.store import StudyFolder, StudyMeta, StudyStore
 from hpo.store.study_store import Clock
 
 
-def test_time_goes_on_steadily_however_the_wall_clock_jumps() -> None:
+def test_time_goes_on_steadily_however_the_wall_clock_jumps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wall, steady = [1000.0], [5.0]
-    clock = Clock(0.0, lambda: wall[0], lambda: steady[0])
+    fake = SimpleNamespace(time=lambda: wall[0], monotonic=lambda: steady[0])
+    monkeypatch.setattr("hpo.store.study_store.time", fake)
+    assert Clock(2000.0)() == 2000.0  # no earlier than the last commit
+    clock = Clock(0.0)
     assert clock() == 1000.0
     wall[0], steady[0] = -3e7, 7.5  # set back by a year, 2.5 s later
     assert clock() == 1002.5

@@ -12,7 +12,6 @@ import pytest
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.state.objective import measure
 from hpo.store import (
-    CurveRow,
     EvaluationRow,
     Stream,
     StudyFolder,
@@ -37,12 +36,12 @@ class Story:
         self.evaluations: list[EvaluationRow] = []
 
     def chunk(self, trial: int, replicate: int, env_steps: int, value: float) -> None:
-        metrics = {"episode_return": value, "loss": 2 * value}
-        self.store.curves.add([CurveRow(trial, Stream.SEARCH, replicate, env_steps, metrics)])
+        columns = {"episode_return": [value], "loss": [2 * value]}
+        self.store.curves.add_chunk([trial], [Stream.SEARCH], [replicate], [env_steps], columns)
 
     def confirm_chunk(self, trial: int, env_steps: int) -> None:
-        metrics = {"episode_return": -1.0, "loss": -1.0}
-        self.store.curves.add([CurveRow(trial, Stream.CHOOSE, 0, env_steps, metrics)])
+        columns = {"episode_return": [-1.0], "loss": [-1.0]}
+        self.store.curves.add_chunk([trial], [Stream.CHOOSE], [0], [env_steps], columns)
 
     def evaluate(self, trial: int, replicate: int, env_steps: int, *returns: float) -> None:
         self.evaluations += [

@@ -10,7 +10,6 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store import (
-    CurveRow,
     Journal,
     Stream,
     StudyFolder,
@@ -28,7 +27,7 @@ def fill(folder: StudyFolder, meta: StudyMeta, steps: int = 2) -> None:
     """Commit curves and lanes, and publish."""
     with StudyStore(folder, meta) as store:
         for _ in range(steps):
-            store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+            store.curves.add_chunk([0], [Stream.SEARCH], [0], [5], {"kl": [0.1]})
             path = store.new_checkpoint()
             path.mkdir()
             (path / "lanes.json").write_text("{}")
@@ -91,7 +90,7 @@ def test_a_pipe_in_a_place_of_the_study_is_refused_at_once(
     else:
         path.unlink(missing_ok=True)
     os.mkfifo(path)
-    with pytest.raises(StoreError, match=r"^[^\n]*(is no (file|folder)|is missing)[^\n]*$"):
+    with pytest.raises(StoreError, match=r"^[^\n]*(is not a (file|folder)|is missing)[^\n]*$"):
         fill(folder, meta)
     if place.startswith(("lock", "journal")):
         assert all(study.state == "damaged" for study in list_studies(folder.path.parent))

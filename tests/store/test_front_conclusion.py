@@ -39,14 +39,14 @@ def test_words() -> None:
     draws = np.random.default_rng(0)
     default, ahead = vectors(draws, (0.0, 0.0)), vectors(draws, (9.0, 9.0))
     said = front_sentences(verdict(default, [ahead]))
-    assert said[0] == "The default is behind the front: trial 1 is better in every objective."
+    assert said[0] == "The front dominates the default: trial 1 is better in every objective."
     assert said[1].startswith("In a trial 1 has ") and ", better by " in said[1]
     assert said[-1] == (
         "Of 8 new seeds, paired, with 1 trial; answers are wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))
-    assert said[0] == "Undecided: 3 new seeds are too few to show the default behind the front."
+    assert said[0] == "Undecided: 3 new seeds are too few to compare the default with the front."
     assert said[-1] == "confirm: {choose: 7} would allow an answer."
     assert conclude_front(default, {}, UP, NAMES) is None
     cost = {s: (value[0], 5.0) for s, value in default.items()}

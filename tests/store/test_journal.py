@@ -201,7 +201,7 @@ def test_episodes_must_be_whole(journal: Journal) -> None:
     rows = episodes(0, 5)
     other = dataclasses.replace(rows[1], metrics={"blocking": 0.0})
     for broken in (rows[1:], rows[::-1], [rows[0], rows[0]], [rows[0], other]):
-        with pytest.raises(StoreError, match="must hold the episodes 0, 1, 2"):
+        with pytest.raises(StoreError, match="must have the episodes 0, 1, 2"):
             journal.commit(commit(1, evaluations=broken))
 
 
@@ -229,7 +229,7 @@ def test_meta_may_change_but_not_its_columns(journal: Journal, meta: StudyMeta) 
 
 
 def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
-    with pytest.raises(StoreError, match="holds no study"):
+    with pytest.raises(StoreError, match="there is no study in"):
         Journal(tmp_path)
     path = tmp_path / "journal.sqlite"
     path.write_bytes(b"no database at all, but long enough to be looked at" * 10)
@@ -242,7 +242,7 @@ def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
     with pytest.raises(StoreError, match="not a journal of hpo"):
         Journal(tmp_path)
     Journal.create(tmp_path, meta).close()
-    with pytest.raises(StoreError, match="already holds a study"):
+    with pytest.raises(StoreError, match="already has a study"):
         Journal.create(tmp_path, meta)
 
 

@@ -151,7 +151,7 @@ def test_an_interval_leaves_0_out_only_where_the_exact_test_does() -> None:
 def test_an_interval_ends_where_means_end() -> None:
     theirs = [0.0, 0.1, 0.0, 0.9, 0.4, 0.0, 0.7, 0.0]
     ours = [1.0, 1.0, 0.2, 1.0, 1.0, 1.0, 0.0, 1.0]
-    free, bound = (paired_interval(ours, theirs, bounds=b) for b in (None, Bounds(0.0, 1.0)))
+    free, bound = (paired_interval(ours, theirs, bounds=b) for b in (Bounds(), Bounds(0.0, 1.0)))
     assert free.high > 1.0 == bound.high and bound.low == free.low
     assert paired_interval(theirs, ours, bounds=Bounds(0.0, 1.0)).low == -1.0
     top = paired_interval([1.0] * 8, theirs, bounds=Bounds(high=1.0))

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from hpo.errors import StoreError
-from hpo.store import CurveParts, CurveRow, Part, Stream
+from hpo.store import CurveParts, Part, Stream
 from hpo.store import parquet as parts_module
 from hpo.store.parquet import part_batches, unified_schema
 
 
-def row(index: int, **metrics: float) -> CurveRow:
-    return CurveRow(index % 5, Stream.SEARCH, index % 2, index, metrics or {"loss": index / 3})
+def add(parts: CurveParts, *indices: int, **metrics: float) -> None:
+    for index in indices:
+        values = {name: [value] for name, value in (metrics or {"loss": index / 3}).items()}
+        parts.add_chunk([index % 5], [Stream.SEARCH], [index % 2], [index], values)
 
 
 def settle(parts: CurveParts) -> None:
@@ -33,12 +35,12 @@ def read(directory: Path, live: list[Part]) -> pa.Table:
 
 def test_rows_come_back_in_order(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
-    parts.add([row(0), row(1)])
+    add(parts, 0, 1)
     parts.add_chunk([7], [Stream.REPORT], [3], [9], {"loss": np.array([math.nan])})
-    parts.add([])
+    parts.add_chunk([], [], [], [], {})
     assert parts.rows == 3
     settle(parts)
-    parts.add([row(3)])
+    add(parts, 3)
     settle(parts)
     table = read(tmp_path, parts.live)
     assert table["env_steps"].to_pylist() == [0, 1, 9, 3]
@@ -49,9 +51,10 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
 
 def test_a_metric_that_comes_later_is_null_before(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
-    parts.add([row(0, a=1.0), row(1, b=2.0)])
+    add(parts, 0, a=1.0)
+    add(parts, 1, b=2.0)
     settle(parts)
-    parts.add([row(2, c=3.0)])
+    add(parts, 2, c=3.0)
     settle(parts)
     table = read(tmp_path, parts.live)
     assert table["metric:a"].to_pylist() == [1.0, None, None]
@@ -61,26 +64,26 @@ def test_a_metric_that_comes_later_is_null_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["high", [1.0]])
 def test_only_numbers_are_taken(tmp_path: Path, value: object) -> None:
     parts = CurveParts(tmp_path, [])
-    with pytest.raises(StoreError, match="must hold numbers"):
-        parts.add([CurveRow(0, Stream.SEARCH, 0, 0, {"loss": value})])  # pyright: ignore
+    with pytest.raises(StoreError, match="one number per metric"):
+        parts.add_chunk([0], [Stream.SEARCH], [0], [0], {"loss": [value]})  # pyright: ignore
 
 
 def test_columns_of_a_chunk_are_equally_long(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
-    with pytest.raises(StoreError, match="must hold numbers"):
+    with pytest.raises(StoreError, match="one number per metric"):
         parts.add_chunk([1, 2], [Stream.SEARCH] * 2, [0, 0], [1, 1], {"loss": np.zeros(3)})
 
 
 def test_what_no_commit_lists_is_deleted(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
-    parts.add([row(0)])
+    add(parts, 0)
     settle(parts)
-    parts.add([row(1)])
+    add(parts, 1)
     parts.flush()  # written, but the commit never came
     (tmp_path / "parts" / "000009.parquet.partial").write_bytes(b"half")
     again = CurveParts(tmp_path, parts.live)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000001.parquet"]
-    again.add([row(1)])  # replayed
+    add(again, 1)  # replayed
     settle(again)
     assert read(tmp_path, again.live)["env_steps"].to_pylist() == [0, 1]
 
@@ -88,7 +91,7 @@ def test_what_no_commit_lists_is_deleted(tmp_path: Path) -> None:
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     parts = CurveParts(tmp_path, [])
     for index in range(2):
-        parts.add([row(index)])
+        add(parts, index)
         settle(parts)
     victim = tmp_path / "parts" / "000002.parquet"
     content = bytearray(victim.read_bytes())
@@ -107,7 +110,7 @@ def test_many_parts_become_few_and_keep_every_row(
     monkeypatch.setattr(parts_module, "MERGE_PARTS", 4)
     parts = CurveParts(tmp_path, [])
     for index in range(55):
-        parts.add([row(index, **({"loss": 1.0} if index % 7 else {"late": 2.0}))])
+        add(parts, index, **({"loss": 1.0} if index % 7 else {"late": 2.0}))
         if index % 5 == 3:  # a commit that fails: the same parts are offered again
             parts.flush()
         settle(parts)
@@ -127,10 +130,10 @@ def test_a_crash_while_merging_loses_nothing(
     monkeypatch.setattr(parts_module, "MERGE_PARTS", 4)
     parts = CurveParts(tmp_path, [])
     for index in range(3):
-        parts.add([row(index)])
+        add(parts, index)
         settle(parts)
     before = list(parts.live)
-    parts.add([row(3)])
+    add(parts, 3)
     listed, merged = parts.flush()
     assert len(listed) == 1 and merged == [part.name for part in before]
     again = CurveParts(tmp_path, before)  # the commit did not happen
@@ -143,7 +146,7 @@ def test_a_large_buffer_goes_to_disk_before_the_commit(
     monkeypatch.setattr(parts_module, "BUFFER_ROWS", 10)
     parts = CurveParts(tmp_path, [])
     for index in range(25):
-        parts.add([row(index)])
+        add(parts, index)
     assert len(list((tmp_path / "parts").iterdir())) == 2
     listed, _ = parts.flush()
     assert [part.rows for part in listed] == [10, 10, 5]

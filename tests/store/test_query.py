@@ -17,7 +17,6 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store import (
-    CurveRow,
     EvaluationRow,
     Stream,
     StudyFolder,
@@ -35,7 +34,7 @@ Make = Callable[..., TrialRow]
 
 def fill(folder: StudyFolder, meta: StudyMeta, rows: list[TrialRow]) -> Path:
     with StudyStore(folder, meta) as store:
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 10, {"loss/policy": 0.5})])
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [10], {"loss/policy": [0.5]})
         evaluations = [EvaluationRow(0, Stream.SEARCH, 0, 10, 0, 1.5, 9, {"blocking": 0.1})]
         store.commit(loop_state="{}", checkpoint=None, trials=rows, evaluations=evaluations)
         store.publish()
@@ -198,7 +197,7 @@ def test_params_no_struct_can_hold_stay_columns(folder: StudyFolder, meta: Study
 
 def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta):
-        words = r"^toy has no trials.parquet yet; host .* is running it: tables come with the f"
+        words = r"^toy has no trials.parquet yet; host .* is running it: wait a minute"
         with pytest.raises(StoreError, match=words):
             run_query(folder.path, "SELECT 1")
     with pytest.raises(StoreError, match=r"no trials.parquet yet; run the study's file"):
@@ -273,8 +272,8 @@ def test_what_cannot_go_to_disk_runs_again_with_more_memory(
 ) -> None:
     monkeypatch.setattr(queries, "MEMORY_AT_FIRST", "10MB")
     asked = []
-    begun = queries._begun
-    monkeypatch.setattr(queries, "_begun", lambda *a: (asked.append(a[3]), begun(*a))[1])
+    begun = queries._opened
+    monkeypatch.setattr(queries, "_opened", lambda *a: (asked.append(a[3]), begun(*a))[1])
     assert run_query(study, "SELECT len(list(range)) AS n FROM range(5000000)")[1] == [
         (5_000_000,)
     ]
@@ -392,7 +391,7 @@ def test_a_damaged_table_is_said_in_a_line_and_written_anew(
     fill(folder, meta, [make_trial(0)])
     whole = folder.table(table).read_bytes()
     folder.table(table).write_bytes(whole[:200])
-    with pytest.raises(StoreError, match=rf"^\S+/{table}.parquet cannot be read; .* anew$"):
+    with pytest.raises(StoreError, match=rf"^\S+/{table}.parquet cannot be read; .* the journal$"):
         run_query(folder.path, "SELECT count(*) FROM curves")
     with StudyStore(folder, meta) as store:
         store.publish(force=True)

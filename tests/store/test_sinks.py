@@ -12,7 +12,6 @@ import pytest
 
 from hpo.store import (
     CsvSink,
-    CurveRow,
     Sink,
     Sinks,
     Stream,
@@ -44,7 +43,7 @@ class SinkContract:
                 assert len(before) == 3
                 sink.published(folder.path)
                 assert {path: path.read_bytes() for path in before} == before
-                store.curves.add([CurveRow(number, Stream.SEARCH, 0, 5, {"loss/x": math.nan})])
+                store.curves.add_chunk([number], [Stream.SEARCH], [0], [5], {"loss/x": [math.nan]})
                 row = make_trial(number, value=math.nan)
                 store.commit(loop_state="{}", checkpoint=None, trials=[row])
         sink.close()
@@ -76,7 +75,8 @@ def test_csv_says_what_the_tables_say(
     with StudyStore(folder, meta, sinks=Sinks([CsvSink()], warn=pytest.fail)) as store:
         store.publish()  # an empty study has headers
         assert (folder.path / "trials.csv").read_text().startswith('"rank","trial","state"')
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 1 / 3, "loss/value": math.nan})])
+        metrics = {"kl": [1 / 3], "loss/value": [math.nan]}
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [5], metrics)
         store.commit(loop_state="{}", checkpoint=None, trials=rows)
         store.publish(force=True)
     with (folder.path / "trials.csv").open(newline="") as file:

@@ -14,7 +14,6 @@ import pytest
 from hpo.errors import StoreError
 from hpo.files import atomic_files
 from hpo.store import (
-    CurveRow,
     Stream,
     StudyFolder,
     StudyMeta,
@@ -39,10 +38,10 @@ def test_a_new_study_and_its_resume(
     with StudyStore(folder, meta) as store:
         assert store.created and store.head.number == 0 and store.checkpoint() is None
         assert json.loads(store.head.loop_state) == {}
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [5], {"kl": [0.1]})
         number = store.commit(loop_state='{"step": 1}', checkpoint=None, trials=[make_trial(0)])
         assert number == 1
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 10, {"kl": 0.2})])  # never committed
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [10], {"kl": [0.2]})  # never committed
     with StudyStore(folder, meta) as store:
         assert not store.created and store.meta == meta
         assert store.head.loop_state == '{"step": 1}'
@@ -71,7 +70,7 @@ def test_lanes_are_kept_for_the_last_commit_only(folder: StudyFolder, meta: Stud
 
 def test_a_missing_checkpoint_is_said(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta) as store:
-        with pytest.raises(StoreError, match="no lane checkpoint"):
+        with pytest.raises(StoreError, match=r"lane checkpoint .* is missing"):
             store.commit(loop_state="{}", checkpoint="lanes-000001")
         name = save_lanes(store)
         store.commit(loop_state="{}", checkpoint=name)
@@ -87,7 +86,7 @@ def test_a_refused_commit_can_be_tried_again(
     folder: StudyFolder, meta: StudyMeta, make_trial: Make
 ) -> None:
     with StudyStore(folder, meta) as store:
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [5], {"kl": [0.1]})
         with pytest.raises(StoreError, match="does not declare"):
             bad = make_trial(0, params={"speed": 1})
             store.commit(loop_state="{}", checkpoint=None, trials=[bad])
@@ -103,7 +102,7 @@ def test_a_full_disk_is_said_and_can_be_tried_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with StudyStore(folder, meta) as store:
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        store.curves.add_chunk([0], [Stream.SEARCH], [0], [5], {"kl": [0.1]})
         with monkeypatch.context() as patch:
             patch.setattr(atomic_files, "sync", full)
             with pytest.raises(StoreError, match=r"No space left on device while writing .*parts"):
@@ -111,7 +110,7 @@ def test_a_full_disk_is_said_and_can_be_tried_again(
         assert store.commit(loop_state="{}", checkpoint=None) == 1
         with monkeypatch.context() as patch:
             patch.setattr(atomic_files, "sync", full)
-            with pytest.raises(StoreError, match=r"No space left .*parquet; what was committed"):
+            with pytest.raises(StoreError, match=r"No space left .*parquet; all commits are safe"):
                 store.publish()
         assert store.publish()
     assert pq.ParquetFile(folder.table("curves")).read()["kl"].to_pylist() == [0.1]
@@ -145,7 +144,7 @@ def test_a_crash_between_any_two_steps_costs_nothing(
 
     def work(store: StudyStore) -> None:
         for step in range(json.loads(store.head.loop_state).get("step", 0), 6):
-            store.curves.add([CurveRow(step, Stream.SEARCH, 0, step, {"kl": step / 3})])
+            store.curves.add_chunk([step], [Stream.SEARCH], [0], [step], {"kl": [step / 3]})
             name, state = save_lanes(store), json.dumps({"step": step + 1})
             store.commit(loop_state=state, checkpoint=name, trials=[make_trial(step)])
             store.publish(force=True)

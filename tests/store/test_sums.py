@@ -159,7 +159,7 @@ def test_whatever_was_not_written_by_a_commit_is_refused_in_a_sentence(
     connection.commit()
     connection.close()
     for use in (read_all, lambda folder: Journal(folder, writable=True)):
-        with pytest.raises(StoreError, match=r"^\S+journal.sqlite is damaged \([^\n]*study anew$"):
+        with pytest.raises(StoreError, match=r"^\S+journal.sqlite is damaged \([^\n]*study over$"):
             use(journal.path.parent)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ from hpo.errors import StoreError
 from hpo.store import (
     Commit,
     CurveParts,
-    CurveRow,
     EvaluationRow,
     Journal,
     Publisher,
@@ -57,13 +57,14 @@ def write(
     meta: StudyMeta,
     trials: list[TrialRow],
     evaluations: list[EvaluationRow] | None = None,
-    curves: list[CurveRow] | None = None,
+    curves: Sequence[tuple[Any, ...]] = (),
 ) -> Path:
     """A study of one commit, published."""
     directory.mkdir()
     with Journal.create(directory, meta) as journal:
         parts = CurveParts(directory, [])
-        parts.add(curves or [])
+        for row in curves:
+            parts.add_chunk(*row)
         listed, _ = parts.flush()
         journal.commit(
             Commit(1, "{}", None, 1.0, trials, evaluations=evaluations or (), parts=listed)
@@ -81,7 +82,7 @@ def text(schema: pa.Schema) -> str:
 
 
 def test_the_schemas_are_those_of_the_docs(tmp_path: Path, meta: StudyMeta) -> None:
-    curves = [CurveRow(0, Stream.SEARCH, 0, 8, {"loss/policy": 1.0, "kl": 2.0})]
+    curves = [([0], [Stream.SEARCH], [0], [8], {"loss/policy": [1.0], "kl": [2.0]})]
     study = write(tmp_path / "a", meta, [], episodes(0, blocking=0.5), curves)
     assert text(read(study, "trials").schema) == " ".join(TRIALS_SCHEMA.split())
     assert text(read(study, "evaluations").schema) == (
@@ -144,7 +145,7 @@ def test_row_groups_have_one_size_however_parts_are_cut(
         parts, step = CurveParts(tmp_path, []), 0
         for number, count in enumerate((3, 1, 20, 7), start=1):
             for _ in range(count):
-                parts.add([CurveRow(0, Stream.SEARCH, 0, step, {"kl": step / 3})])
+                parts.add_chunk([0], [Stream.SEARCH], [0], [step], {"kl": [step / 3]})
                 step += 1
             listed, merged = parts.flush()
             journal.commit(Commit(number, "{}", None, 0.0, parts=listed, merged=merged))
@@ -208,7 +209,7 @@ def test_a_failed_write_leaves_the_old_table(
 
 
 def test_tables_equal_sees_one_bit(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
-    curves = [CurveRow(0, Stream.SEARCH, 0, step, {"kl": 0.1 * step}) for step in range(5)]
+    curves = [([0], [Stream.SEARCH], [0], [step], {"kl": [0.1 * step]}) for step in range(5)]
     rows = [make_trial(0, value=math.nan, seed_values=(0.1, math.nan), started_at=1.0)]
     first = write(tmp_path / "a", meta, rows, episodes(0, x=0.0), curves)
 
@@ -225,7 +226,7 @@ def test_tables_equal_sees_one_bit(tmp_path: Path, meta: StudyMeta, make_trial: 
     assert compared("d", nudged, episodes(0, x=0.0), curves) == [
         f"trials: seed_values at trial 0: [0.1, nan] and [{bit}, nan]"
     ]
-    changed = [dataclasses.replace(row, metrics={"kl": 9.0}) for row in curves]
+    changed = [(*row[:4], {"kl": [9.0]}) for row in curves]
     assert compared("e", rows, episodes(0, x=0.0), changed)[-1] == "curves: kl: 2 more rows differ"
     assert compared("f", rows, episodes(0), curves[1:]) == [
         "evaluations: columns differ: ['x double']",

@@ -24,8 +24,7 @@ import pytest
 from hpo.cli import main
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
-from hpo.store import journal as journal_reader
-from hpo.store import tables_equal
+from hpo.store import codec, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.rows import Commit
@@ -405,9 +404,9 @@ def test_a_reader_decodes_every_trial_once_and_the_next_one_nothing(tmp_path, mo
     folder = samples.make_results(tmp_path).folder
     journal = folder / "journal.sqlite"
     os.utime(journal, (1e9, 1e9))  # older than a tick of the clock
-    decoded, decode = [], journal_reader.trial_from_text
+    decoded, decode = [], codec.trial_from_text
     monkeypatch.setattr(
-        journal_reader, "trial_from_text", lambda text: decoded.append(text) or decode(text)
+        codec, "trial_from_text", lambda text: decoded.append(text) or decode(text)
     )
     with serving(tmp_path) as server:
         for _ in range(2):

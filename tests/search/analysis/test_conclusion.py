@@ -107,7 +107,7 @@ KINDS = {
     ),
     "objectives": (
         {"objectives": (Metric(), Metric("eval/thrift", "maximize"))},
-        "Undecided: 3 new seeds are too few to show the default behind the front.",
+        "Undecided: 3 new seeds are too few to compare the default with the front.",
     ),
 }
 

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from hpo.errors import StoreError
+from hpo.errors import ConfigError, StoreError
+from hpo.search.checks import check_runnable
 from hpo.search.engine.commits import Shelf
 from hpo.search.engine.loop import Loop
 from hpo.search.engine.rung_decisions import judge
@@ -24,7 +25,7 @@ from hpo.search.state.search_state import Ledger
 from hpo.search.state.trials import Run, RunState, Trial
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, SearchSpec, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Executor, Metric, SearchSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
