@@ -322,8 +322,8 @@ def _add_confirm(verb: Callable[..., Any]) -> Any:
     confirmed = verb("confirm", "train", "train given trials on test seeds")
     _option(
         confirmed, "words", "TRIAL",
-        "the numbers of trials, finished or stopped; -1: the default; a study may come before "
-        "them", nargs="+",
+        "the numbers of trials, finished or stopped (-1: the default, if no trial "
+        "has it); a study may come before them", nargs="+",
     )  # fmt: skip
     _option(
         confirmed, "--seeds", "N",

@@ -166,6 +166,8 @@ class Against:
     verdict: Verdict  # about the winner
     seeds: int = 0
     pairs: int = 0  # seeds on which both have a finite value
+    wins: int = 0  # of them, the winner is better
+    ties: int = 0
     diverged: int = 0  # seeds on which the opponent has none
     means: tuple[float, float] | None = None  # of the winner and the opponent, over pairs
     difference: float | None = None  # positive if the winner is better
@@ -345,6 +347,8 @@ def _compared(
         verdict=verdict,
         seeds=len(both),
         pairs=len(finite),
+        wins=sum(own > other for own, other in finite),
+        ties=sum(own == other for own, other in finite),
         diverged=lost,
         means=(sign * mean(ours), sign * mean(theirs)),
         difference=mean(ours) - mean(theirs),

@@ -142,6 +142,12 @@ def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
     if against.difference == 0.0:
         return [f"{winner} and {rival} have the same mean on {seeds}."]
     ahead, behind, sign = (winner, rival, 1.0) if against.difference > 0 else (rival, winner, -1.0)
+    wins = against.wins if sign > 0 else against.pairs - against.wins - against.ties
+    if 2 * against.ties >= against.pairs and wins + against.ties == against.pairs:
+        mean = _number(abs(against.difference))  # few seeds differ: their number says more
+        return [
+            f"{ahead} is ahead on {wins} of {seeds} and level on {against.ties}; mean lead {mean}."
+        ]
     lead = f"{_number(abs(against.difference))}{_ends(against, sign)}"
     return [f"{ahead} leads {behind} by {lead} on {seeds}."]
 
@@ -202,7 +208,7 @@ def _shared(conclusion: Conclusion) -> list[str]:
         return []
     others = conclusion.sharing
     who = "1 other trial ends" if others == 1 else f"{others} other trials end"
-    how = "a harder environment or a smaller budget would"
+    how = "fewer env_steps or a harder environment may"
     if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
         how = "a different length of run, or a different task, may"
     return [f"{who} at {_number(top)} too: {how} separate them."]

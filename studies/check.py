@@ -198,16 +198,21 @@ def _verdict_warning(study: Study) -> Iterator[str]:
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
-    """Warn if every trial starts before the first result is known."""
+    """Warn if every trial starts before the method's model has results."""
     method, trials, early = study.search.method, study.budget.trials, study.early_terminate
     seeds, evolves = study.seeds.first, early is not None and early.evolves
     if evolves or study.search.driver != "lanes" or not method_row(method).learns:
         return
-    if trials is not None and trials >= 2 and trials * seeds <= lanes:
+    given, options = study.search.options, method_row(method).options
+    startup = next((int(given.get(one.key, one.default)) for one in options
+                    if one.key in ("n_startup_trials", "population_size")), 1)  # fmt: skip
+    blind = startup + lanes // seeds
+    if trials is not None and 2 <= trials <= blind:
+        few = max(8, seeds)
         yield (
-            f"all {trials} trials start before any result is known, so {method} acts as random "
-            f"search; set population.lanes to {max(seeds, lanes // 4 // seeds * seeds)}, or raise "
-            "budget.trials"
+            f"{method} acts as random search: {blind} trials start before its model has results, "
+            f"and there are {trials}; set population.lanes to {few} and budget.trials to "
+            f"{3 * (startup + few // seeds)} or more"
         )
 
 

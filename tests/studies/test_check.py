@@ -295,12 +295,15 @@ def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
 
 @pytest.mark.parametrize(
     ("lanes", "text", "blind"),
-    [(24, "", True), (23, "", False), (24, "search: {method: random}\n", False),
+    [(24, "", True), (4, "", True), (3, "", False), (24, "search: {method: random}\n", False),
+     (24, "search: {options: {n_startup_trials: 2}}\n", True),
+     (8, "search: {options: {n_startup_trials: 2}}\n", False),
      (24, "early_terminate: {type: pbt, every: 20k}\n", False)],
 )  # fmt: skip
-def test_trials_that_all_start_before_any_result_are_told(lanes, text, blind):
+def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
     study = loads(BASE + SPACE + "seeds: {per_config: 2}\nbudget: {trials: 12}\n" + text)
     warnings = check(study, cost_of=lambda bucket: Cost(lanes, 1, 1, 1)).warnings
-    told = "all 12 trials start before any result is known, so tpe acts as random search; set "
-    found = [text for text in warnings if text.startswith(told)]
-    assert len(found) == blind and all("population.lanes to 6, or raise" in w for w in found)
+    found = [text for text in warnings if text.startswith("tpe acts as random search: ")]
+    trials = 3 * ((2 if "startup" in text else 10) + 4)
+    words = f"there are 12; set population.lanes to 8 and budget.trials to {trials} or more"
+    assert len(found) == blind and all(warning.endswith(words) for warning in found)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of, params_at
