@@ -73,7 +73,7 @@ _NAMES = {"open": "open_study"}  # in its home, where Python's own `open` stays 
 
 
 def __getattr__(name: str) -> Any:
-    """Return what is asked for on first use: `import hpo` by itself loads nothing."""
+    """Import on first use: `import hpo` loads nothing."""
     if name in __all__:
         from importlib import import_module
 
@@ -87,5 +87,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return what can be asked for, loaded or not."""
     return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations"})

@@ -1,4 +1,4 @@
-"""The command `hpo`: the words of a command line to a call of `hpo.views.commands`.
+"""The command `hpo`: from a command line to a call of `hpo.views.commands`.
 
 Results go to stdout, everything else to stderr. Nothing but the parser is imported before a verb
 is known, so that `hpo --help` answers at once.
@@ -15,7 +15,6 @@ from typing import Any
 
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
-from .views import arguments
 from .views import arguments as types
 from .views.escape_control import echo
 from .views.words import on_command_line
@@ -30,11 +29,7 @@ _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; without words print the help.
-
-    Returns:
-        The exit code: 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe.
-    """
+    """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
     given = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
     try:
@@ -65,9 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-# ---------------------------------------------------------------------- the words
-
-
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser, verbs = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
@@ -78,9 +70,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     word = next((word for word in argv if not word.startswith("-")), None)
     if word is not None and word not in verbs:
         near = suggestion(word, verbs)
-        lists = "hpo --help lists all"
-        parser.error(f"unknown command {word!r};{near} ({lists})" if near else
-                     f"unknown command {word!r}; {lists}")  # fmt: skip
+        lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
+        parser.error(f"unknown command {word!r};{lists}")
     if meant := types.without_show(argv):
         parser.error(f"take out {argv[1]!r}; type: {meant}")
     args = parser.parse_args(argv)
@@ -116,8 +107,6 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
 
 
 class _Help(argparse.HelpFormatter):
-    """Help of at most 80 columns, its texts in one column."""
-
     def __init__(self, prog: str):
         super().__init__(prog, max_help_position=22)
         self._width = min(self._width, 78)  # argparse leaves two columns free
@@ -126,27 +115,16 @@ class _Help(argparse.HelpFormatter):
 
 _GROUPS = {
     "Start": ("init", "check", "run", "train", "import"),
-    "Read": (
-        "top",
-        "show",
-        "compare",
-        "confirm",
-        "importance",
-        "what-if",
-        "query",
-        "report",
-        "plot",
-    ),
+    "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
+             "plot"),
     "Use": ("best", "eval", "tuned", "export", "replay"),
     "Manage": ("list", "watch", "serve", "stop", "rm"),
     "Look up": ("knobs", "envs", "schema"),
     "More": ("tune-lanes", "completion"),
-}
+}  # fmt: skip
 
 
 class _Main(argparse.ArgumentParser):
-    """The parser of the command line, whose help shows the commands in groups."""
-
     def format_help(self) -> str:
         """Return the help: the commands by what they are for."""
         (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
@@ -168,41 +146,27 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
-    _option(
-        taken, "kind", "KIND",
-        f"the system that SOURCE comes from: {', '.join(_IMPORTED)}", choices=_IMPORTED,
-    )  # fmt: skip
-    _option(
-        taken, "source", "SOURCE",
-        "a sweep, a file of flags, a command line, a search space or a storage; flags "
-        "after `--` override it",
-    )  # fmt: skip
+    kinds = f"the system that SOURCE comes from: {', '.join(_IMPORTED)}"
+    _option(taken, "kind", "KIND", kinds, choices=_IMPORTED)
+    _option(taken, "source", "SOURCE", "a sweep, a file of flags, a command line, a search space "
+            "or a storage; flags after `--` override it")  # fmt: skip
     _option(taken, "--study", "NAME", "the study, if a storage holds several")
     _option(taken, "--env", "ID", "the environment; for rlzoo also whose configuration to read")
-    _flag(
-        taken, "--space",
-        "search around the one configuration that SOURCE holds, over the usual ranges",
-    )  # fmt: skip
+    around = "search around the one configuration in SOURCE, over the usual ranges"
+    _flag(taken, "--space", around)
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
-    _flag(
-        check, "--time",
-        "say how long it takes here, by timing what was not timed before (the default, but for "
-        "a study with `imports`, which run for that)",
-        default=None,
-    )  # fmt: skip
+    _flag(check, "--time", "time what was not timed here before, to say how long it takes (the "
+          "default without `imports`, which this would run)", default=None)  # fmt: skip
     _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "train", "time a study with several numbers of lanes")
     many = "numbers of lanes to time (default: some around what the study would use)"
     _option(tune, "--lanes", "N,N,...", many, type=types.counts)
-    _option(
-        tune, "--seconds", "S",
-        "time each for S seconds, and its rollouts alone as long again (default: 3)",
-        type=types.positive, default=3,
-    )  # fmt: skip
+    _option(tune, "--seconds", "S", "time each for S seconds, and its rollouts alone as long "
+            "again (default: 3)", type=types.positive, default=3)  # fmt: skip
     train = verb("train", "train", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
         more = ", or tuned:ENV" if parser is train else ""
@@ -212,22 +176,18 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     for parser in (run, train):
         parser.add_argument("--name", help="name the study, and so its folder")
         _add_out(parser)
-        _flag(parser, "--new", "start NAME-2 beside the study that is there")
+        _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
     _add_export(train, "copy")
 
 
-def _add_running(parser: argparse.ArgumentParser) -> None:
+def _add_running(parser: Any) -> None:
     _flag(parser, "--quiet", "print only the results")
-    _flag(
-        parser, "--accept-new-bits",
-        "resume although results on this machine differ from the earlier machine's",
-    )  # fmt: skip
-    _flag(
-        parser, "--accept-changed-files",
-        "resume although a file that the study names, such as one of `imports`, changed",
-    )  # fmt: skip
+    bits = "resume although results on this machine differ from the earlier machine's"
+    _flag(parser, "--accept-new-bits", bits)
+    changed = "resume although a file that the study names, such as one of `imports`, changed"
+    _flag(parser, "--accept-changed-files", changed)
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
@@ -246,17 +206,11 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     replay = verb("replay", "replay", "train a trial again and compare every number")
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
-    _option(
-        replay, "--source", "DIR",
-        "the folder of the study file, if it names other files (default: .)", default=".",
-    )  # fmt: skip
+    _option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     export = verb("export", "import_export", "export to CSV, Optuna, TensorBoard or W&B")
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
-    _option(
-        export, "--to", "DIR",
-        "the folder to write into; for optuna a storage, such as sqlite:///trials.db",
-        required=True,
-    )  # fmt: skip
+    into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
+    _option(export, "--to", "DIR", into, required=True)
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
     ranked = verb("importance", "importance", "show which hyperparameters matter")
     _add_importance(ranked)
@@ -283,58 +237,35 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
-    about_one = (
-        top,
-        show,
-        query,
-        best,
-        replay,
-        export,
-        ranked,
-        compared,
-        confirmed,
-        judged,
-        report,
-        stop,
-    )
-    for parser in (*about_one, plot):
+    watch = verb("watch", "watch_serve", "show the progress of a running study")
+    about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
+                 report, stop, plot)  # fmt: skip
+    for parser in (*about_one, watch):
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, judged, report, stop):
+    for parser in (top, best, ranked, judged, report, stop, watch):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
-    _option(
-        query, "--timeout", "SECONDS",
-        "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
-    )  # fmt: skip
-    watch = verb("watch", "watch_serve", "show the progress of a running study")
-    _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
-    _option(watch, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
+    _option(query, "--timeout", "SECONDS", "stop the query after SECONDS; 0: never (default: 60)",
+            type=types.seconds, default=60.0)  # fmt: skip
     _add_out(watch)
     _flag(watch, "--json", "print one line of JSON for every commit")
     listing = verb("list", "read_study", "list the studies")
-    for parser in (*about_one, plot, listing):
+    for parser in (*about_one, listing):
         _add_out(parser)
         _add_json(parser)
     _add_serve(verb)
 
 
+_SOURCE = "the folder of the study file, if it names other files"
+
+
 def _add_confirm(verb: Callable[..., Any]) -> Any:
     confirmed = verb("confirm", "train", "train given trials on test seeds")
-    _option(
-        confirmed, "words", "TRIAL",
-        "the numbers of trials, finished or stopped (-1: the default, if no trial "
-        "has it); a study may come before them", nargs="+",
-    )  # fmt: skip
-    _option(
-        confirmed, "--seeds", "N",
-        "on at least N test seeds (default: as many as the winner has, or 16)",
-        type=types.positive,
-    )  # fmt: skip
-    _option(
-        confirmed, "--source", "DIR",
-        "the folder of the study file, if it names other files (default: where it was run from, "
-        "or .)",
-    )  # fmt: skip
+    numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
+    _option(confirmed, "words", "TRIAL", numbers, nargs="+")
+    fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
+    _option(confirmed, "--seeds", "N", fewest, type=types.positive)
+    _option(confirmed, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
     _add_running(confirmed)
     return confirmed
 
@@ -343,89 +274,87 @@ def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
     folder = "the folder of results (default: results)"
     _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
-    _option(
-        serve, "--host", "HOST",
-        "the address to listen on (default: 127.0.0.1, which only this machine reaches); with "
-        "any other the page demands a token, which is part of the URL printed",
-        default="127.0.0.1",
-    )  # fmt: skip
-    _option(
-        serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=types.port
-    )
+    _option(serve, "--host", "HOST", "the address to listen on (default: 127.0.0.1, which only "
+            "this machine reaches); with any other the page demands a token, which is part of the "
+            "URL printed", default="127.0.0.1")  # fmt: skip
+    port = "the port; 0: any (default: 8765, or the next free)"
+    _option(serve, "--port", "N", port, type=types.port)
     _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
     _add_json(serve)
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    arguments.add_tuned(tuned)
+    _option(tuned, "words", "WORD", "nothing: list them; ENV: print one and its tests; verify "
+            "ENV: train it again; add STUDY: contribute the winner of a study; check: check "
+            "all files", nargs="*")  # fmt: skip
+    records = "the folder of tuned configurations (default: results/tuned)"
+    _option(tuned, "--tuned", "DIR", records)
+    for name, text, kind in (
+        ("--seeds", "verify, add: run N new seeds (default: 32)", types.positive),
+        ("--recorded", "verify: train N of the recorded seeds again (default: 8)", types.positive),
+        ("--seed", "verify: take the N-th set of new seeds (default: 0)", types.seed),
+    ):
+        _option(tuned, name, "N", text, type=kind)
+    _flag(tuned, "--bits", "verify: exit code 1 unless it is bit-equal")
+    _flag(tuned, "--anyway", "add: also a winner not shown to be as good as the default; replace "
+          "a study file")  # fmt: skip
+    named = "add: name it (default: the environment; the study, where it has other keys)"
+    _option(tuned, "--name", "NAME", named)
+    _flag(tuned, "--write", "check: rewrite the tables")
+    _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
+    _flag(tuned, "--quiet", "print only the results")
     _add_out(tuned)
     _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
-    _option(
-        evaluate, "directory", "POLICY_DIR",
-        "a policy from `hpo best --export`, as with --policy", nargs="?",
-    )  # fmt: skip
-    _option(
-        evaluate, "--episodes", "N",
-        "evaluate N episodes (default: 100; 1 with --video)", type=types.positive,
-    )  # fmt: skip
+    exported = "a policy from `hpo best --export`, as with --policy"
+    _option(evaluate, "directory", "POLICY_DIR", exported, nargs="?")
     _add_network(evaluate, "evaluate in this optical network")
-    _option(
-        evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=types.positive
-    )
-    _option(
-        evaluate, "--steps", "N",
-        "serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
-        type=types.positive,
-    )  # fmt: skip
+    for name, text in (
+        ("--episodes", "evaluate N episodes (default: 100; 1 with --video)"),
+        ("--seeds", "serve N streams of requests (default: 10)"),
+        ("--steps", "serve N requests per stream after the warm-up (default: 20000; 300 with "
+                    "--video)"),
+    ):  # fmt: skip
+        _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    _option(
-        evaluate, "--find-load", "SHARE",
-        "find the load at which SHARE of the requests is blocked, and how much more of it a "
-        "policy carries than a heuristic", type=float,
-    )  # fmt: skip
+    _option(evaluate, "--find-load", "SHARE", "find the load at which SHARE of the requests is "
+            "blocked, and how much more of it a policy carries than a heuristic",
+            type=float)  # fmt: skip
     _option(evaluate, "--k", "N,N", "numbers of candidate paths to compare")
     _option(evaluate, "--path-order", "NAMES", "orders of candidate paths to compare, or all")
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
     _option(evaluate, "--video", "FILE", "draw what happens as GIF or MP4, by FILE's suffix")
     _flag(evaluate, "--sample", "sample actions instead of taking the most likely")
-    _option(
-        evaluate, "--import", "FILE",
-        "a Python file that registers the policy's environment; repeatable",
-        dest="imports", action="append", default=[],
-    )  # fmt: skip
+    imported = "a Python file that registers the policy's environment; repeatable"
+    _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
     knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
     envs = verb("envs", "catalogue", "list the environments")
-    _option(
-        knobs, "word", "WORD",
-        "a name, here or in another system, for all about it; or a word in names or meanings",
-        nargs="?",
-    )  # fmt: skip
+    looked_up = "a name, here or in another system, for all about it; or a word in meanings"
+    _option(knobs, "word", "WORD", looked_up, nargs="?")
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
     _option(envs, "word", "WORD", "an id for all about it, or a word in ids, meanings", nargs="?")
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
     completion = verb("completion", "completion", "print the shell's completion script")
-    _option(
-        completion, "shell", "SHELL",
-        f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"', choices=_SHELLS,
-    )  # fmt: skip
+    shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
+    _option(completion, "shell", "SHELL", shells, choices=_SHELLS)
 
 
-def _option(
-    parser: argparse.ArgumentParser, name: str, metavar: str, text: str, **more: Any
-) -> None:
+_Parser = argparse.ArgumentParser
+
+
+def _option(parser: _Parser, name: str, metavar: str, text: str, **more: Any) -> None:
     parser.add_argument(name, metavar=metavar, help=text, **more)
 
 
-def _flag(parser: argparse.ArgumentParser, name: str, text: str, **more: Any) -> None:
+def _flag(parser: _Parser, name: str, text: str, **more: Any) -> None:
     parser.add_argument(name, **{"action": "store_true", "help": text, **more})
 
 
-def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
+def _add_network(parser: _Parser, text: str) -> None:
     _option(parser, "--env", "FILE", f"{text}: a file of its keys, or a study")
     _add_set(parser, "override a key of --env; repeatable")
     _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
@@ -433,46 +362,42 @@ def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
     _option(parser, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
 
 
-def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
-    _option(
-        parser, "--at", "STEPS",
-        f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
-        type=types.env_steps,
-    )  # fmt: skip
+def _add_importance(parser: _Parser, prefix: str = "") -> None:
+    at = f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)"
+    _option(parser, "--at", "STEPS", at, type=types.env_steps)
     _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
     text = f"{prefix}rank by {' or '.join(_METHODS)} instead, without a test against chance"
     _option(parser, "--method", "METHOD", text, choices=_METHODS)
 
 
-def _add_export(parser: argparse.ArgumentParser, how: str) -> None:
+def _add_export(parser: _Parser, how: str) -> None:
     _option(parser, "--export", "DIR", f"{how} the policy into a new folder")
 
 
-def _add_set(parser: argparse.ArgumentParser, text: str) -> None:
+def _add_set(parser: _Parser, text: str) -> None:
     _option(parser, "--set", "KEY=VALUE", text, action="append", default=[])
 
 
-def _add_verbose(parser: argparse.ArgumentParser, text: str) -> None:
+def _add_verbose(parser: _Parser, text: str) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help=text)
 
 
-def _add_json(parser: argparse.ArgumentParser) -> None:
+def _add_json(parser: _Parser) -> None:
     _flag(parser, "--json", "print one JSON document")
 
 
-def _add_out(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: _Parser) -> None:
     _option(parser, "--out", "DIR", "the folder of results (default: results)", default="results")
 
 
 def _open_streams() -> None:
-    """Point a stream that the shell has closed at nothing."""
-    for name in ("stdout", "stderr"):
+    for name in ("stdout", "stderr"):  # None if the shell has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays
 
 
 def _discard_stdout() -> None:
-    """Discard the interpreter's last flush: the reader of stdout has left, or its disk is full."""
+    """Discard what is still buffered: the reader of stdout has left, or its disk is full."""
     try:
         place = sys.stdout.fileno()
     except (OSError, ValueError):  # stdout is no file

@@ -1,20 +1,26 @@
-"""What words of the command line stand for; argparse shows what does not fit."""
+"""Types of command-line words, for argparse."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
+from .escape_control import note
+
+if TYPE_CHECKING:
+    from ..store.study_folder import StudyFolder
 
 RULES_HELP = (
     "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
     "(default: the usual ones side by side)"
 )
 _SHOW = ("show", "print", "list", "get")
-"""What commands of other programs need, and these do without."""
+"""Words that commands of other programs need, and these do not."""
 _SHOWS = ("best", "envs", "importance", "knobs", "list", "report", "top", "tuned", "watch")
 RESAMPLES_HELP = "resample the trials N times for the interval; 0: none (default: 100)"
 
@@ -32,7 +38,7 @@ def without_show(argv: Sequence[str]) -> str:
 
 
 def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
-    """Return what takes one of a few words, and says the nearest to another one."""
+    """Return a type for argparse that suggests the nearest of these names."""
 
     def word(text: str) -> str:
         if text not in names:
@@ -43,8 +49,7 @@ def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
 
 
 def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
-    return _whole(text, 1)
+    return _integer(text, 1)
 
 
 def env_steps(text: str) -> int:
@@ -59,36 +64,28 @@ def env_steps(text: str) -> int:
 
 
 def counts(text: str) -> list[int]:
-    """Return whole numbers between commas."""
     return [positive(part) for part in text.split(",")]
 
 
 def seed(text: str) -> int:
-    """Return a whole number of at least 0."""
-    return _whole(text, 0)
+    return _integer(text, 0)
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0.0 <= found <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
-    return found
+    with suppress(ValueError):
+        if 0.0 <= (found := float(text)) <= 1e6:
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
 
 
 def port(text: str) -> int:
-    """Return the number of a port; 0 stands for any that is free."""
-    found = _whole(text, 0)
+    found = _integer(text, 0)
     if found > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; allowed: 0 to 65535")
     return found
 
 
 def trial(text: str) -> int:
-    """Return the number of a trial; -1 is the default beside a population that changed trial 0."""
     try:
         return int(text)
     except ValueError:
@@ -98,59 +95,14 @@ def trial(text: str) -> int:
         ) from None
 
 
-def _whole(text: str, low: int) -> int:
+def _integer(text: str, low: int) -> int:
     if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
     return int(text)
 
 
-def add_tuned(parser: ArgumentParser) -> None:
-    """Add them to the parser of the verb."""
-    parser.add_argument(
-        "words",
-        metavar="WORD",
-        nargs="*",
-        help="nothing: list them; ENV: print one and its tests; verify ENV: train it again; "
-        "add STUDY: contribute the winner of a study; check: check all files",
-    )
-    parser.add_argument(
-        "--tuned",
-        metavar="DIR",
-        help="the folder of tuned configurations (default: results/tuned)",
-    )
-    parser.add_argument(
-        "--seeds",
-        metavar="N",
-        type=positive,
-        help="verify, add: run N new seeds (default: 32)",
-    )
-    parser.add_argument(
-        "--recorded",
-        metavar="N",
-        type=positive,
-        help="verify: train N of the recorded seeds again (default: 8)",
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=seed,
-        help="verify: take the N-th set of new seeds (default: 0)",
-    )
-    parser.add_argument(
-        "--bits", action="store_true", help="verify: exit code 1 unless it is bit-equal"
-    )
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="add: also a winner not shown to be as good as the default; replace a study file",
-    )
-    parser.add_argument(
-        "--name",
-        metavar="NAME",
-        help="add: name it (default: the environment; the study, where it has other keys)",
-    )
-    parser.add_argument("--write", action="store_true", help="check: rewrite the tables")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="ENV: also curves, sources, cost, versions"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print only the results")
+def study_of(args: argparse.Namespace) -> StudyFolder:
+    """Return the study that `--study` and `--out` name."""
+    from ..store.study_folder import find_study
+
+    return find_study(args.study, Path(args.out), note)

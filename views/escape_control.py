@@ -27,7 +27,7 @@ def shown(text: str) -> str:
 def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
-    """Print a text, `shown` on stderr and on terminals; a pipe or file on stdout gets it raw."""
+    """Print a text, escaped on stderr and on terminals; a pipe or file on stdout gets it raw."""
     stream = sys.stdout if file is None else file
     if stream is None:  # there is no terminal, as under pythonw
         return
@@ -36,5 +36,4 @@ def echo(
 
 
 def note(text: str) -> None:
-    """Print a line on stderr."""
     echo(text, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What `hpo run` prints at the end: the verdict, the best trials, the cost, what to type next."""
+"""The end of `hpo run`: the verdict, the best trials, the cost, what to type next."""
 
 from __future__ import annotations
 
@@ -30,25 +30,10 @@ _SHOWN, _BRIEF, _FRONT = 10, 2, 6
 
 
 def print_results(
-    console: Console,
-    results: Results,
-    metric: str,
-    quiet: bool = False,
-    objectives: Sequence[str] = (),
-    environments: Sequence[str] = (),
-    verbose: bool = False,
-) -> None:
-    """Print the verdict, the best trials beside the default, the cost, and what to type next.
-
-    Args:
-        console: where to.
-        results: of the study.
-        metric: what it optimises, in words.
-        quiet: the verdict and the trials alone.
-        objectives: their names, where there are several.
-        environments: likewise.
-        verbose: also the baselines, where the time went, and a query to start from.
-    """
+    console: Console, results: Results, metric: str, quiet: bool = False,
+    objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
+) -> None:  # fmt: skip
+    """Print the verdict, the best trials with the default, the cost, and what to type next."""
     entries, which = results.leaderboard, target(results.folder)
     print_headline(console, headline(results.conclusion, entries, metric, which))
     if objectives:
@@ -75,20 +60,15 @@ def print_results(
     commands = next_commands(results.folder, entries, against.verdict == "worse", verbose)
     if commands:
         console.print("\nNext:")
-    for line in command_lines(commands, which, console.width):
+    for line in _command_lines(commands, which, console.width):
         console.print(line, soft_wrap=True)
 
 
-def command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -> list[str]:
-    """Return commands as they are printed, what they are for behind them or in a line above.
+def _command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -> list[str]:
+    """Return (command, meaning) pairs as lines, the meaning after the command or above it.
 
-    A command that would be wider than the terminal is continued before its `--study`, and where
+    A command wider than the terminal is continued before its `--study` option (`which`), and if
     that is not enough before a quoted argument, as a shell reads it.
-
-    Args:
-        commands: (command, meaning) pairs, of `next_commands`.
-        which: their `--study` option, "" without one.
-        width: of the terminal.
     """
     room = max((len(command) for command, meaning in commands if meaning), default=0)
     lines = [
@@ -112,7 +92,6 @@ def command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -
 
 
 def summary(results: Results) -> str:
-    """Return in one line what the study cost and where its report is."""
     usage = results.usage
     report = StudyFolder(results.folder).report
     where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
@@ -124,14 +103,7 @@ def summary(results: Results) -> str:
 def next_commands(
     folder: Path, entries: Sequence[Entry], worse: bool = False, verbose: bool = False
 ) -> list[tuple[str, str]]:
-    """Return (command, meaning) pairs to type next.
-
-    Args:
-        folder: of the study.
-        entries: the leaderboard.
-        worse: the winner is worse than the default, whose policy no study keeps.
-        verbose: add a query to start from.
-    """
+    """Return (command, meaning) pairs to type next."""
     if not entries:
         return []
     which, best = target(folder), entries[0]
@@ -152,9 +124,10 @@ def next_commands(
 
 
 def results_data(results: Results) -> dict[str, Any]:
-    """Return the results of a run as JSON data."""
     best = results.best
     usage, report = asdict(results.usage), StudyFolder(results.folder).report
+    for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
+        usage[name] = getattr(results.usage, name)
     return {
         "state": results.state,
         "folder": str(results.folder),
@@ -166,11 +139,5 @@ def results_data(results: Results) -> dict[str, Any]:
         "baselines": [entry.as_json() for entry in results.baselines],
         "advice": results.advice or None,
         "finished_at": results.finished_at,
-        "usage": {
-            **usage,
-            "env_steps": results.usage.env_steps,
-            "occupancy": results.usage.occupancy,
-            "seconds_by_part": results.usage.seconds_by_part,
-            "rejected_share": results.rejected_share,
-        },
+        "usage": {**usage, "rejected_share": results.rejected_share},
     }

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from textwrap import wrap
 from typing import Any
 
+from ..errors import counted
+
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
+SEED_KINDS = {"report": "test", "choose": "selection", "search": "search"}
+"""Stream -> the kind of its seeds."""
+
+
+def seeds_text(count: int, stream: str) -> str:
+    """Format a number of seeds with their kind.
+
+    >>> seeds_text(16, "report"), seeds_text(1, "choose")
+    ('16 test seeds', '1 selection seed')
+    """
+    return counted(count, f"{SEED_KINDS[stream]} seed")
 
 
 def steps(count: int) -> str:
@@ -46,7 +60,6 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Format a time since the epoch, in the zone of this machine."""
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -66,12 +79,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:
-    """Format an interval; "" without one.
-
-    Args:
-        low: its lower end.
-        high: its upper end.
-        spec: how Python formats its ends; None: as `number` does.
+    """Format an interval; "" without one. `spec` None formats its ends as `number` does.
 
     >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
     ('[494.1, 499.9]', '', '[0.50, 0.75]')
@@ -82,8 +90,20 @@ def between(low: float | None, high: float | None, spec: str | None = None) -> s
     return f"[{', '.join(ends)}]"
 
 
+def with_interval(
+    value: float | None, low: float | None, high: float | None, spec: str | None = None
+) -> str:
+    """Format a value, followed by its interval if it has one.
+
+    >>> with_interval(497.3, 494.12, 499.9), with_interval(0.5, None, None, ".2f")
+    ('497.3 [494.1, 499.9]', '0.50')
+    """
+    shown = number(value) if spec is None or value is None else format(value, spec)
+    return f"{shown} {between(low, high, spec)}".rstrip()
+
+
 def param(value: Any) -> str:
-    """Format a knob's value; numbers to three digits.
+    """Format a hyperparameter's value; numbers to three digits.
 
     >>> param(0.0023123), param(0.99871), param([64, 64]), param(None), param(3), param(1e-5)
     ('0.00231', '0.9987', '[64, 64]', 'off', '3', '1e-05')
@@ -102,11 +122,6 @@ def param(value: Any) -> str:
 
 def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = False) -> str:
     """Format a curve as one line of blocks, low to high; blank where it is not finite.
-
-    Args:
-        values: in order; more than `width` are averaged in groups.
-        width: characters, at most.
-        plain: for terminals limited to ASCII.
 
     >>> sparkline([0, 1, 2, 3, None, 7])
     '▁▂▃▄ █'
@@ -135,11 +150,6 @@ def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
 def folded(text: str, width: int, indent: int = 0) -> str:
     """Fold lines to `width` at blanks; a longer word stays whole.
 
-    Args:
-        text: lines.
-        width: characters.
-        indent: blanks before folded parts, beyond those the line itself begins with.
-
     >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
     seeds  1.5 2.5
            3.5
@@ -148,51 +158,46 @@ def folded(text: str, width: int, indent: int = 0) -> str:
     for line in text.split("\n"):
         before = len(line) - len(line.lstrip())
         rest = " " * (before + indent)
-        pieces = wrap(
-            line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False,
-            drop_whitespace=True, replace_whitespace=False,
-        )  # fmt: skip
+        pieces = wrap(line, width, subsequent_indent=rest, break_long_words=False,
+                      break_on_hyphens=False, replace_whitespace=False)  # fmt: skip
         lines += pieces if len(line) > width else [line]
+    return "\n".join(lines)
+
+
+def broken_name(name: str, width: int, after: str = "_") -> str:
+    """Break a name after `_` or others into lines, no wider than it must be.
+
+    >>> print(broken_name("normalise_rewards", 9))
+    normalise_
+    rewards
+    """
+    lines: list[str] = []
+    for word in re.split(f"(?<=[{re.escape(after)}])", name):
+        if lines and len(lines[-1]) + len(word) <= max(width, len(word)):
+            lines[-1] += word
+        else:
+            lines.append(word)
     return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of text.
-
-    Attributes:
-        header: one word a column, none empty.
-        rows: cells, as many as the header has.
-        right: columns of numbers, aligned to the right.
-    """
+    """A table of text; `right` marks columns of numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[bool]
 
     def cropped(self, width: int) -> str:
-        """Return the table with one line per row, cut at `width` characters."""
         lines = self.text().split("\n")
         return "\n".join(x if len(x) <= width else x[: width - 3].rstrip() + "..." for x in lines)
 
-    def first(self, columns: int) -> Listing:
-        """Return the table with its first columns alone."""
-        rows = [row[:columns] for row in self.rows]
-        return Listing(self.header[:columns], rows, self.right[:columns])
-
     def text(self) -> str:
-        """Return the table with one line a row."""
         return aligned(self.header, self.rows, self.right)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """Format a table in columns two blanks apart.
-
-    Args:
-        header: one word a column, none empty.
-        rows: cells, as many as the header has.
-        right: columns of numbers, aligned to the right.
-    """
+    """Format a table with two blanks between columns; `right` marks columns of numbers."""
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
@@ -202,31 +207,23 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
 def narrow(
     header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], columns: int = 80
 ) -> list[str]:
-    """Return the lines of a table in so many columns: of several that begin with its first column.
+    """Return the lines of a table; a wide one is split into several with the first column."""
 
-    A column that is too wide beside the first one alone stands so, wider.
-    """
+    def some(group: list[int]) -> list[str]:
+        cells = [[row[n] for n in group] for row in rows]
+        return aligned([header[n] for n in group], cells, [right[n] for n in group]).split("\n")
+
     groups: list[list[int]] = []
     for column in range(1, len(header)):
         wider = [*(groups[-1] if groups else [0]), column]
-        lines = _some_columns(header, rows, right, wider)
-        if groups and max(map(len, lines)) <= columns:
+        if groups and max(map(len, some(wider))) <= columns:
             groups[-1] = wider
         else:
             groups.append([0, column])
-    tables = [_some_columns(header, rows, right, group) for group in groups]
-    return [line for table in tables for line in ("", *table)][1:]
-
-
-def _some_columns(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], some: list[int]
-) -> list[str]:
-    cells = [[row[column] for column in some] for row in rows]
-    return aligned([header[n] for n in some], cells, [right[n] for n in some]).split("\n")
+    return [line for group in groups for line in ("", *some(group))][1:]
 
 
 def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    """Format one line of a table in columns of these widths, two blanks apart."""
     return "  ".join(
         cell.rjust(width) if is_right else cell.ljust(width)
         for cell, width, is_right in zip(line, widths, right, strict=True)

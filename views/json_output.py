@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..files.atomic_files import output
 from .escape_control import echo
@@ -34,16 +34,15 @@ def _finite(data: Any) -> Any:
     return finite_or_none(data) if isinstance(data, float) else data
 
 
-def print_answer(as_json: bool, data: Any, text: str) -> None:
-    """Print what a verb found: as one JSON document, or as text."""
+def print_answer(as_json: bool, data: Any, text: str, file: TextIO | None = None) -> None:
+    """Print JSON data on stdout, or a text on stdout or another stream."""
     if as_json:
         print_json(data)
     else:
-        echo(text)
+        echo(text, file=file)
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a number as JSON can hold it."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -52,8 +51,8 @@ def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
     with output(Path(path)) as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-            writer.writerow([_cell(value) for value in row])
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        writer.writerows(map(_cell, row) for row in rows)
 
 
 def _cell(value: Any) -> Any:

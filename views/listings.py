@@ -1,4 +1,4 @@
-"""Tables of studies, knobs, environments and rows of a query, as text or data."""
+"""Tables of studies, hyperparameters and environments, as text or data."""
 
 from __future__ import annotations
 
@@ -17,32 +17,23 @@ from .formatting import Listing, duration, number, param
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
-    """Return one line per study."""
     now = time.time() if now is None else now
     rows = [
-        [
-            study.name,
-            study.state,
-            f"{study.done} of {study.trials}",
-            number(study.best),
-            study.metric,
-            _ago(now, study.updated_at),
-        ]
-        for study in studies
-    ]
+        [s.name, s.state, f"{s.done} of {s.trials}", number(s.best), s.metric,
+         "" if s.updated_at is None else f"{duration(max(0.0, now - s.updated_at))} ago"]
+        for s in studies
+    ]  # fmt: skip
     header = ("study", "state", "ended", "best", "metric", "changed")
     return Listing(header, rows, (False, False, True, True, False, True))
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    """Return one line per hyperparameter: name, default, range, meaning."""
     rows = [[knob.name, _default(knob.default), _range(knob), knob.meaning] for knob in knobs]
     header = ("hyperparameter", "default", "range", "meaning")
     return Listing(header, rows, [False] * 4)
 
 
 def knob_text(knob: Knob) -> str:
-    """Return everything about one hyperparameter, in lines of "what  text"."""
     lines = [
         ("meaning", knob.meaning),
         ("default", _default(knob.default)),
@@ -56,26 +47,26 @@ def knob_text(knob: Knob) -> str:
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
-    """Return the table of knobs as JSON data; a missing bound is null, infinity a string."""
+    """Return hyperparameters as JSON data; a missing bound is null, infinity a string."""
     found: list[dict[str, Any]] = []
     for knob in knobs:
         data = asdict(knob)
         low, high = data["low"], data["high"]
-        data["low"] = low if low > -float("inf") else None
-        data["high"] = high if high < float("inf") else None
+        data |= {
+            "low": None if low == -math.inf else low,
+            "high": None if high == math.inf else high,
+        }
         words = {"allowed": allowed(knob.name), "aliases": list(names_of(knob.name))}
         found.append(finite_json({**data, **words}))
     return found
 
 
 def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Listing:
-    """Return one line per environment: id, source, actions, meaning."""
     rows = [[env.id, env.source, env.actions, env.meaning] for env in envs]
     return Listing(("environment", "source", "actions", "meaning"), rows, [False] * 4)
 
 
 def env_text(env: EnvEntry) -> str:
-    """Return everything about one environment, in lines of "what  text"."""
     lines = [
         ("meaning", env.meaning),
         ("source", env.source),
@@ -89,12 +80,7 @@ def env_text(env: EnvEntry) -> str:
 
 
 def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:
-    """Return the table of environments as JSON data."""
     return [finite_json(asdict(env)) for env in envs]
-
-
-def _ago(now: float, then: float | None) -> str:
-    return "" if then is None else f"{duration(max(0.0, now - then))} ago"
 
 
 def _default(value: Any) -> str:
@@ -102,17 +88,14 @@ def _default(value: Any) -> str:
 
 
 def _range(knob: Knob) -> str:
-    """Return what a hyperparameter's values may be, in a few letters.
+    """Return the allowed values of a hyperparameter in a few letters.
 
     >>> _range(KNOBS["gamma"]), _range(KNOBS["learning_rate"]), _range(KNOBS["num_envs"])
     ('0 to 1', '> 0', '1 to 4096')
     """
-    if knob.type == "choice":
-        return "a name"
-    if knob.type == "bool":
-        return "true, false"
-    if knob.type == "widths":
-        return "a list"
+    words = {"choice": "a name", "bool": "true, false", "widths": "a list"}
+    if knob.type in words:
+        return words[knob.type]
     if knob.low == -math.inf:
         return "any" if knob.high == math.inf else f"<= {knob.high:g}"
     if knob.high == math.inf:

@@ -22,55 +22,29 @@ Rules = Mapping[str, "Rule"]
 
 @dataclass(frozen=True)
 class Compared:
-    """One rule's evaluation.
-
-    Attributes:
-        rule: its name.
-        evaluation: sums [loads, seeds].
-    """
-
     rule: str
     evaluation: Evaluation
 
 
 def compare(
-    environment: OpticalEnvironment,
-    rules: Rules,
-    seeds: int,
-    steps: int,
-    seed: int,
+    environment: OpticalEnvironment, rules: Rules, seeds: int, steps: int, seed: int,
     loads: Sequence[float] | None,
-) -> list[Compared]:
-    """Evaluate every rule on the same streams, one program a rule."""
+) -> list[Compared]:  # fmt: skip
+    """Evaluate every rule on the same streams, one program per rule."""
     from ..core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
+    size: dict[str, Any] = {"seeds": seeds, "steps": steps, "seed": seed, "loads": loads}
     return [
-        Compared(
-            name,
-            evaluate_heuristic(
-                environment, rule, seeds=seeds, steps=steps, seed=seed, loads=loads,
-                utilisation=True,
-            ),
-        )
+        Compared(name, evaluate_heuristic(environment, rule, utilisation=True, **size))
         for name, rule in rules.items()
-    ]  # fmt: skip
+    ]
 
 
 def found_loads(
-    environment: OpticalEnvironment,
-    rules: Rules,
-    policies: Sequence[str],
-    target: float,
-    seeds: int,
-    steps: int,
-    seed: int,
-) -> dict[str, list[dict[str, Any]]]:
-    """Find, for every rule, the load at which it blocks a share `target` of the services.
-
-    Returns:
-        Under `supported_loads` a row a rule, and under `more_load` one for each policy beside each
-        heuristic: how much more it carries, as a share of the heuristic's load, paired by seed.
-    """
+    environment: OpticalEnvironment, rules: Rules, policies: Sequence[str], target: float,
+    seeds: int, steps: int, seed: int,
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    """Find, for every rule, the load at which it blocks a share `target` of the services."""
     from ..core.envs.optical.supported_load import find_load
 
     loads = {
@@ -79,16 +53,12 @@ def found_loads(
     }
     rows = [
         {
-            "rule": name,
-            "service_blocking_probability": target,
-            "load": found.load,
-            "ci_low": found.low,
-            "ci_high": found.high,
-            "seeds": seeds,
+            "rule": name, "service_blocking_probability": target, "load": found.load,
+            "ci_low": found.low, "ci_high": found.high, "seeds": seeds,
             "requests_per_seed": steps,
         }
         for name, found in loads.items()
-    ]
+    ]  # fmt: skip
     beside = [
         {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
         for policy in policies
@@ -99,13 +69,9 @@ def found_loads(
 
 
 def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
-    """Return how much more load one rule carries than another, as a share of the other's.
+    """Return how much more load one rule carries, as a share of the other's.
 
     The interval is that of the logarithms of their ratios, paired by seed.
-
-    Args:
-        ours: of one rule.
-        theirs: of another, from the same seeds and number of requests.
     """
     pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
     logs = [math.log(own) - math.log(other) for own, other in pairs]
@@ -115,7 +81,6 @@ def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | N
 
 
 def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
-    """Return the values of all rules and loads, and policies minus heuristics, as JSON data."""
     rows: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     heuristics = [item for item in results if item.rule not in policies]
@@ -123,15 +88,13 @@ def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[s
         seen = item.evaluation
         several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
-            rows.append(
-                {
-                    "rule": item.rule,
-                    "load": float(load),
-                    "service_blocking_probability": _figure(seen.service_summary(at), several),
-                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
-                    "utilisation": float(seen.utilisation[at].mean()),
-                }
-            )
+            rows.append({
+                "rule": item.rule,
+                "load": float(load),
+                "service_blocking_probability": _figure(seen.service_summary(at), several),
+                "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
+                "utilisation": float(seen.utilisation[at].mean()),
+            })  # fmt: skip
         if item.rule in policies:
             for other in heuristics:
                 differences += _differences(item, other)
@@ -161,32 +124,23 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
     ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
     for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
         around = interval(values.tolist())
-        rows.append(
-            {
-                "policy": policy.rule,
-                "heuristic": heuristic.rule,
-                "load": float(load),
-                "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else None,
-                "ci_low": around.low,
-                "ci_high": around.high,
-            }
-        )
+        rows.append({
+            "policy": policy.rule, "heuristic": heuristic.rule, "load": float(load),
+            "mean": float(values.mean()),
+            "std": float(values.std(ddof=1)) if len(values) > 1 else None,
+            "ci_low": around.low, "ci_high": around.high,
+        })  # fmt: skip
     return rows
 
 
 def results_text(data: Mapping[str, Any]) -> str:
-    """Return the JSON data of `hpo eval --env` as text."""
-    lines = [str(data["env"])]
-    if not data.get("greedy", True):
-        lines[0] += ", sampled actions"
-    if "trace" in data:
-        return (
-            f"{lines[0]}\nwrote {counted(data['requests'], 'request')} to {data['trace']}: "
-            f"{data['accepted']} accepted, {data['blocked']} blocked"
-        )
-    if "video" in data:
-        return f"{lines[0]}\nwrote {counted(data['requests'], 'request')} to {data['video']}"
+    lines = [data["env"] + ", sampled actions" * (not data.get("greedy", True))]
+    written = data.get("trace") or data.get("video")
+    if written is not None:
+        text = f"{lines[0]}\nwrote {counted(data['requests'], 'request')} to {written}"
+        if "trace" in data:
+            text += f": {data['accepted']} accepted, {data['blocked']} blocked"
+        return text
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95%"]
         rows = [
@@ -224,7 +178,6 @@ def results_text(data: Mapping[str, Any]) -> str:
 
 
 def _spread(std: float | None) -> str:
-    """Return a deviation between seeds, which one seed does not have."""
     return "-" if std is None else f"{std:.5f}"
 
 
@@ -234,11 +187,6 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     if service["nothing_blocked"]:
         around = f"below {number(service['ci_high'])} (3/n)"
     return [
-        row["rule"],
-        number(row["load"]),
-        f"{service['mean']:.5f}",
-        _spread(service["std"]),
-        around,
-        f"{bitrate['mean']:.5f}",
-        f"{row['utilisation']:.3f}",
-    ]
+        row["rule"], number(row["load"]), f"{service['mean']:.5f}", _spread(service["std"]),
+        around, f"{bitrate['mean']:.5f}", f"{row['utilisation']:.3f}",
+    ]  # fmt: skip

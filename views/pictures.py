@@ -1,4 +1,4 @@
-"""Pictures as PNG, the one door to matplotlib: blocking over load, training curves."""
+"""Pictures and films as files: blocking over load, training curves, networks, spectra."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ from ..files.atomic_files import output, rename, sync, telling
 from .charts.model import GROUNDS, STYLES
 from .network_results import Compared
 
+if TYPE_CHECKING:
+    from ..core.envs.optical.topology import Topology
+
 _DPI = 120
 
 
 def require_matplotlib(purpose: str) -> None:
-    """Refuse at once what needs a picture that cannot be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtraError("matplotlib", "plot", purpose)
 
@@ -44,32 +42,35 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
-    """Write a figure, whole or not at all."""
     with output(path, "wb") as file:
         figure.savefig(file, dpi=_DPI, format=kind)
 
 
 def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
-    """Draw service blocking over load, one line a rule, with its 95% interval."""
-    figure = new_figure(8.0, 5.0)
-    axes = figure.subplots()
+    """Draw service blocking over load, one line per rule, with its 95% interval."""
+    figure, axes = _axes("load, Erlang", "service blocking probability", title)
     for item in results:
         seen = item.evaluation
         summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
         means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
         label = Path(item.rule).name or item.rule  # a policy's rule is the path of its folder
         [line] = axes.plot(seen.loads, means, marker=".", label=label)
-        low = np.array([s.low for s in summaries])
-        high = np.array([s.high for s in summaries])
+        low, high = np.array([(s.low, s.high) for s in summaries]).T
         axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     if any(np.any(item.evaluation.blocked > 0) for item in results):
         axes.set_yscale("log")
-    axes.set_xlabel("load, Erlang")
-    axes.set_ylabel("service blocking probability")
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     save_figure(figure, path)
+
+
+def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
+    figure = new_figure(8.0, 5.0)
+    axes = figure.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+    return figure, axes
 
 
 Curve = Sequence[tuple[int, float]]
@@ -79,16 +80,8 @@ Curve = Sequence[tuple[int, float]]
 def draw_training(
     path: Path, seeds: Sequence[Curve], evaluations: Sequence[Curve], title: str
 ) -> None:
-    """Draw the training return of every seed, their mean, and the evaluations.
-
-    Args:
-        path: of the PNG.
-        seeds: one curve each.
-        evaluations: one a seed; at each point the mean over seeds is drawn, with its range.
-        title: above the picture.
-    """
-    figure = new_figure(8.0, 5.0)
-    axes = figure.subplots()
+    """Draw the training return of every seed, their mean, and mean and range of evaluations."""
+    figure, axes = _axes("env steps of each seed", "episode return", title)
     for curve in seeds:
         if curve:
             axes.plot(*zip(*curve, strict=True), color="#1f5f99", alpha=0.25, linewidth=0.8)
@@ -98,25 +91,18 @@ def draw_training(
         axes.plot(at, values, color="#1f5f99", label=f"training, mean of {len(seeds)} seeds")
     points = _over_seeds(evaluations)
     if points:
-        at = np.array([place for place, _ in points])
-        middle = np.array([np.mean(found) for _, found in points])
-        low = middle - np.array([min(found) for _, found in points])
-        high = np.array([max(found) for _, found in points]) - middle
+        spread = [(at, np.mean(found), min(found), max(found)) for at, found in points]
+        at, middle, low, high = np.array(spread).T
         axes.errorbar(
-            at, middle, yerr=np.stack([low, high]), fmt="o", color="#c2571a", markersize=4,
-            capsize=2, label="evaluation, mean and range over seeds",
+            at, middle, yerr=np.stack([middle - low, high - middle]), fmt="o", color="#c2571a",
+            markersize=4, capsize=2, label="evaluation, mean and range over seeds",
         )  # fmt: skip
-    axes.set_xlabel("env steps of each seed")
-    axes.set_ylabel("episode return")
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
     if mean or points:
         axes.legend(fontsize="small")
     save_figure(figure, path)
 
 
 def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
-    """Return (env steps, values) for each number of env steps."""
     found: dict[int, list[float]] = {}
     for curve in curves:
         for at, value in curve:
@@ -127,46 +113,31 @@ def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
 _PACKAGES = {".gif": "PIL", ".mp4": "imageio_ffmpeg"}
 _NAMES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
 _MOST_PICTURES = 5000
-_FASTEST_GIF = 50.0  # pictures a second; viewers slow down what is faster
+_FASTEST_GIF = 50.0  # pictures per second; viewers slow down faster films
 _FREE, _TAKEN, _CHANGED = (255, 255, 255), (31, 95, 153), (194, 87, 26)
 
 
 def check_film(path: str) -> None:
-    """Refuse a film that could not be written, before it is made.
-
-    Raises:
-        ConfigError: the suffix names neither format, or the folder does not exist.
-        MissingExtraError: the package that writes it is not installed.
-    """
+    """Refuse a film that could not be written, before it is made."""
     suffix = Path(path).suffix.lower()
     if suffix not in _PACKAGES:
         known = " or ".join(_PACKAGES)
         raise ConfigError(f"--video is {path!r}; its name must end in {known}")
     folder = Path(path).parent
     if not folder.is_dir():
-        raise ConfigError(
-            f"--video is {path!r}; there is no folder {str(folder)!r}, make it first"
-        )
+        raise ConfigError(f"--video is {path!r}; its folder {str(folder)!r} does not exist")
     package = _PACKAGES[suffix]
     if importlib.util.find_spec(package) is None:
         raise MissingExtraError(_NAMES[package], "video", f"hpo eval --video {path}")
 
 
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
-    """Write a film, and return its number of pictures.
+    """Write a film, whole or not at all, and return its number of pictures.
 
-    The file appears when it is whole; a link is followed.
-
-    Args:
-        path: whose suffix names the format.
-        rate: pictures a second.
-        pictures: uint8 [height, width, 3], all of one size; at most 5,000 are taken.
-
-    Raises:
-        StoreError: the disk refuses.
+    Pictures are uint8 [height, width, 3] of one size; `rate` is pictures per second.
     """
     pictures = islice(pictures, _MOST_PICTURES)
-    first = next(pictures)  # an error in drawing comes before anything is written
+    first = next(pictures)  # so that an error in drawing comes before any writing
     whole = Path(path).resolve()
     part = whole.with_name(f".{whole.stem}.partial{whole.suffix}")
     write = _write_gif if whole.suffix.lower() == ".gif" else _write_mp4
@@ -197,7 +168,7 @@ def _write_gif(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
 
 def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     ffmpeg: Any = importlib.import_module("imageio_ffmpeg")
-    counted = _Counted(_even(picture) for picture in pictures)
+    counted = _Counted(_even_sided(picture) for picture in pictures)
     first = next(counted)
     size = (first.shape[1], first.shape[0])
     writer: Any = ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
@@ -213,8 +184,6 @@ def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
 
 
 class _Counted(Iterator[np.ndarray]):
-    """Pictures as they are, counted."""
-
     def __init__(self, pictures: Iterator[np.ndarray]):
         self._pictures, self.count = pictures, 0
 
@@ -224,19 +193,16 @@ class _Counted(Iterator[np.ndarray]):
         return picture
 
 
-def _even(picture: np.ndarray) -> np.ndarray:
+def _even_sided(picture: np.ndarray) -> np.ndarray:
     """Return a picture with an even height and width, as the format needs them."""
     more = [(0, side % 2) for side in picture.shape[:2]]
     return np.pad(picture, [*more, (0, 0)], mode="edge")
 
 
 def spectrum_pictures(occupancy: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a picture of each spectrum: a row a link, a column a slot.
+    """Yield a picture of each spectrum: one row per link, one column per slot.
 
-    Taken slots are blue, those that the last request took orange.
-
-    Args:
-        occupancy: bool [requests, links, S].
+    Occupancy is bool [requests, links, S]. Slots of the last request are orange, others blue.
     """
     _, links, slots = occupancy.shape
     width, height = max(2, 960 // slots), max(4, min(24, 720 // links))
@@ -251,9 +217,6 @@ def spectrum_pictures(occupancy: np.ndarray) -> Iterator[np.ndarray]:
         before = now[None]
 
 
-if TYPE_CHECKING:
-    from ..core.envs.optical.topology import Topology
-
 _WIDE, _HIGH = 8.0, 7.0  # inches of one panel
 _LETTERS_OF_TITLE = 88
 _ROUNDS = 1_000
@@ -262,14 +225,7 @@ _INK, _SOFT, _RULE, _GROUND = (GROUNDS[name][0] for name in ("ink", "soft", "rul
 
 
 def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, title: str) -> None:
-    """Draw a network with its link lengths and, beside it, which slots are in use.
-
-    Args:
-        path: of the PNG.
-        topology: the network.
-        occupancy: bool [links, S] in link order, or None for the network alone.
-        title: above the picture.
-    """
+    """Draw a network with its link lengths and next to it the slots in use, bool [links, S]."""
     panels = 1 if occupancy is None else 2
     figure = new_figure(_WIDE * panels, _height(topology) if occupancy is None else _HIGH)
     figure.suptitle(fill(title, _LETTERS_OF_TITLE * panels), color=_INK)
@@ -287,10 +243,9 @@ def _height(topology: Topology) -> float:
 
 
 def layout(topology: Topology) -> tuple[np.ndarray, bool]:
-    """Return where to draw the nodes, [N, 2], and whether that is where they lie on the map.
+    """Return the places of the nodes, [N, 2], and whether they are those on the map.
 
-    On the map a degree of longitude is as long as in the middle of the network. Else nodes are
-    placed by the lengths of their links (Kamada and Kawai 1989).
+    Without a map the lengths of links decide (Kamada and Kawai 1989).
     """
     known = PLACES.get(topology.name, {})
     if all(node in known for node in topology.node_ids):
@@ -335,7 +290,7 @@ def _draw_links(figure: Any, axes: Any, topology: Topology) -> None:
     renderer = figure.canvas.get_renderer()
     sizes = np.array([(box.width, box.height) for box in (_box(n, renderer) for n in nodes)])
     ends = axes.transData
-    at = ends.inverted().transform(_apart(ends.transform(at), sizes))
+    at = ends.inverted().transform(_without_overlap(ends.transform(at), sizes))
     for node, place in zip(nodes, at, strict=True):
         node.xy = tuple(place)
         node.set_position(place)
@@ -354,15 +309,11 @@ def _box(words: Any, renderer: Any) -> Any:
     return words.get_bbox_patch().get_window_extent(renderer)
 
 
-def _apart(pixels: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return places at which no two boxes overlap, each as near as it can be to where it was.
+def _without_overlap(pixels: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return places [N, 2] at which no two boxes overlap, near the given ones.
 
     Pairs that overlap are pushed apart along the side that needs less; a few hundred rounds do
-    for the networks that are shipped.
-
-    Args:
-        pixels: middles of boxes, [N, 2].
-        sizes: their widths and heights, [N, 2].
+    for the shipped networks.
     """
     at = pixels.copy()
     least = (sizes[:, None] + sizes[None, :]) / 2
@@ -383,13 +334,9 @@ def _apart(pixels: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _label_links(
-    figure: Any,
-    axes: Any,
-    at: np.ndarray,
-    shown: dict[tuple[int, int], float],
-    nodes: list[Any],
-    letters: float,
-) -> None:
+    figure: Any, axes: Any, at: np.ndarray, shown: dict[tuple[int, int], float],
+    nodes: list[Any], letters: float,
+) -> None:  # fmt: skip
     """Write the lengths of links where there is room, those of long links first."""
     renderer = figure.canvas.get_renderer()
     frame = axes.get_window_extent(renderer)

@@ -15,7 +15,7 @@ from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
 from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
-from ..store.leaderboard import Entry, default_of, leaderboard_of
+from ..store.leaderboard import default_of, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import AskRow, StudyMeta, TrialRow, TrialState
 from ..store.statistics import interval
@@ -26,43 +26,38 @@ from ..store.verdict_text import as_json
 from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
 from ..studies.yaml_io import plain, read_text
-from .formatting import aligned, between, duration, folded, moment, number, param, sparkline, steps
+from .formatting import (
+    aligned,
+    duration,
+    folded,
+    moment,
+    number,
+    param,
+    seeds_text,
+    sparkline,
+    steps,
+    with_interval,
+)  # fmt: skip
 from .json_output import finite_or_none
 from .time_spent import time_text, usage_at
-
-_OPTION = "n_startup_trials"
 
 
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
 ) -> dict[int, str]:
-    """Return of each trial drawn before its method had anything to go by, why, in words.
-
-    Args:
-        search: that section of the resolved study, as plain data.
-        asks: its batches of proposals, in order.
-        rows: its trials.
-    """
+    """Return why trials were drawn before their method knew enough, by trial."""
     if search.get("warm_start") is not None:
-        return {}  # what an earlier study told is not in these batches
+        return {}  # trials of the earlier study are not in these batches
     by_number = {row.trial: row for row in rows}
     found: dict[int, str] = {}
-    told: set[int] = set()  # one that was paused is told of again when it ends
+    known: set[int] = set()  # a paused trial is reported again when it ends
     for ask in asks:
-        told |= {trial for trial in ask.told if _counts(by_number.get(trial))}
-        words = _words(search, ask.method, len(told))
-        if not words:
-            continue
-        for trial in ask.trials:
-            row = by_number.get(trial)
-            if row is not None and row.proposed_by == ask.method:
-                found[trial] = words
+        rows_of = [by_number[trial] for trial in ask.told if trial in by_number]
+        known |= {row.trial for row in rows_of if row.state is not TrialState.FAILED}
+        if words := _words(search, ask.method, len(known)):
+            proposed = [by_number[trial] for trial in ask.trials if trial in by_number]
+            found |= {row.trial: words for row in proposed if row.proposed_by == ask.method}
     return found
-
-
-def _counts(row: TrialRow | None) -> bool:
-    """Return whether a method learns something from a trial that has ended."""
-    return row is not None and row.state is not TrialState.FAILED
 
 
 def _words(search: Mapping[str, Any], method: str, known: int) -> str:
@@ -70,14 +65,14 @@ def _words(search: Mapping[str, Any], method: str, known: int) -> str:
     if row is None or not row.learns:
         return ""
     options: Mapping[str, object] = {field.key: field.default for field in row.options}
-    fewest = {**options, **(search.get("options") or {})}.get(_OPTION)
+    fewest = {**options, **(search.get("options") or {})}.get("n_startup_trials")
     if isinstance(fewest, int) and known < fewest:
-        return f"drawn at random: its model begins with {fewest} results, and {known} were known"
-    return "" if known else "before it knew any result"
+        return f"random draw: its model needs {fewest} results, {known} were known"
+    return "" if known else "before any result was known"
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line a segment: its first env step, its trial, and the knobs that changed.
+    """Return one line per segment: its first env step, its trial, and what changed.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]
@@ -89,29 +84,29 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     before: Mapping[str, Any] = {}
     for part in schedule:
+        now = part["params"]
         words = [
             f"{name} {param(value)}"
-            for name, value in part["params"].items()
+            for name, value in now.items()
             if name not in before or before[name] != value
         ]
-        gone = [f"without {name}" for name in before if name not in part["params"]]
-        changes = ", ".join([*words, *gone])
+        changes = ", ".join([*words, *(f"without {name}" for name in before if name not in now)])
         start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
         lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
-        before = part["params"]
+        before = now
     return "\n".join(["lineage", *lines])
 
 
 _CURVE = "episode_return"
 _WIDTH, _LABEL = 80, 11
+_OF_ROW = (
+    "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values", "audited",
+    "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits", "schedule",
+)  # fmt: skip
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
-    """Return what the store knows of a trial as JSON data.
-
-    Raises:
-        StoreError: there is no such trial.
-    """
+    """Return everything the store knows of a trial as JSON data."""
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
         rows = trials_seen(journal)
@@ -123,11 +118,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             known = "it has none yet" if last is None else f"its trials are 0 to {last}"
             raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
         names = environment_names(meta.environments)
-        evaluations = [
-            summary
-            for packed in journal.packed_evaluations(number_)
-            for summary in _summaries(unpack_evaluation(packed), names)
-        ]
+        packed = map(unpack_evaluation, journal.packed_evaluations(number_))
+        evaluations = [one for episodes in packed for one in _summaries(episodes, names)]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
@@ -135,7 +127,14 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         conclusion = conclusion_of(journal)
         search = plain(read_text(meta.study_text, "study.resolved.yaml"))["search"]
         start_up = start_up_words(search, journal.asks(), rows)
-        scores = _scores(journal, meta, rows, entry) if names else None
+        scores = None
+        if names:  # loaded on use: it brings numpy, which no other view of a table needs
+            from ..search.analysis.across_environments import environment_scores
+            from .environment_text import each_data
+
+            of_all = environment_scores(journal, rows)
+            scores = each_data(meta, of_all, entry.trial, entry.value_from)
+        around = value_bounds(meta).around(interval(row.report_values))
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -143,8 +142,9 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "trials": len(entries),
         "study_seconds_by_part": spent,
         **entry.as_json(),
-        **_row_data(row),
-        **_test_interval(row, meta),
+        **{name: finite_json(getattr(row, name)) for name in _OF_ROW},
+        "report_ci_low": around.low,
+        "report_ci_high": around.high,
         "start_up": start_up.get(number_),
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
@@ -155,29 +155,17 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     }
 
 
-def _scores(
-    journal: Journal, meta: StudyMeta, rows: Sequence[TrialRow], entry: Entry
-) -> dict[str, Any] | None:
-    """Return the scores of a trial on each of several environments."""
-    # Loaded on use: it brings numpy, which no other view of a table needs.
-    from ..search.analysis.across_environments import environment_scores
-    from .environment_text import each_data
-
-    return each_data(meta, environment_scores(journal, rows), entry.trial, entry.value_from)
-
-
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
-    """Return whether a conclusion is about a trial: it is the winner, or its rival."""
+    """Return whether a conclusion is about a trial: it is the winner, or the default."""
     default = default_of(rows)
-    mine = conclusion.winner == f"trial {row.trial}"
-    rival = default is not None and default.trial == row.trial
+    is_default = default is not None and default.trial == row.trial
     if conclusion.front is not None:
-        return rival or conclusion.front.trial == row.trial
-    return mine or (conclusion.winner is not None and rival)
+        return is_default or conclusion.front.trial == row.trial
+    known = conclusion.winner is not None
+    return known and (is_default or conclusion.winner == f"trial {row.trial}")
 
 
 def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    """Return the audit of stops, and how an audited trial compares with the others."""
     than = None
     if row.audited and row.value is not None:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
@@ -185,22 +173,7 @@ def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
     return {"ended": than, **audit.as_json()}
 
 
-def _test_interval(row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    around = value_bounds(meta).around(interval(row.report_values))
-    return {"report_ci_low": around.low, "report_ci_high": around.high}
-
-
-def _row_data(row: TrialRow) -> dict[str, Any]:
-    names = (
-        "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values",
-        "audited", "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits",
-        "schedule",
-    )  # fmt: skip
-    return {name: finite_json(getattr(row, name)) for name in names}
-
-
 def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dict[str, Any]]:
-    """Summarise one evaluation; on several environments each of them, with its name."""
     if not environments:
         return [_evaluation(episodes)]
     each = len(episodes) // len(environments)
@@ -211,7 +184,6 @@ def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dic
 
 
 def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
-    """Summarise the episodes of one evaluation."""
     first, returns = episodes[0], [episode.episode_return for episode in episodes]
     return {
         "stream": str(first.stream),
@@ -230,12 +202,7 @@ def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
-    """Return the training curve of the search, the mean over replicates at each point.
-
-    Over several environments one after the other, each point with the name of its own.
-
-    Empty until the tables are published for the first time, which is within the first minute.
-    """
+    """Return the training curve of the search, the mean over seeds; empty until tables exist."""
     if not has_column(folder.path, "curves", _CURVE):
         return []
     keys = f"{ENVIRONMENT}, env_steps" if several else "env_steps"
@@ -254,18 +221,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return finite_or_none(math.fsum(values) / len(values)) if values else None
 
 
-# ---------------------------------------------------------------------- as text
-
-
 def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = False) -> str:
-    """Return the data as text of 80 columns, the answer first.
-
-    Args:
-        data: from `trial_data`.
-        blocks: the terminal has the characters of a sparkline.
-        verbose: also every seed's value, the rule's cut-offs, evaluations between rungs, the
-            proposal, costs and times.
-    """
+    """Return the data as text of 80 columns, the answer first."""
     parts = ["\n".join(_head(data)), _params(data["params"])]
     several = data.get("over_environments") is not None
     if several:
@@ -282,53 +239,47 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = Fal
         if evaluations and (verbose or name is not None):
             found.append(_evaluations(evaluations))
         curve = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
-        found += _training(curve, blocks)
+        if line := curve_line(curve, 40, blocks):
+            found.append(f"  training return  {line}")
         parts.append(("\n" if name is not None else "\n\n").join(found))
     if verbose:
         parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data)))
     return "\n\n".join(part for part in parts if part)
 
 
-def _training(curve: Sequence[Mapping[str, Any]], blocks: bool) -> list[str]:
+def curve_line(curve: Sequence[Mapping[str, Any]], width: int, blocks: bool) -> str:
+    """Return the first and the last return with a sparkline between; "" if none is finite."""
     points = [point[_CURVE] for point in curve]
     finite = [point for point in points if point is not None]
     if not finite:
-        return []
-    line = sparkline(points, 40, plain=not blocks)
-    return [f"  training return  {number(finite[0])} {line} {number(finite[-1])}"]
-
-
-_WHERE = {"report": "test", "choose": "selection", "search": "search"}
+        return ""
+    return f"{number(finite[0])} {sparkline(points, width, not blocks)} {number(finite[-1])}"
 
 
 def _head(data: Mapping[str, Any]) -> list[str]:
-    """Return what the trial is and its value, then what matters about it."""
     stop = data["decisions"][-1]["env_steps"] if data["decisions"] else None
     where = "" if stop is None else f" at {steps(stop)} env steps"
     rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
     confirmed = data.get("confirmed")
     is_default = data.get("is_default")
+    won = confirmed and data["rank"] == 1
     what = {
-        "stopped": f"was stopped{rule}{where}",
-        "paused": f"is paused{rule}{where}",
-        "finished": "finished",
-        "diverged": "diverged",
-        "failed": "failed",
-    }.get(data["state"], f"is {data['state']}")
+        "stopped": f"was stopped{rule}{where}", "paused": f"is paused{rule}{where}",
+        "finished": "finished", "diverged": "diverged", "failed": "failed",
+    }.get(data["state"], f"is {data['state']}")  # fmt: skip
     if confirmed:
-        what = "is the winner" if data["rank"] == 1 else "was confirmed"
+        what = "is the winner" if won else "was confirmed"
     if is_default:
-        what = "is the default" + (" and the winner" if confirmed and data["rank"] == 1 else "")
+        what = "is the default" + (" and the winner" if won else "")
     value, source = data["value"], data.get("value_from", "")
     test = data.get("report_values") or []
     said = f"Trial {data['trial']} {what}"
     if value is None and test and data.get("report_value") is not None:
         value, source = data["report_value"], "report"
     if value is not None:
-        seeds = len(test) if source == "report" else data["seeds"]
-        kind = "report_ci" if source == "report" else "ci"
-        shown = f"{number(value)} {between(data[f'{kind}_low'], data[f'{kind}_high'])}".rstrip()
-        said += f": {shown} on {counted(seeds, f'{_WHERE[source]} seed')}"
+        seeds, kind = (len(test), "report_ci") if source == "report" else (data["seeds"], "ci")
+        shown = with_interval(value, data[f"{kind}_low"], data[f"{kind}_high"])
+        said += f": {shown} on {seeds_text(seeds, source)}"
     elif data.get("rung_value") is not None:
         seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
         said += f": {number(data['rung_value'])} on {seeds}"
@@ -348,11 +299,9 @@ def _head(data: Mapping[str, Any]) -> list[str]:
 
 
 def _details(data: Mapping[str, Any]) -> list[str]:
-    """Return what few look for: every seed, the proposal, costs and times."""
     lines: list[str] = []
     for name, label in (("seed", "search"), ("choose", "select"), ("report", "test")):
-        values = data[f"{name}_values"]
-        if values:
+        if values := data[f"{name}_values"]:
             seeds = counted(len(values), "seed")
             lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
     for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
@@ -403,31 +352,27 @@ def _params(params: Mapping[str, Any]) -> str:
 
 
 def _stages(data: Mapping[str, Any], verbose: bool, several: bool) -> str:
-    """Return a line per rung and per kind of seeds: what was measured, what was decided."""
     measured: dict[tuple[str, int], list[float | None]] = {}
+    metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
     for row in data["evaluations"] if not several else []:
-        measured.setdefault((row["stream"], row["env_steps"]), []).append(
-            _measured(row, data.get("metric", ""))
-        )
+        value = row[metric] if metric in row else row["metrics"].get(metric, row["return_mean"])
+        measured.setdefault((row["stream"], row["env_steps"]), []).append(value)
     decided = {row["env_steps"]: row for row in data["decisions"]}
     ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
     keys = {("search", at) for at in decided}
     keys |= {(name, at) for name, at in measured if verbose or at == ends[name]}
-    order = {"search": 0, "choose": 1, "report": 2}
     sign = 1.0 if data.get("goal", "maximize") == "maximize" else -1.0
     rows: list[list[str]] = []
-    for stream, at in sorted(keys, key=lambda key: (order[key[0]], key[1])):
+    for stream, at in sorted(keys, key=_by_stage):
         values = [value for value in measured.get((stream, at), []) if value is not None]
         judged = decided.get(at) if stream == "search" else None
         mean = fmean(values) if values else None if judged is None else judged["value"]
-        ends_of = sorted(values, key=lambda value: sign * value)
-        rows.append(
-            [
-                _STAGE[stream], steps(at), str(len(values) or ""), _number(mean),
-                number(ends_of[0]) if ends_of else "-", number(ends_of[-1]) if ends_of else "-",
-                _decision(data, stream, at == ends.get(stream), judged, verbose),
-            ]
-        )  # fmt: skip
+        values.sort(key=lambda value: sign * value)
+        rows.append([
+            _STAGE[stream], steps(at), str(len(values) or ""), _number(mean),
+            number(values[0] if values else None), number(values[-1] if values else None),
+            _decision(data, stream, at == ends.get(stream), judged, verbose),
+        ])  # fmt: skip
     if not rows:
         return ""
     header = ("stage", "env steps", "seeds", "mean", "worst", "best", "decision")
@@ -437,12 +382,8 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool) -> str:
 _STAGE = {"search": "search", "choose": "select", "report": "test"}
 
 
-def _measured(row: Mapping[str, Any], metric: str) -> float | None:
-    """Return the study's metric of one evaluation of one seed."""
-    name = metric.split(",")[0].split(" ")[0].removeprefix("eval/")
-    if name in row:
-        return row[name]
-    return row["metrics"].get(name, row["return_mean"])
+def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
+    return list(_STAGE).index(key[0]), key[1]
 
 
 _DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
@@ -450,21 +391,15 @@ _DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "paus
 
 
 def _decision(
-    data: Mapping[str, Any],
-    stream: str,
-    last: bool,
-    judged: Mapping[str, Any] | None,
+    data: Mapping[str, Any], stream: str, last: bool, judged: Mapping[str, Any] | None,
     verbose: bool,
-) -> str:
-    """Return what was decided by these values."""
+) -> str:  # fmt: skip
     if judged is not None:
         copied = judged.get("source")
         done = f"copied trial {copied}" if copied is not None else _DONE[judged["action"]]
         text = f"{done}, {_ordinal(judged['rank'])} of {judged['judged']}"
-        if not verbose:
-            return text
-        cut = "" if judged["cutoff"] is None else f", cut-off {_number(judged['cutoff'])}"
-        return f"{text}{cut}"
+        shows_cut = verbose and judged["cutoff"] is not None
+        return f"{text}, cut-off {_number(judged['cutoff'])}" if shows_cut else text
     if stream == "choose":
         return "chosen" if data["rank"] == 1 and data.get("confirmed") else ""
     if stream == "search" and last and data["state"] in ("finished", "confirmed"):
@@ -473,43 +408,28 @@ def _decision(
 
 
 def _ordinal(count: int) -> str:
-    """Format a place.
-
-    >>> [_ordinal(n) for n in (1, 2, 3, 4, 11, 22, 113)]
-    ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
-    """
     if count % 100 in (11, 12, 13):
         return f"{count}th"
     return f"{count}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(count % 10, 'th') }"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
-    """Summarise replicates: one line per kind of seeds and number of env steps."""
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
-    order = {"search": 0, "choose": 1, "report": 2}
     rows = [
         [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
-        for stream, at in sorted(groups, key=lambda key: (order[key[0]], key[1]))
+        for stream, at in sorted(groups, key=_by_stage)
     ]
     header = ("evaluated", "env steps", "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
 
 def _summed(group: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the cells of several evaluations; `-` where a value is not finite."""
-
     def over(name: str, how: Callable[[list[float]], float]) -> str:
         values = [row[name] for row in group]
         return number(None if None in values else how(values))
 
+    how = {"return_mean": fmean, "return_min": min, "return_max": max, "length_mean": fmean}
     episodes = sum(row["episodes"] for row in group)
-    return [
-        str(len(group)),
-        str(episodes),
-        over("return_mean", fmean),
-        over("return_min", min),
-        over("return_max", max),
-        over("length_mean", fmean),
-    ]
+    return [str(len(group)), str(episodes), *(over(name, each) for name, each in how.items())]

@@ -1,4 +1,4 @@
-"""What `hpo tuned` prints: the list, one configuration with its proof, and a verification."""
+"""The text of `hpo tuned`: the list, one configuration with its tests, and a verification."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..studies.tuned.study_text import former_default, knobs_of, least
 from ..studies.tuned.summary import (
     BesideHeuristic,
     Comparison,
+    Summary,
     beside_heuristics,
     comparisons,
     summary,
 )
-from .formatting import aligned, between, duration, narrow, number, param, sparkline, steps
+from .formatting import aligned, duration, narrow, number, param, sparkline, steps, with_interval
 from .json_output import finite_or_none
 from .terminal.console import in_columns, knows_blocks
 
@@ -27,28 +28,21 @@ if TYPE_CHECKING:
 
 
 def records_table(records: Sequence[Record]) -> str:
-    """Return one line per configuration."""
     if not records:
         return "there is no tuned configuration yet; make one with: hpo tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
-        found = {
-            one.who: summary(one, record.goal, record.estimator).greedy[0]
-            for one in record.contenders
-        }
-        others = [one for one in comparisons(record) if one.who != DEFAULT]
-        rules = beside_heuristics(record)
-        against = next((one for one in comparisons(record) if one.who == DEFAULT), None)
-        rows.append(
-            [
-                record.name,
-                steps(record.env_steps),
-                number(found[TUNED]),
-                number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
-                "-" if against is None else against.verdict.replace("_", " "),
-                _standing([*others, *rules]),
-            ]
-        )
+        found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
+        compared = {one.who: one for one in comparisons(record)}
+        against = compared.pop(DEFAULT, None)
+        rows.append([
+            record.name,
+            steps(record.env_steps),
+            number(found[TUNED]),
+            number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
+            "-" if against is None else against.verdict.replace("_", " "),
+            _signs([*compared.values(), *beside_heuristics(record)]),
+        ])  # fmt: skip
     header = ("environment", "steps", "tuned", "default", "tuned is", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
@@ -59,23 +53,20 @@ def records_table(records: Sequence[Record]) -> str:
     if any(row[5] != "-" for row in rows):
         words += "\nothers (published, heuristics): + better, = no difference, - worse"
     if any(row[3].endswith("*") for row in rows):
-        words += "\n*: an earlier default, of the day when this was tuned"
+        words += "\n*: the default on the day of tuning, which has changed since"
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
-def _standing(others: Sequence[Comparison | BesideHeuristic]) -> str:
+def _summaries(record: Record) -> dict[str, Summary]:
+    return {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+
+
+def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
     signs = [{"better": "+", "worse": "-"}.get(one.verdict, "=") for one in others]
     return " ".join(f"{sign}{signs.count(sign)}" for sign in "+=-" if sign in signs) or "-"
 
 
 def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
-    """Return one configuration and how it was tested, folded to a stream's width.
-
-    Args:
-        record: the configuration.
-        stream: it is folded to this stream's width.
-        verbose: add curves, sources, costs and versions.
-    """
     origin, made = record.origin, record.made
     lines = [
         *_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
@@ -83,11 +74,12 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
         f"{steps(origin.env_steps)} env steps.",
     ]  # fmt: skip
     if verbose:
+        commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
         lines += ["", *_curves(record, stream), "", *_sources(record)]
         lines += [
             f"study    trial {origin.trial} won: {origin.said}",
             f"cost     {_cost(record)}",
-            f"made     {made.on}, commit {_short(made.commit)}, {made.backend}, "
+            f"made     {made.on}, commit {commit}, {made.backend}, "
             + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
         ]
     name = record.name
@@ -99,27 +91,29 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
     return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
-def _short(commit: str) -> str:
-    return f"{commit[:12]}{' with changes' * commit.endswith('+')}" or "unknown"
-
-
 def _verdict(record: Record) -> list[str]:
-    """Return the tuned value beside the default's."""
-    found = {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+    found = _summaries(record)
     verdicts = {one.who: one.verdict for one in comparisons(record)}
-    tuned = _valued(*found[TUNED].greedy)
-    said = f"{record.name}: {tuned}"
+    said = f"{record.name}: {_valued(*found[TUNED].greedy)}"
     if DEFAULT in found:
-        words = {"better": "better than", "worse": "worse than"}
-        how = words.get(verdicts[DEFAULT], "no significant difference from")
+        how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
         said = f"{said}, {how} the default, {_valued(*found[DEFAULT].greedy)}"
-    return [
+    estimator = "IQM" if record.estimator == "iqm" else "mean"
+    lines = [
         f"{said}.",
-        f"{record.metric} ({record.goal}): {'IQM' if record.estimator == 'iqm' else 'mean'} over "
-        f"{len(record.tuned.greedy)} test seeds; "
-        f"{steps(record.env_steps)} env steps per run",
-        *_earlier_default(record),
+        f"{record.metric} ({record.goal}): {estimator} over {len(record.tuned.greedy)} test "
+        f"seeds; {steps(record.env_steps)} env steps per run",
     ]
+    if moved := former_default(record):
+        words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
+        lines.append(
+            f"The default is that of {record.made.on}, with {words}; today's was not run."
+        )
+    return lines
+
+
+_HOW = {"better": "better than", "worse": "worse than"}
+_NO_DIFFERENCE = "no significant difference from"
 
 
 def _configuration(record: Record) -> list[str]:
@@ -127,20 +121,13 @@ def _configuration(record: Record) -> list[str]:
     moved = least(knobs_of(record))
     if not moved:
         return ["The configuration is the default."]
-    lines = [f"  {name}: {param(value)}" for name, value in moved.items()]
-    width = max(map(len, lines))
-    defaults = [param(KNOBS[name].default) for name in moved]
-    return [
-        "fixed:",
-        *(
-            f"{line.ljust(width)}  # default {default}"
-            for line, default in zip(lines, defaults, strict=True)
-        ),
-    ]
+    lines = {name: f"  {name}: {param(value)}" for name, value in moved.items()}
+    width = max(map(len, lines.values()))
+    return ["fixed:", *(f"{line.ljust(width)}  # default {param(KNOBS[name].default)}"
+                        for name, line in lines.items())]  # fmt: skip
 
 
 def _proof(record: Record, verbose: bool) -> list[str]:
-    """Return a row per configuration, and a sentence per heuristic."""
     compared = {one.who: one for one in comparisons(record)}
     to = f"to {number(record.threshold)}"
     header = ["", "value", "P(tuned better)", "AUC", to]
@@ -148,52 +135,35 @@ def _proof(record: Record, verbose: bool) -> list[str]:
     rows = list[list[str]]()
     for one in record.contenders:
         seen = summary(one, record.goal, record.estimator)
-        beside = compared.get(one.who)
+        beside, training = compared.get(one.who), seen.training[0]
         row = [
             one.who,
             _valued(*seen.greedy),
-            "" if beside is None else _likely(*beside.greedy),
+            "" if beside is None else _valued(*beside.greedy, ".2f"),
             number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
+            number(training) if math.isfinite(training) else "-",
+            f"{seen.reached}/{len(one.greedy)}",
         ]
-        row += [_known(seen.training[0]), f"{seen.reached}/{len(one.greedy)}"] if verbose else []
-        rows.append(row)
+        rows.append(row[: len(header)])
     rules = beside_heuristics(record)
     rows += [[rule.who, _valued(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
     table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
     notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
     if verbose:
         notes.append("training: return while training. reached: seeds that got there.")
-    return [*table, *notes, *(_beside_rule(rule) for rule in rules)]
-
-
-def _beside_rule(rule: BesideHeuristic) -> str:
-    words = {"better": "better than", "worse": "worse than"}
-    how = words.get(rule.verdict, "no significant difference from")
-    less = _valued(*rule.less)
-    return f"{how} the heuristic {rule.who}: tuned minus heuristic {less}, on equal requests"
-
-
-def _likely(chance: float, around: Interval) -> str:
-    return f"{chance:.2f} {between(around.low, around.high, '.2f')}".rstrip()
-
-
-def _earlier_default(record: Record) -> list[str]:
-    """Return what the default was, where it is another one today."""
-    moved = former_default(record)
-    if not moved:
-        return []
-    words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-    return [f"The default is that of {record.made.on}, with {words}; today's was not run."]
+    for rule in rules:
+        how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
+        notes.append(f"{how} the heuristic {rule.who}: tuned minus heuristic "
+                     f"{_valued(*rule.less)}, on equal requests")  # fmt: skip
+    return [*table, *notes]
 
 
 def _sources(record: Record) -> list[str]:
-    """Return where published configurations come from, and how far they were made for this."""
     compared = {one.who: one for one in comparisons(record)}
     lines = list[str]()
     for one in record.contenders:
-        beside = compared.get(one.who)
-        if beside is None:
+        if (beside := compared.get(one.who)) is None:
             continue
         text = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}"
         if math.isfinite(beside.training[0]):
@@ -209,12 +179,8 @@ def _sources(record: Record) -> list[str]:
     return lines
 
 
-def _known(value: float) -> str:
-    return number(value) if math.isfinite(value) else "-"
-
-
-def _valued(value: float, around: Interval) -> str:
-    return f"{number(value)} {between(around.low, around.high)}".rstrip()
+def _valued(value: float, around: Interval, spec: str | None = None) -> str:
+    return with_interval(value, around.low, around.high, spec)
 
 
 def _curves(record: Record, stream: TextIO) -> list[str]:
@@ -241,31 +207,20 @@ def _cost(record: Record) -> str:
 
 
 def record_data(record: Record) -> dict[str, Any]:
-    """Return a record as plain data for JSON."""
     compared = {one.who: one for one in comparisons(record)}
     return {
-        "name": record.name,
-        "env": record.env,
-        "env_values": dict(record.env_values),
-        "env_steps": record.env_steps,
-        "config": least(knobs_of(record)),
-        "metric": record.metric,
-        "goal": record.goal,
-        "threshold": record.threshold,
-        "estimator": record.estimator,
+        "name": record.name, "env": record.env, "env_values": dict(record.env_values),
+        "env_steps": record.env_steps, "config": least(knobs_of(record)), "metric": record.metric,
+        "goal": record.goal, "threshold": record.threshold, "estimator": record.estimator,
         "study": vars(record.origin),
         "made": vars(record.made),
         "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
         "heuristics": [
-            {
-                "who": rule.who,
-                "verdict": rule.verdict,
-                "greedy": _ends(*rule.greedy),
-                "less": _ends(*rule.less),
-            }
+            {"who": rule.who, "verdict": rule.verdict, "greedy": _ends(*rule.greedy),
+             "less": _ends(*rule.less)}
             for rule in beside_heuristics(record)
         ],
-    }
+    }  # fmt: skip
 
 
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
@@ -294,7 +249,6 @@ def _ends(value: float, around: Interval) -> Mapping[str, float | None]:
 
 
 def verified_words(found: Verification) -> str:
-    """Return a verification in words, the verdict first."""
     seen = found.agreement
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
     inside = "within" if seen.within else "OUTSIDE of"
@@ -312,7 +266,6 @@ def verified_words(found: Verification) -> str:
 
 
 def verified_data(found: Verification) -> dict[str, Any]:
-    """Return a verification as plain data."""
     return {
         "name": found.name,
         "verdict": found.verdict,

@@ -1,7 +1,4 @@
-"""What to type against an error, in the words of the interface that shows it.
-
-Everything below `views/` speaks in the library's terms and names `HpoError.remedies`.
-"""
+"""Remedies of errors as text for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ REMEDIES = {
     "tuned": ("hpo tuned add STUDY", ""),
     "without": ("-- {}", ""),
 }
-"""Remedy -> what to type on the command line and in Python, with its value; "": nothing."""
+"""Name in `HpoError.remedies` -> text for the command line and for Python; "": none."""
 
 
 def on_command_line(error: HpoError) -> str:
@@ -70,9 +67,9 @@ def speaks_python() -> Iterator[None]:
 
 
 def _with_words(error: HpoError, column: int) -> str:
-    """Put the words behind the first line of an error, before the colon of a list."""
+    """Put the words after the first line of an error, before the colon of a list."""
     found = [
-        words.format(_shown(value))
+        words.format(_value_text(value))
         for name, value in error.remedies.items()
         if (words := REMEDIES[name][column])
     ]
@@ -83,8 +80,8 @@ def _with_words(error: HpoError, column: int) -> str:
     return f"{bare} ({' or '.join(found)}){first[len(bare) :]}{newline}{rest}"
 
 
-def _shown(value: Any) -> str:
-    """Return the value of a remedy: flags of a mapping, the imports of a policy, or one word."""
+def _value_text(value: Any) -> str:
+    """Format the value of a remedy: flags of a mapping, the imports of a policy, or one word."""
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
     if isinstance(value, tuple):

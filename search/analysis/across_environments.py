@@ -285,9 +285,7 @@ def _side(
             apart = tuple(x - y for x, y in pairs)
             difference = Estimate(mean(apart), paired_interval(own, others))
             return Side(other, len(pairs), stream, mean(own), mean(others), difference, apart)
-    return Side(
-        other, why=f"trials {trial} and {other} share no seed that did not select one of them"
-    )
+    return Side(other, why=f"trials {trial} and {other} share no seeds outside the choice")
 
 
 def _over(sides: Sequence[Side]) -> Estimate:

@@ -18,7 +18,7 @@ from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
 from hpo.views.charts import curves_chart
-from hpo.views.charts.curves_chart import _spread, curves
+from hpo.views.charts.curves_chart import _ends, curves
 from hpo.views.charts.knob_charts import effects, importance, parallel, slices
 from hpo.views.charts.matplotlib_files import draw_picture, figure_size, fill_figure
 from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Key, Line, Parallel, Picture, Scale
@@ -162,7 +162,7 @@ def test_curves_read_the_points_that_they_draw_and_no_more(snapshot, most):
             slow.setdefault(trial, {}).setdefault(at, []).append(value)
     assert slow.keys() == found.keys() and max(map(len, slow.values())) > 5
     for trial, curve in slow.items():
-        even = {at: sorted(values) for at, values in curves_chart._even(curve, most)}
+        even = {at: sorted(values) for at, values in curves_chart._evenly(curve, most)}
         assert {at: sorted(values) for at, values in found[trial].items()} == even
 
 
@@ -357,10 +357,10 @@ def test_names_below_a_narrow_panel_hide_nothing():
 def test_bands_end_where_returns_end():
     """Student's interval of these is [409, 543] and [-3.6, 7.6]; CartPole gives 0 to 500."""
     bounds = Bounds(0.0, 500.0)
-    low, high = _spread((500.0, 500.0, 500.0, 500.0, 380.0), bounds)
+    low, high = _ends((500.0, 500.0, 500.0, 500.0, 380.0), bounds)
     assert (low, high) == (pytest.approx(409.4, abs=0.1), 500.0)
-    assert _spread((0.0, 0.0, 0.0, 0.0, 10.0), bounds)[0] == 0.0
-    assert _spread((100.0, 600.0), bounds) == (100.0, 600.0)  # a range is what was seen
+    assert _ends((0.0, 0.0, 0.0, 0.0, 10.0), bounds)[0] == 0.0
+    assert _ends((100.0, 600.0), bounds) == (100.0, 600.0)  # a range is what was seen
 
 
 def test_an_effect_s_band_ends_where_returns_end(snapshot):

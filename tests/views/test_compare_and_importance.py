@@ -279,8 +279,8 @@ def test_the_environments_ceiling_leaves_no_unseen_seed_above_it(capsys, results
     """As `hpo top` knows it: CartPole returns at most 500; without that more seeds are needed."""
     values = [[500.0] * 8, [498.0, 492.0, 484.0, 476.0, 468.0, 460.0, 450.0, 440.0]]
     _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
-    chosen = replace(compare._compared(*sides), values=values, paired=True)
-    monkeypatch.setattr(compare, "_compared", lambda *_: chosen)
+    chosen = replace(compare._compared_values(*sides), values=values, paired=True)
+    monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
     data, text = compared(capsys, results, 0, 1)
     assert data["decision"] == "better" and text.startswith("Trial 0 is better")
 

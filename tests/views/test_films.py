@@ -99,7 +99,7 @@ def test_a_link_is_followed(tmp_path):
 def test_a_name_or_a_missing_package_is_said_at_once(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"its name must end in .gif or .mp4"):
         films.check_film("film.avi")
-    with pytest.raises(ConfigError, match=r"there is no folder .*none"):
+    with pytest.raises(ConfigError, match=r"its folder .*none"):
         films.check_film(str(tmp_path / "none" / "film.gif"))
     films.check_film("film.GIF")
     monkeypatch.setattr(films.importlib.util, "find_spec", lambda name: None)

@@ -113,7 +113,7 @@ def test_an_exported_policy_is_told_with_its_trial_seed_and_value(results, capsy
     assert main(["best", "--export", "again"]) == 0
     told = " ".join(capsys.readouterr().err.split())
     assert told.startswith(
-        f"wrote the policy of trial {best.trial}, seed 0 of those that select nothing, "
+        f"wrote the policy of trial {best.trial}, test seed 0, "
         f"eval/return_mean {best.values[0]:.4g} after "
     )
 

@@ -17,7 +17,7 @@ from hpo.views.leaderboard_text import (
     knob_columns,
     print_baselines,
     print_leaderboard,
-    told_apart,
+    rank_shares,
     winner_line,
 )
 
@@ -239,7 +239,7 @@ def test_structure_comes_first_then_what_tells_trials_apart_and_equal_knobs_are_
 
 def test_how_much_a_knob_tells_is_epsilon_squared():
     entries = searched()
-    apart = told_apart(entries, ["gamma", "lr_schedule", "num_envs"])
+    apart = rank_shares(entries, ["gamma", "lr_schedule", "num_envs"])
     place = {entry.trial: at for at, entry in enumerate(entries)}
     groups = [[place[e.trial] for e in entries if e.params["lr_schedule"] == word]
               for word in ("linear", "constant")]  # fmt: skip
@@ -248,7 +248,7 @@ def test_how_much_a_knob_tells_is_epsilon_squared():
     expected = 1.0 - within / statistics.variance(every)
     assert apart["lr_schedule"] == pytest.approx(max(0.0, expected))
     assert apart["gamma"] > 0.8 and apart["num_envs"] < 0.2
-    assert set(told_apart(entries[:9], ["gamma"]).values()) == {0.0}
+    assert set(rank_shares(entries[:9], ["gamma"]).values()) == {0.0}
 
 
 def test_there_is_one_table_and_what_has_no_room_is_named_below():

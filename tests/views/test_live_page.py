@@ -33,7 +33,7 @@ from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.live.auth import Guard, is_loopback
 from hpo.views.live.library import Library
 from hpo.views.live.server import LiveServer
-from hpo.views.live.study_status import ASKED, word_of
+from hpo.views.live.study_status import ASKED, read_standing
 from hpo.views.report.report import PARTS, head_html
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -350,7 +350,7 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
         run(samples.study("running"), folder, samples.FACTORY, [Watching()], often())
     lanes, now = seen
     assert re.search(
-        r'<li class="c0" data-t="\d+" title="lane \d+: trial \d+, seed [01], the', lanes
+        r'<li class="c0" data-t="\d+" title="lane \d+: trial \d+, search seed [01], ', lanes
     )
     assert "of 12 lanes busy" in lanes
     assert "Running." in now and "<dt>phase</dt><dd>search</dd>" in now
@@ -379,7 +379,7 @@ def test_what_is_shown_is_never_older_than_the_study(tmp_path):
 
     def really():
         snapshot = read_snapshot(StudyFolder(folder))
-        now = dataclasses.replace(snapshot, standing=word_of(folder, snapshot.head))
+        now = dataclasses.replace(snapshot, standing=read_standing(folder).word)
         board = {part.name: part for part in PARTS}["leaderboard"].build(now)
         pieces = {"head": head_html(now), "leaderboard": board}
         return snapshot.head.number, snapshot.conclusion, pieces
@@ -434,10 +434,10 @@ def test_a_study_whose_process_died_says_so(tmp_path):
 def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
     taken = str(server.guard.port)
     for words, told in [
-        (["serve", str(tmp_path / "none")], "there is no folder"),
+        (["serve", str(tmp_path / "none")], "no such folder"),
         (["serve", str(root / "small")], "is one study; give the folder of results"),
         (["serve", str(root), "--port", taken], "choose others with --host and --port"),
-        (["serve", str(root), "--port", "70000"], "is no port"),
+        (["serve", str(root), "--port", "70000"], "is not a port"),
         (["serve", str(root), "--host", "no.such.host.invalid"], "cannot listen on"),
     ]:
         assert main(words) == 2

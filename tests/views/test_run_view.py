@@ -149,5 +149,5 @@ def test_what_ctrl_c_waits_for_is_said():
         view.pressed()
     view.pressed()
     during, after = [line for line in stream.getvalue().splitlines() if "Ctrl-C" in line]
-    assert during.startswith("Stops when this compile and the step behind it are done;")
+    assert during.startswith("Stops after this compile and the next step;")
     assert after.startswith("Finishing this chunk and committing;")

@@ -176,7 +176,7 @@ def test_a_trial_shows_its_scores_with_intervals(capsys, folder):
         assert (one["ci_low"], one["ci_high"]) == pytest.approx((around.low, around.high))
     assert main(["show", str(best), "--study", str(folder)]) == 0
     text = capsys.readouterr().out
-    assert "on each environment, 6 seeds that chose nothing" in text
+    assert "on each environment, 6 test seeds" in text
     stopped = next(e for e in shown(capsys, "top", "--study", folder)["leaderboard"]
                    if e["value"] is None)  # fmt: skip
     assert "over_environments" not in shown(capsys, "show", stopped["trial"], "--study", folder)
@@ -261,7 +261,10 @@ def test_choices_without_an_environment_are_told(capsys, folder):
     assert [one["environment"] for one in data["each"]] == list(engine.IDS)
     assert main(["compare", "--leave-one-out", "--study", str(folder)]) == 0
     text = capsys.readouterr().out
-    assert "Not left out: all environments decided which trials were stopped (asha)" in text
+    assert "All environments still decided which trials were stopped (asha)" in text
+    assert text.startswith(("Without one environment the choice", "The choice stays trial"))
+    rules = [line for line in text.splitlines() if line.strip() and set(line) <= {"-", " "}]
+    assert len(rules) == 1  # one table
     assert max(map(len, text.splitlines())) <= 80
     for words, told in (
         (["compare", "0", "1", "--leave-one-out"], "takes one study"),
@@ -308,7 +311,7 @@ def test_training_one_configuration_tells_every_environment(tmp_path, capsys):
     results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
     data = train._data(study, results)
     assert train._picture(study, results) is None
-    assert "unlike scales" in capsys.readouterr().err
+    assert "different scales" in capsys.readouterr().err
     assert data["env_steps"] == 3 * 3 * 16_000 and len(data["seed_values"]) == 3
     lines = train._text(study, data).splitlines()
     assert lines[0].endswith("3 seeds of 16k env steps on each")

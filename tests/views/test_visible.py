@@ -54,7 +54,7 @@ def test_an_error_holds_none(capsys, words):
 def test_views_print_through_one_door():
     root = Path(hpo.__file__).parent
     for path in [root / "cli.py", *sorted((root / "views").rglob("*.py"))]:
-        if path.name == "visible.py":
+        if path.name == "escape_control.py":
             continue
         calls = (
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)

@@ -20,7 +20,7 @@ from hpo.store.lock import StudyLock
 from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, Evaluation, Metric, Racing, Seeds
-from hpo.views.commands.watch_serve import _WatchedView, standings
+from hpo.views.commands.watch_serve import picture_of, standings
 from hpo.views.live.study_status import read_standing
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -141,11 +141,9 @@ def test_the_interval_of_the_best_ends_where_returns_end():
 
 def test_the_picture_is_the_live_view_s(tmp_path):
     folder = samples.make_results(tmp_path).folder
-    view = _WatchedView()
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(view.picture())
-    view.take(read_standing(folder))
-    console.print(view.picture())
+    console.print(picture_of(None))
+    console.print(picture_of(read_standing(folder)))
     text = console.export_text()
     assert "reading" in text and "100%" in text and "compile" not in text
     assert "phase      done" in text and "commit 2" in text

@@ -20,42 +20,27 @@ from .snapshot import Snapshot, finite
 
 
 def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[Line], list[Key]]:
-    """Return a line for each baseline, the best one thicker, and their legend.
-
-    Args:
-        snapshot: the study; with several objectives no baseline has one value, so none is drawn.
-        stream: whose seeds they are measured on.
-        x: from where to where they go.
-    """
+    """Return a dashed line per baseline, the best one thicker, and their legend."""
     if snapshot.meta.objectives:
         return [], []
     found = {row.baseline: row.values.get(str(stream), ()) for row in snapshot.baseline_rows}
     values = {name: mean(given) for name, given in found.items() if given and finite(mean(given))}
     ordered = sorted(values, key=lambda name: -snapshot.sign * values[name])
-    lines = [
-        Line(
-            ((x.low, values[name]), (x.high, values[name])),
-            "base",
-            tip=f"baseline {name}: {number(values[name])} ({counted(len(found[name]), 'seed')})",
-            thin=place > 0,
-            dashed=True,
-        )
-        for place, name in enumerate(ordered)
-    ]
-    keys = [Key(f"baseline {name}", "base", "dashed") for name in ordered[:1]]
-    if len(ordered) > 1:
-        keys[0] = Key(f"baselines, the best {ordered[0]}", "base", "dashed")
-    return lines, keys
+    lines: list[Line] = []
+    for place, name in enumerate(ordered):
+        tip = f"baseline {name}: {number(values[name])} ({counted(len(found[name]), 'seed')})"
+        ends = ((x.low, values[name]), (x.high, values[name]))
+        lines.append(Line(ends, "base", tip=tip, thin=place > 0, dashed=True))
+    words = "baselines, the best" if len(ordered) > 1 else "baseline"
+    return lines, [Key(f"{words} {name}", "base", "dashed") for name in ordered[:1]]
 
 
-_LEADERS = 5
-_OTHERS = 60
-_POINTS = 80
+_LEADERS, _OTHERS, _POINTS = 5, 60, 80
 _FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
 _RETURN = "episode_return"
 
 Curve = Mapping[int, Sequence[float]]
-"""Env steps -> one value a seed."""
+"""Env steps -> one value per seed."""
 
 
 def curves(snapshot: Snapshot) -> Picture:
@@ -63,31 +48,20 @@ def curves(snapshot: Snapshot) -> Picture:
     leaders = snapshot.leaders(_LEADERS)
     others = [n for n in snapshot.searched if n not in {entry.trial for entry in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
-    own = {entry.trial: _streams(entry) for entry in leaders}
-    search = dict.fromkeys((*own, *shown), (str(Stream.SEARCH),))
+    search = (str(Stream.SEARCH),)
+    own = {entry.trial: _FRESH if entry.confirmed else search for entry in leaders}
+    searched = dict.fromkeys((*own, *shown), search)
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
-    trained = {**search, **own}
-    panels = [
-        panel
-        for title, label, found, bounds in (
-            *(
-                (
-                    "In training" if name is None else f"In training on {name}",
-                    "episode return",
-                    _training(snapshot, trained, most, name),
-                    return_bounds(snapshot.meta),
-                )
-                for name in environment_names(snapshot.meta.environments) or (None,)
-            ),
-            (
-                "In evaluations",
-                snapshot.meta.metric,
-                _evaluated(snapshot, search),
-                value_bounds(snapshot.meta),
-            ),
-        )
-        if (panel := _panel(snapshot, title, label, leaders, shown, found, bounds)) is not None
-    ]
+    asked = [
+        ("In training" if name is None else f"In training on {name}", "episode return",
+         _training(snapshot, {**searched, **own}, most, name), return_bounds(snapshot.meta))
+        for name in environment_names(snapshot.meta.environments) or (None,)
+    ]  # fmt: skip
+    asked.append(("In evaluations", snapshot.meta.metric, _evaluated(snapshot, searched),
+                  value_bounds(snapshot.meta)))  # fmt: skip
+    drawn = (_panel(snapshot, title, label, leaders, shown, found, bounds)
+             for title, label, found, bounds in asked)  # fmt: skip
+    panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
     caption = (
@@ -99,13 +73,6 @@ def curves(snapshot: Snapshot) -> Picture:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
-
-
-def _streams(entry: Entry) -> tuple[str, ...]:
-    return _FRESH if entry.confirmed else (str(Stream.SEARCH),)
-
-
-# ---------------------------------------------------------------------- values
 
 
 _DRAWN = """
@@ -123,26 +90,14 @@ SELECT trial, env_steps, {value} FROM counted
 WHERE place % ((points + most - 1) // most) = 0
 ORDER BY trial, env_steps, stream, replicate
 """
-"""The points that `_even` would choose: of millions of rows, a few thousand come into Python.
-
-The table is read once: read for the points, and again for their values, it took twice the time.
-"""
+"""The points that `_evenly` would choose, so that few of millions of rows come into Python."""
 
 
 def _training(
-    snapshot: Snapshot,
-    wanted: Mapping[int, Sequence[str]],
-    most: Mapping[int, int],
+    snapshot: Snapshot, wanted: Mapping[int, Sequence[str]], most: Mapping[int, int],
     environment: str | None = None,
-) -> dict[int, Curve]:
-    """Return the episode returns of the published table; none before it is published.
-
-    Args:
-        snapshot: the study.
-        wanted: trial -> streams.
-        most: trial -> how many points of it are drawn.
-        environment: of several, which one; None where there is one alone.
-    """
+) -> dict[int, Curve]:  # fmt: skip
+    """Return the episode returns of the published table, at most `most` points per trial."""
     folder = snapshot.folder
     listed = ", ".join(
         f"({n}, '{stream}', {most[n]})" for n, streams in wanted.items() for stream in streams
@@ -159,7 +114,6 @@ def _training(
 
 
 def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
-    """Return the metric at every evaluation."""
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (stream, trial, at), values in snapshot.points.seeds.items():
         if stream in wanted.get(trial, ()):
@@ -167,42 +121,30 @@ def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[
     return {trial: {at: v for at, v in curve.items() if v} for trial, curve in found.items()}
 
 
-# ---------------------------------------------------------------------- marks
-
-
 def _panel(
-    snapshot: Snapshot,
-    title: str,
-    label: str,
-    leaders: Sequence[Entry],
-    others: Sequence[int],
-    found: Mapping[int, Curve],
-    bounds: Bounds,
-) -> XY | None:
-    """Return one panel; its scale holds the leaders, and of the others what fits beside them.
-
-    Bands keep within `bounds`, which are those of a mean.
-    """
+    snapshot: Snapshot, title: str, label: str, leaders: Sequence[Entry], others: Sequence[int],
+    found: Mapping[int, Curve], bounds: Bounds,
+) -> XY | None:  # fmt: skip
+    """Return a panel whose scale shows the leaders whole, and as much of the others as fits."""
     marks: list[Line | Band | Dot] = []
     keys: list[Key] = []
     for trial in reversed(others):
-        points = [(at, mean(values)) for at, values in _even(found.get(trial, {}), _POINTS // 2)]
+        points = [(at, mean(values)) for at, values in _evenly(found.get(trial, {}), _POINTS // 2)]
         if points:
             tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
-            marks.append(_drawn(points, "faint", trial, tip))
+            marks.append(_mark(points, "faint", trial, tip))
     behind = len(marks)
     for place, entry in reversed(list(enumerate(leaders))):
-        points = _even(found.get(entry.trial, {}), _POINTS)
+        points = _evenly(found.get(entry.trial, {}), _POINTS)
         if not points:
             continue
         style = f"c{place}"
         seeds = max(len(values) for _, values in points)
         if seeds > 1:
-            spread = ((at, *_spread(values, bounds)) for at, values in points)
-            marks.append(Band(tuple(spread), style))
+            marks.append(Band(tuple((at, *_ends(v, bounds)) for at, v in points), style))
         middle = tuple((at, mean(values)) for at, values in points)
         tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
-        marks.append(_drawn(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
+        marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
         keys.insert(0, Key(f"trial {entry.trial} ({counted(seeds, 'seed')})", style, "line"))
     if not marks:
         return None
@@ -221,21 +163,20 @@ def _panel(
     return XY(title, x, y, (*lines, *marks), tuple(keys), wide=True)
 
 
-def _drawn(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
-    """Return a curve as a line; one of a single point as a dot."""
+def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
     if len(points) == 1:
         return Dot(*points[0], style, trial, tip)
     return Line(tuple(points), style, trial, tip, thin=style == "faint")
 
 
-def _even(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
+def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
     """Return at most `most` points, evenly chosen, always with the last one."""
     points = sorted(curve.items())
     every = -(-len(points) // most) if points else 1
     return points[::-1][::every][::-1]
 
 
-def _spread(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
+def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
     around = bounds.around(interval(values))
     if around.low is None or around.high is None:
         return min(values), max(values)
@@ -243,7 +184,6 @@ def _spread(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
 
 
 def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
-    """Yield every point of a mark."""
     if isinstance(mark, Dot):
         yield mark.x, mark.y
         return

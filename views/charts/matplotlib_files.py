@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,6 @@ _INK, _SOFT, _RULE, _GRID, _GROUND = (
 
 
 def draw_picture(path: Path, picture: Picture, study: str) -> None:
-    """Draw all panels of a picture below its title.
-
-    Args:
-        path: of the file; its suffix, one of `SUFFIXES`, chooses the format.
-        picture: at least one panel.
-        study: its name, for the title.
-    """
     figure = new_figure(*figure_size(picture))
     fill_figure(figure, picture, study)
     save_figure(figure, path, path.suffix.removeprefix("."))
@@ -62,25 +56,13 @@ def figure_size(picture: Picture) -> tuple[float, float]:
 
 
 def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
-    """Draw all panels of a picture into an empty figure and return their axes, in their order.
-
-    Args:
-        figure: of matplotlib, with a constrained layout.
-        picture: at least one panel.
-        study: its name, for the title.
-    """
-    from matplotlib import rc_context
-
-    with rc_context({"font.family": _family(), "font.size": LETTERS * _POINT}):
-        return _fill(figure, picture, study)
-
-
-def _family() -> str:
-    """Return the first of the fonts that is here."""
-    from matplotlib import font_manager
+    """Draw a picture into an empty figure with a constrained layout; return its axes in order."""
+    from matplotlib import font_manager, rc_context
 
     known = {font.name for font in font_manager.fontManager.ttflist}
-    return next((name for name in FONTS if name in known), "sans-serif")
+    family = next((name for name in FONTS if name in known), "sans-serif")
+    with rc_context({"font.family": family, "font.size": LETTERS * _POINT}):
+        return _fill(figure, picture, study)
 
 
 def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
@@ -104,15 +86,14 @@ def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
 
 
 def _heights(rows: list[list[Panel]]) -> list[float]:
-    return [max(_height(panel) for panel in row) for row in rows]
+    return [max(map(_height, row)) for row in rows]
 
 
-def _rows(panels: Any) -> list[list[Panel]]:
-    """Put panels into rows; wide ones have a row of their own."""
+def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
+    """Put panels into rows; wide ones have a row for themselves."""
     rows: list[list[Panel]] = []
     for panel in panels:
-        fits = rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS
-        if fits:
+        if rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS:
             rows[-1].append(panel)
         else:
             rows.append([panel])
@@ -126,7 +107,6 @@ def _height(panel: Panel) -> float:
 
 
 def draw_panel(axes: Any, panel: Panel) -> None:
-    """Draw one panel into axes of matplotlib."""
     letters = sum(len(key.label) + _KEY for key in panel.keys)
     lines = max(1, math.ceil(letters / _ROW))
     alone = panel.wide and len(panel.title) + letters > _ROW
@@ -146,19 +126,16 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     if panel.keys:
         from matplotlib.transforms import ScaledTranslation
 
-        # Beside the title of a wide panel, below others, so that it hides no mark.
-        columns = math.ceil(len(panel.keys) / lines)
-        beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
-                  "borderaxespad": 0.1}  # fmt: skip
+        # Next to the title of a wide panel, below others, so that it hides no mark.
         down = ScaledTranslation(0.0, -_BELOW / 72.0, axes.figure.dpi_scale_trans)
-        below = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderaxespad": 0.0,
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderaxespad": 0.0,
                  "bbox_transform": axes.transAxes + down}  # fmt: skip
-        axes.legend(
-            handles=[_handle(key) for key in panel.keys],
-            labelcolor=_SOFT,
-            frameon=False,
-            **(beside if panel.wide else below),
-        )
+        if panel.wide:
+            columns = math.ceil(len(panel.keys) / lines)
+            place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
+                     "borderaxespad": 0.1}  # fmt: skip
+        handles = [_handle(key) for key in panel.keys]
+        axes.legend(handles=handles, labelcolor=_SOFT, frameon=False, **place)
 
 
 def _colour(style: str) -> str:
@@ -169,13 +146,14 @@ def _handle(key: Key) -> Any:
     from matplotlib.lines import Line2D
 
     colour = _colour(key.style)
+    look: dict[str, Any]
     if key.shape in ("line", "dashed"):
-        return Line2D([], [], color=colour, label=key.label, linewidth=LINE * _POINT,
-                      linestyle=_dashes(key.shape == "dashed"))  # fmt: skip
-    marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
-    face = "none" if key.shape == "ring" else colour
-    return Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle="",
-                  label=key.label)  # fmt: skip
+        look = {"linewidth": LINE * _POINT, "linestyle": _dashes(key.shape == "dashed")}
+    else:
+        marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
+        face = "none" if key.shape == "ring" else colour
+        look = {"marker": marker, "markerfacecolor": face, "linestyle": ""}
+    return Line2D([], [], color=colour, label=key.label, **look)
 
 
 def _draw_xy(axes: Any, panel: XY) -> None:

@@ -1,7 +1,7 @@
-"""What a chart shows, as plain data that knows no pixels: scales, marks, panels, a picture.
+"""Charts as plain data without pixels: scales, marks, panels, a picture.
 
-Builders (`history`, `curves`, `knobs`, `importance`, `pareto`) make pictures of a study; `svg` and
-`files` draw them, so that a page and a PNG show the same.
+`*_chart(s)` make pictures of a study; `svg` and `matplotlib_files` draw them, so that a page and a
+PNG show the same.
 """
 
 from __future__ import annotations
@@ -13,25 +13,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """One side of a panel.
-
-    Attributes:
-        low, high: its ends; they differ.
-        ticks: (value, text), from low to high.
-        label: what it measures.
-        log: equal ratios lie equally far apart.
-        cut: some values are outside; marks beyond an end are cut off there.
-    """
+    """One side of a panel."""
 
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...] = ()
     label: str = ""
     log: bool = False
-    cut: bool = False
+    cut: bool = False  # marks beyond an end are cut off there
 
     def share(self, value: float) -> float:
-        """Return where a value lies, 0 at `low` and 1 at `high`; what is outside lies on the edge.
+        """Return the place of a value, 0 at `low` and 1 at `high`, clipped to them.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
@@ -39,11 +31,10 @@ class Scale:
         return min(max(self.place(value), 0.0), 1.0)
 
     def holds(self, value: float) -> bool:
-        """Return whether a value lies between the ends."""
         return self.low <= value <= self.high
 
     def place(self, value: float) -> float:
-        """Return where a value lies, also outside.
+        """Return the place of a value, also below 0 and above 1.
 
         >>> Scale(0.0, 4.0).place(-1.0)
         -0.25
@@ -57,20 +48,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points.
-
-    Attributes:
-        points: (x, y).
-        style: of `STYLES`.
-        trial: whose, or None.
-        tip: what is said about it.
-        step: it goes on level until the next point.
-        thin: it is one of many.
-        dashed: it is what trials are compared with.
-    """
-
     points: tuple[tuple[float, float], ...]
-    style: str
+    style: str  # of `STYLES`
     trial: int | None = None
     tip: str = ""
     step: bool = False
@@ -80,44 +59,30 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between two lines: (x, low, high)."""
-
-    points: tuple[tuple[float, float, float], ...]
+    points: tuple[tuple[float, float, float], ...]  # (x, low, high)
     style: str
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One point; `ring` is a larger circle, `cross` a cross, `out` points to a value outside."""
-
     x: float
     y: float
     style: str
     trial: int | None = None
     tip: str = ""
-    shape: str = "dot"
+    shape: str = "dot"  # ring: a larger circle; cross; out: points to a value outside
 
 
 @dataclass(frozen=True)
 class Key:
-    """One entry of a legend: `shape` is `line`, `dashed`, `dot`, `ring`, `cross` or `out`."""
-
     label: str
     style: str
-    shape: str = "dot"
+    shape: str = "dot"  # line, dashed, dot, ring, cross or out
 
 
 @dataclass(frozen=True)
 class XY:
-    """A panel with two scales; marks are drawn in order.
-
-    Attributes:
-        title: what it shows.
-        x, y: its scales.
-        marks: lines, bands and dots.
-        keys: its legend.
-        wide: it needs the whole width.
-    """
+    """A panel with two scales; marks are drawn in order."""
 
     title: str
     x: Scale
@@ -129,16 +94,10 @@ class XY:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its name, its length as a share of the longest possible, the text at its end.
-
-    Attributes:
-        around: the ends of its interval, as shares; None without one.
-    """
-
     label: str
-    share: float
-    text: str
-    around: tuple[float, float] | None = None
+    share: float  # of the longest possible
+    text: str  # at its end
+    around: tuple[float, float] | None = None  # shares
 
 
 @dataclass(frozen=True)
@@ -161,7 +120,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Strand:
-    """One trial across all rails: where it crosses each, 0 to 1; below 0 where it has no value."""
+    """One trial across all rails: its place on each, 0 to 1; below 0 where it has no value."""
 
     shares: tuple[float, ...]
     style: str
@@ -185,15 +144,7 @@ Panel = XY | Bars | Parallel
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels that belong together.
-
-    Attributes:
-        name: short, for files and anchors.
-        title: above it.
-        caption: what it shows, on which values, and what to keep in mind.
-        panels: at least one, unless there is nothing to draw; then `caption` says why.
-        keys: the legend of all panels together.
-    """
+    """Panels with a title and a caption; without panels the caption says why."""
 
     name: str
     title: str
@@ -232,14 +183,11 @@ GROUNDS: dict[str, tuple[str, str]] = {
     "lit": ("#fff4d6", "#40391f"),
     "link": ("#1f5f99", "#6cb2f0"),
 }
-"""What marks stand on: the ground, letters (ink, soft), lines of axes and grid, washes."""
+"""Colours of the ground, letters (ink, soft), lines of axes and grid, and washes."""
 
 FONTS = ("Segoe UI", "Roboto", "Helvetica Neue", "Arial", "DejaVu Sans")
 LETTERS = 11.5
 LINE, THIN, STRAND = 1.8, 1.0, 1.2
-DOT, RING = 3.2, 6.5
-"""Radii."""
-BAND = 0.16
-"""How opaque a band is."""
-DASH = (5.0, 4.0)
-"""Of lines that trials are compared with: drawn, left blank."""
+DOT, RING = 3.2, 6.5  # radii
+BAND = 0.16  # opacity
+DASH = (5.0, 4.0)  # drawn, blank

@@ -1,4 +1,4 @@
-"""Round numbers for scales: ticks of values, of env steps, and along the axis of a knob."""
+"""Scales and round ticks: of values, of env steps, and along the axis of a hyperparameter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ...spaces.base import Distribution
 from ..formatting import number, param, steps
 from .model import Scale
 
-_MANY_DECADES = 100.0
-_APART = 0.19
-_FEW = 6
-_MARGIN = 0.05
+_MANY_DECADES, _MARGIN = 100.0, 0.05
+_APART, _FEW = 0.19, 6
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -33,7 +31,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _round_steps(least: float) -> Iterable[float]:
-    """Yield 1, 2, 5, 10, 20, ... times a power of ten, the first that is not below `least` on."""
+    """Yield 1, 2, 5, 10, 20, ... times a power of ten, from the first that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     for _ in range(3):
         for factor in (1.0, 2.0, 5.0):
@@ -59,32 +57,27 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) -> Scale:
-    """Return a scale over all finite values, logarithmic where positive ones span decades."""
+    """Return a scale over all finite values, logarithmic if positive ones span decades."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
         low, high = low / 1.2, high * 1.2
-        return Scale(low, high, _said(decades(low, high), number), label, log=True)
+        return Scale(low, high, _ticks(decades(low, high), number), label, log=True)
     if not high > low:
         reach = abs(low) * 0.1 or 1.0
         low, high = low - reach, high + reach
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin
-    return Scale(low, high, _said(round_ticks(low, high), number), label)
+    return Scale(low, high, _ticks(round_ticks(low, high), number), label)
 
 
 def leaders_scale(
     values: Iterable[float], label: str, sign: float, kept: Iterable[float] = ()
 ) -> Scale:
-    """Return a scale on which the better half of values has half of the height or more.
+    """Return a scale on which the better half of `values` gets at least half of the height.
 
-    Worse values than that find no room; the scale says so by `cut`.
-
-    Args:
-        values: any; those that are not finite do not count.
-        label: what they measure.
-        sign: 1 where larger values are better, else -1.
-        kept: values that must be on it, whatever they are.
+    Worse values may be cut off (`cut`); those in `kept` never are. `sign` is 1 where larger is
+    better, else -1.
     """
     finite = sorted((value for value in values if math.isfinite(value)), key=lambda v: -sign * v)
     if not finite:
@@ -98,30 +91,22 @@ def leaders_scale(
 
 
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
-    """Return a scale of env steps from 0."""
     high = max(1.0, high)
-    return Scale(0.0, high, _said(round_ticks(0.0, high), lambda at: steps(round(at))), label)
+    return Scale(0.0, high, _ticks(round_ticks(0.0, high), lambda at: steps(round(at))), label)
 
 
-def _said(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
+def _ticks(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
     return tuple((value, say(value)) for value in values)
 
 
 def knob_share(distribution: Distribution, value: Any) -> float:
-    """Return where a value lies between the ends of a distribution, 0 to 1, the smallest first.
-
-    The axis is the one that samplers see, so equally likely values lie equally far apart; those
-    that count from the other end (1 - value) are mirrored.
-    """
+    """Return the place of a value, 0 to 1, on the axis that samplers see, small values first."""
     share = distribution.share(value)
     return 1.0 - share if distribution.kind == "one_minus_log" else share
 
 
 def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple[float, str], ...]:
-    """Return (share, text) of ticks along a distribution, none closer than `apart`.
-
-    A list of a few values has all of them.
-    """
+    """Return (share, text) of ticks along a distribution, none closer than `apart`."""
     axis = distribution.axis
     few = axis.kind != "real" and axis.high - axis.low + 1 <= _FEW
     if few or axis.kind == "choice":
@@ -138,7 +123,7 @@ def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple
 
 
 def _inner(distribution: Distribution, ends: Sequence[float]) -> list[float]:
-    """Return round values inside of a range, in the measure that the distribution has."""
+    """Return round values inside a range, on the scale of the distribution."""
     low, high = min(ends), max(ends)
     positive = [value for value in ends if value > 0]
     if "log" in distribution.kind and positive:

@@ -1,9 +1,8 @@
-"""What population based training did: knobs of every member over its run, and who copied whom."""
+"""The search in pictures: values in order, the Pareto front, and schedules of populations."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -19,7 +18,6 @@ from .snapshot import Snapshot, finite
 
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST = 1_500
-_SHORT = Key("not finished: value at its last rung", "muted")
 
 
 def history(snapshot: Snapshot) -> Picture:
@@ -47,7 +45,8 @@ def history(snapshot: Snapshot) -> Picture:
         if trial not in lost:
             tip = f"trial {trial}: {number(value)} at rung {snapshot.rows[trial].rung}, "
             marks.append(_dot(y, trial, value, "muted", tip + snapshot.state(trial)))
-    best = _best_so_far(snapshot)
+    in_order = [(trial, row.value) for trial, row in sorted(snapshot.rows.items())]
+    best = improvements(snapshot.sign, in_order)
     if best:
         marks.append(Line((*best, (x.high, best[-1][1])), "c1", step=True))
         keys += [Key("finished", "c0"), Key("best so far", "c1", "line")]
@@ -59,7 +58,8 @@ def history(snapshot: Snapshot) -> Picture:
     if first is not None and first.search_value is not None and finite(first.search_value):
         marks.append(Dot(first.trial, first.search_value, "c1", shape="ring"))
         keys.append(Key("first on the leaderboard", "c1", "ring"))
-    keys += [_SHORT] if any(trial not in lost for trial in stopped) else []
+    if any(trial not in lost for trial in stopped):
+        keys.append(Key("not finished: value at its last rung", "muted"))
     outside = sum(not y.holds(value) for value in every)
     keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
     keys += [Key("diverged or failed", "bad", "cross")] if lost else []
@@ -73,19 +73,21 @@ def history(snapshot: Snapshot) -> Picture:
 
 
 def _dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
-    """Return a trial's dot; on the edge and pointing outwards where the scale has no room."""
+    """Return a trial's dot; at the edge, pointing outwards, if the scale ends before it."""
     shape = "dot" if y.holds(value) else "out"
     return Dot(trial, min(max(value, y.low), y.high), style, trial, tip, shape)
 
 
-def _best_so_far(snapshot: Snapshot) -> list[tuple[float, float]]:
-    """Return (trial, value) wherever the best value of a finished run improved."""
-    best = -math.inf
+def improvements(
+    sign: float, values: Iterable[tuple[float, float | None]]
+) -> list[tuple[float, float]]:
+    """Return (x, value) wherever the best value improved."""
     found: list[tuple[float, float]] = []
-    for trial, row in sorted(snapshot.rows.items()):
-        if row.value is not None and finite(row.value) and snapshot.sign * row.value > best:
-            best = snapshot.sign * row.value
-            found.append((trial, row.value))
+    for x, value in values:
+        if value is None or not finite(value):
+            continue
+        if not found or sign * value > sign * found[-1][1]:
+            found.append((x, value))
     return found
 
 
@@ -94,7 +96,7 @@ _DOTS = 1_000
 
 
 def pareto(snapshot: Snapshot) -> Picture:
-    """Draw finished trials by every pair of objectives; of two, join the front."""
+    """Draw finished trials by every pair of objectives; for two objectives, join the front."""
     title = "Pareto front"
     objectives = snapshot.meta.objectives
     if len(objectives) < 2:
@@ -118,7 +120,7 @@ def pareto(snapshot: Snapshot) -> Picture:
         "better in one objective and no worse in the others."
     )
     if not group:
-        caption = "No trial keeps the constraints, so that there is no front."
+        caption = "Every trial violates a constraint, so the front is empty."
     if confirmed:
         caption += " Their values are from selection seeds, the others' from the search."
     if snapshot.volume is not None:
@@ -127,12 +129,9 @@ def pareto(snapshot: Snapshot) -> Picture:
 
 
 def _pareto_panel(
-    snapshot: Snapshot,
-    shown: Sequence[Entry],
-    front: Sequence[Entry],
-    pair: tuple[int, int],
+    snapshot: Snapshot, shown: Sequence[Entry], front: Sequence[Entry], pair: tuple[int, int],
     alone: bool,
-) -> XY:
+) -> XY:  # fmt: skip
     names = [str(snapshot.meta.objectives[index]["name"]) for index in pair]
     goals = [str(snapshot.meta.objectives[index]["goal"]) for index in pair]
     labels = [f"{name}, {goal}" for name, goal in zip(names, goals, strict=True)]
@@ -146,7 +145,7 @@ def _pareto_panel(
     for entry in sorted(shown, key=lambda entry: entry.trial in best):
         at, height = (entry.objectives[index] for index in pair)
         tip = f"trial {entry.trial}: {names[0]} {number(at)}, {names[1]} {number(height)}"
-        style, shape = ("c1", "dot") if entry.trial in best else ("muted", "dot")
+        style, shape = "c1" if entry.trial in best else "muted", "dot"
         if entry.feasible is False:
             style, shape, tip = "bad", "cross", f"{tip}; violates a constraint"
         marks.append(Dot(at, height, style, entry.trial, tip, shape))
@@ -159,7 +158,7 @@ def _pareto_panel(
 def _stairs(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the corners of the line around what the front dominates.
+    """Return the corners of the line around the dominated area.
 
     A corner between two neighbours has the worse of their values in each objective.
     """
@@ -172,44 +171,41 @@ def _stairs(
     return tuple(corners)
 
 
-_MEMBERS = 40
-_KNOBS = 12
-_FIFTHS = 5
+_MEMBERS, _KNOBS = 40, 12
 
 
 def schedule(snapshot: Snapshot) -> Picture:
-    """Draw the value of every knob over env steps, a line a member; copies join two of them."""
+    """Draw every hyperparameter over env steps, one line per member; copies join two lines."""
     title = "Schedules"
     copies = [row for row in snapshot.decisions if row.source is not None]
     if not copies:
         return Picture("schedule", title, "No trial has copied another one.")
     place = {entry.trial: entry.rank for entry in snapshot.entries}
     members = sorted(snapshot.thinned(snapshot.searched, _MEMBERS), key=lambda n: -place[n])
-    ways = {trial: _way(snapshot, trial) for trial in members}
+    ways = {trial: _schedule_of(snapshot, trial) for trial in members}
     last = max((way[-1][0] for way in ways.values()), default=0)
     named = dict(snapshot.study.space.keyed)
-    moved = [key for key in named if _moves(named[key], ways)]
+    moved = [key for key in named if _changes(named[key], ways)]
     panels = [
         _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
         for key in moved[:_KNOBS]
     ]
     caption = (
-        f"Each line is a member{snapshot.kept_words(_MEMBERS)}; {counted(len(copies), 'copy')}, "
-        "each an upright line from the value of the member that was copied to a dot, the value "
-        "that the copy went on with."
-    ).replace("copys", "copies")
+        f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} copies is "
+        "an upright line from the value of the copied member to a dot, the new value."
+    )
     if len(moved) > _KNOBS:
-        caption += f" Left out: {counted(len(moved) - _KNOBS, 'knob')}."
+        caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),
             Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
     return Picture("schedule", title, caption, panels, keys)
 
 
 Way = Sequence[tuple[int, Mapping[str, Any]]]
-"""(env steps, the knobs from there on), from 0 to the end of the run."""
+"""(env steps, the hyperparameters from there on), from 0 to the end of the run."""
 
 
-def _way(snapshot: Snapshot, trial: int) -> Way:
+def _schedule_of(snapshot: Snapshot, trial: int) -> Way:
     changes = snapshot.points.changes.get(trial, ())
     starts = [0, *(at for at, _ in changes)]
     knobs = [*(old for _, old in changes), snapshot.rows[trial].params]
@@ -218,14 +214,13 @@ def _way(snapshot: Snapshot, trial: int) -> Way:
     return [*zip(starts, knobs, strict=True), (end, knobs[-1])]
 
 
-def _moves(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
-    """Return whether some member's value of a knob changes on the way."""
+def _changes(parameter: Parameter, ways: Mapping[int, Way]) -> bool:
     name = parameter.name
     return any(len({repr(knobs.get(name)) for _, knobs in way}) > 1 for way in ways.values())
 
 
 def _height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
-    """Return where a configuration lies on the axis of a knob; None where it has no such value."""
+    """Return the place of a configuration on a hyperparameter's axis; None without a value."""
     if parameter.name not in knobs or not parameter.active(knobs):
         return None
     value = knobs[parameter.name]
@@ -234,18 +229,13 @@ def _height(parameter: Parameter, knobs: Mapping[str, Any]) -> float | None:
 
 
 def _schedule_panel(
-    snapshot: Snapshot,
-    key: str,
-    parameter: Parameter,
-    members: Sequence[int],
-    ways: Mapping[int, Way],
-    copies: Sequence[DecisionRow],
-    last: float,
-) -> XY:
+    snapshot: Snapshot, key: str, parameter: Parameter, members: Sequence[int],
+    ways: Mapping[int, Way], copies: Sequence[DecisionRow], last: float,
+) -> XY:  # fmt: skip
     marks: list[Line | Dot] = []
     ends: list[Dot] = []
     for row in copies:
-        joined = _joined(parameter, row, ways)
+        joined = _copy_line(parameter, row, ways)
         if joined is not None:
             said = f"trial {row.trial} copied trial {row.source} at {steps(row.env_steps)}"
             marks.append(Line(joined, "muted", row.trial, said, thin=True))
@@ -256,17 +246,16 @@ def _schedule_panel(
         if len(points) < 2:
             continue
         first = snapshot.winner is not None and trial == snapshot.winner.trial
-        style = "c1" if first else f"s{at * _FIFTHS // len(members)}"
-        told = ", ".join(
-            f"{param(knobs.get(parameter.name))} from {steps(x)}" for x, knobs in ways[trial][:-1]
-        )
-        said = f"trial {trial}: {parameter.name} {told}"
+        style = "c1" if first else f"s{at * 5 // len(members)}"
+        parts = [f"{param(knobs.get(parameter.name))} from {steps(x)}"
+                 for x, knobs in ways[trial][:-1]]  # fmt: skip
+        said = f"trial {trial}: {parameter.name} {', '.join(parts)}"
         marks.append(Line(points, style, trial, said, step=True, thin=not first))
     y = Scale(-0.03, 1.03, knob_ticks(parameter.distribution))
     return XY(key, steps_scale(last, ""), y, (*marks, *ends))
 
 
-def _joined(
+def _copy_line(
     parameter: Parameter, row: DecisionRow, ways: Mapping[int, Way]
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Return the line from the copied member's value to that of the copy."""

@@ -38,23 +38,7 @@ from .scales import round_ticks
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a study has found so far.
-
-    Attributes:
-        folder: where it lies.
-        meta: what its journal says of it.
-        head: its last commit.
-        points: the study as asked, its trials, and their values at every point of their runs.
-        entries: the leaderboard.
-        baselines: rules that learn nothing.
-        decisions: judgements at rungs, in the order they were taken.
-        audit: how often early stopping was wrong, where it was measured.
-        usage: env steps, seconds, occupancy.
-        standing: a word for what it does, such as `running`, `finished` or `interrupted`.
-        conclusion: what it has shown.
-        baseline_rows: the values of baselines on every stream of seeds.
-        scores: of several environments, those of every seed on each.
-    """
+    """A study at one commit."""
 
     folder: StudyFolder
     meta: StudyMeta
@@ -65,14 +49,14 @@ class Snapshot:
     decisions: Sequence[DecisionRow]
     audit: Audit | None
     usage: Usage
-    standing: str
+    standing: str  # running, finished, interrupted or died
     conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
     scores: EnvironmentScores = field(default_factory=EnvironmentScores)
 
     @cached_property
     def left_out(self) -> LeaveOneOut | None:
-        """What choices without one environment get there; None where nothing is chosen."""
+        """Leave-one-out choices over environments; None if nothing can be chosen."""
         try:
             return leave_one_out_of(self.meta, list(self.rows.values()), self.scores)
         except (ConfigError, StoreError):  # several objectives, or no trial has a value
@@ -80,7 +64,7 @@ class Snapshot:
 
     @cached_property
     def answer(self) -> Answer | None:
-        """Which knobs decided at the latest point that counts; None where it cannot be told."""
+        """The significant hyperparameters at the latest shared point; None with too few trials."""
         if not self.study.space.parameters:
             return None
         try:
@@ -90,17 +74,15 @@ class Snapshot:
 
     @property
     def study(self) -> Study:
-        """The study as asked."""
         return self.points.study
 
     @property
     def rows(self) -> Mapping[int, TrialRow]:
-        """Trials by number."""
         return self.points.trials
 
     @cached_property
     def searched(self) -> Mapping[int, TrialRow]:
-        """Trials of the search, by number: all but the default that only ran beside the winner."""
+        """Trials without the default that ran only for comparison with the winner."""
         return {number: row for number, row in self.rows.items() if number >= 0}
 
     @property
@@ -116,17 +98,15 @@ class Snapshot:
 
     @property
     def volume(self) -> float | None:
-        """The hypervolume of the front, see `volume_of`."""
         return volume_of(self.entries, Ranking.of(self.meta))
 
     def leaders(self, most: int) -> list[Entry]:
-        """Return the best entries with a value; while none has one, those that lead at a rung."""
+        """Return the best entries with a value; while there is none, the leaders at a rung."""
         valued = [entry for entry in self.entries if entry.value is not None]
         others = [entry for entry in self.entries if entry.rung_value is not None]
         return (valued or others)[:most]
 
     def state(self, trial: int) -> str:
-        """Return the state of a trial."""
         row = self.rows[trial]
         waits = row.state in (TrialState.STOPPED, TrialState.PAUSED)
         if waits and row.rung_env_steps is not None:
@@ -134,12 +114,7 @@ class Snapshot:
         return str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
-        """Return at most `most` trials: half of them the best, half an even sample of the rest.
-
-        Args:
-            trials: any, by number.
-            most: how many.
-        """
+        """Return at most `most` trials: half of them the best, half an even sample of the rest."""
         place = {entry.trial: entry.rank for entry in self.entries}
         ordered = sorted(trials, key=lambda trial: place[trial])
         if len(ordered) <= most:
@@ -156,7 +131,6 @@ class Snapshot:
         return f" ({most:,} of {count:,}: the best and an even sample of the others)"
 
     def numbers_scale(self) -> Scale:
-        """Return a scale of trial numbers."""
         last = max(self.rows, default=0)
         ticks = [at for at in round_ticks(0.0, float(max(1, last))) if at == int(at)]
         labels = tuple((at, f"{int(at)}") for at in ticks)
@@ -164,11 +138,7 @@ class Snapshot:
 
 
 def read_snapshot(folder: StudyFolder) -> Snapshot:
-    """Read a study at its last commit.
-
-    Raises:
-        StoreError: there is no study, its journal is damaged, or another version wrote it.
-    """
+    """Read a study at its last commit."""
     with Journal(folder.path, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         decisions = journal.decisions()
@@ -179,11 +149,11 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         return Snapshot(
-            folder=folder,
-            meta=meta,
-            head=head,
-            points=points,
-            entries=entries,
+            folder,
+            meta,
+            head,
+            points,
+            entries,
             baselines=baseline_entries(rules, entries, meta.goal),
             decisions=decisions,
             audit=audit_of(meta, rows, decisions, finishing_rules()),
@@ -196,5 +166,4 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
 
 
 def finite(value: float | None) -> bool:
-    """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)

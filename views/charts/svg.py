@@ -14,25 +14,17 @@ from itertools import pairwise
 from .model import DOT, RING, XY, Band, Bars, Dot, Line, Panel, Parallel, Rail, Scale, Strand
 
 _LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
-_ROW = 22
-_NARROW = 520
-_MOST_LETTERS = 22
-_GRIP = 12.0  # how far beside a rail a finger may be
-_FAR = 20.0  # heights of the frame: what is cut off need not be exact
+_ROW, _NARROW, _MOST_LETTERS = 22, 520, 22
+_GRIP = 12.0  # pixels around a rail that take a finger
+_FAR = 20.0  # heights of the frame: places beyond need not be exact
 
 
 def panel_svg(panel: Panel, width: int, alt: str) -> str:
-    """Return a panel as an SVG element.
-
-    Args:
-        panel: what to draw.
-        width: in pixels.
-        alt: what it shows, for those who do not see it.
-    """
+    """Return a panel as SVG of `width` pixels; screen readers read `alt`."""
     if isinstance(panel, Bars):
         height, body = _bars(panel, width)
     elif isinstance(panel, Parallel):
-        height, body = _parallel(panel, width)
+        height, body = (_rails_up if width >= _NARROW else _rails_across)(panel, width)
     else:
         height, body = _xy(panel, width)
     role = "group" if isinstance(panel, Parallel) else "img"  # an image's parts are not reached
@@ -43,8 +35,6 @@ def panel_svg(panel: Panel, width: int, alt: str) -> str:
 
 
 class _Frame:
-    """The rectangle that marks are drawn in."""
-
     def __init__(self, left: float, top: float, right: float, bottom: float):
         self.left, self.top, self.right, self.bottom = left, top, right, bottom
 
@@ -55,29 +45,21 @@ class _Frame:
         return self.bottom - share * (self.bottom - self.top)
 
 
-# ---------------------------------------------------------------------- two scales
-
-
 def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
     height = (300 if width >= _NARROW else 250) if panel.wide else 200
     widest = max((_text_width(text) for _, text in panel.y.ticks), default=0.0)
     below = 38.0 if panel.x.label else 22.0
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
-    drawn = [_mark(mark, panel, frame) for mark in panel.marks]
     if not panel.y.cut:
-        return height, [*body, *drawn]
-    dots = [isinstance(mark, Dot) for mark in panel.marks]
-    inside = "".join(text for text, dot in zip(drawn, dots, strict=True) if not dot)
-    return height, [
-        *body,
-        _window(frame, inside),
-        *(text for text, dot in zip(drawn, dots, strict=True) if dot),
-    ]
+        return height, [*body, *(_mark(mark, panel, frame) for mark in panel.marks)]
+    lines = [_mark(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
+    dots = [_mark(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
+    return height, [*body, _window(frame, "".join(lines)), *dots]
 
 
 def _window(frame: _Frame, body: str) -> str:
-    """Return what lies inside of a frame; the rest of it is cut off."""
+    """Return a body clipped to a frame."""
     width, height = frame.right - frame.left, frame.bottom - frame.top
     box = f"{_n(frame.left)} {_n(frame.top)} {_n(width)} {_n(height)}"
     return (
@@ -121,27 +103,16 @@ def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
         shape = f'd="{_path(_stepped(places) if mark.step else places)}"'
         return _marked("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
     x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
-    if mark.shape == "out":
-        return _pointer(x, y, mark, panel.y)
-    return _dot(x, y, mark.style, mark.shape, mark.trial, mark.tip)
-
-
-def _pointer(x: float, y: float, mark: Dot, scale: Scale) -> str:
-    """Return a triangle on the edge that a value is beyond."""
-    turn = 1 if mark.y <= (scale.low + scale.high) / 2 else -1
-    shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
-    return _marked("path", f"out {mark.style}", shape, mark.trial, mark.tip)
-
-
-def _dot(
-    x: float, y: float, style: str, shape: str, trial: int | None = None, tip: str = ""
-) -> str:
-    if shape == "cross":
-        d = f"M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"
-        return _marked("path", f"line {style}", f'd="{d}"', trial, tip)
-    radius = RING if shape == "ring" else DOT
-    where = f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
-    return _marked("circle", f"{shape} {style}", where, trial, tip)
+    if mark.shape == "out":  # a triangle at the edge that the value is beyond
+        turn = 1 if mark.y <= (panel.y.low + panel.y.high) / 2 else -1
+        shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
+        return _marked("path", f"out {mark.style}", shape, mark.trial, mark.tip)
+    if mark.shape == "cross":
+        shape = f'd="M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"'
+        return _marked("path", f"line {mark.style}", shape, mark.trial, mark.tip)
+    radius = RING if mark.shape == "ring" else DOT
+    shape = f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
+    return _marked("circle", f"{mark.shape} {mark.style}", shape, mark.trial, mark.tip)
 
 
 def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
@@ -150,14 +121,11 @@ def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
 
 
 def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a line that goes on level until the next point."""
+    """Return the corners of a step line."""
     corners = list(places[:1])
     for (_, before), (x, y) in pairwise(places):
         corners += [(x, before), (x, y)]
     return corners
-
-
-# ---------------------------------------------------------------------- bars
 
 
 def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
@@ -180,22 +148,16 @@ def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
     return max(_ROW, len(panel.bars) * _ROW), body
 
 
-# ---------------------------------------------------------------------- parallel coordinates
-
-
-def _parallel(panel: Parallel, width: int) -> tuple[int, list[str]]:
-    return _rails_up(panel, width) if width >= _NARROW else _rails_across(panel, width)
-
-
 def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
-    """Rails stand beside each other; names are slanted where they would meet."""
+    """Draw upright rails; names are slanted where they would meet."""
     count, height, top = len(panel.rails), 320, 30.0
     frame = _Frame(46.0, top, width - 46.0, height - 26.0)
     gap = (frame.right - frame.left) / max(1, count - 1)
     xs = [frame.left + index * gap for index in range(count)]
     body = ['<g class="up">']
-    body += [_strand(s, [(x, _lowered(y, frame)) for x, y in zip(xs, s.shares, strict=True)])
-             for s in panel.strands]  # fmt: skip
+    for strand in panel.strands:  # below the rail without a value
+        ys = [frame.y(share) if share >= 0 else frame.bottom + 14 for share in strand.shares]
+        body.append(_strand(strand, [*zip(xs, ys, strict=True)]))
     most = max(4, int((gap - 8) / _LETTER))
     for index, (x, rail) in enumerate(zip(xs, panel.rails, strict=True)):
         body.append(_rule(x, frame.top, x, frame.bottom, "rail"))
@@ -210,17 +172,15 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
 
 
 def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
-    """Rails lie below each other, for phones."""
+    """Draw rails below each other, for phones."""
     pitch, top = 52, 20.0
     height = int(top + pitch * (len(panel.rails) - 1) + 24)
     frame = _Frame(24.0, 0.0, width - 24.0, float(height))
     ys = [top + index * pitch for index in range(len(panel.rails))]
     body = ['<g class="across">']
-    body += [
-        _strand(s, [(frame.x(share) if share >= 0 else 8.0, y)
-                    for share, y in zip(s.shares, ys, strict=True)])
-        for s in panel.strands
-    ]  # fmt: skip
+    for strand in panel.strands:
+        xs = [frame.x(share) if share >= 0 else 8.0 for share in strand.shares]
+        body.append(_strand(strand, [*zip(xs, ys, strict=True)]))
     for index, (y, rail) in enumerate(zip(ys, panel.rails, strict=True)):
         body.append(_rule(frame.left, y, frame.right, y, "rail"))
         body.append(_text(2, y - 6, rail.label, "name halo"))
@@ -236,14 +196,10 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
 
 
 def _brush(index: int, rail: Rail, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return what a part of a rail is chosen with; the script of a page moves it.
-
-    Without a script nothing can be chosen, and nothing is said of it.
-    """
+    """Return the element that selects part of a rail; the script of the page moves it."""
     (x1, y1), (x2, y2) = start, end
     left, top = min(x1, x2) - _GRIP * (x1 == x2), min(y1, y2) - _GRIP * (y1 == y2)
-    width = abs(x2 - x1) or 2.0 * _GRIP
-    height = abs(y2 - y1) or 2.0 * _GRIP
+    width, height = (abs(side) or 2.0 * _GRIP for side in (x2 - x1, y2 - y1))
     return (
         f'<g class="brush" data-rail="{index}" data-name="{escape(rail.label)}" '
         f'data-line="{_n(x1)} {_n(y1)} {_n(x2)} {_n(y2)}" '
@@ -251,11 +207,6 @@ def _brush(index: int, rail: Rail, start: tuple[float, float], end: tuple[float,
         f'<rect class="grip" x="{_n(left)}" y="{_n(top)}" width="{_n(width)}" '
         f'height="{_n(height)}"/></g>'
     )
-
-
-def _lowered(share: float, frame: _Frame) -> float:
-    """Return the height of a crossing; one without a value runs below the rail."""
-    return frame.y(share) if share >= 0 else frame.bottom + 14
 
 
 def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
@@ -278,9 +229,6 @@ def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
     ]
 
 
-# ---------------------------------------------------------------------- elements
-
-
 def _marked(tag: str, kind: str, shape: str, trial: int | None, tip: str) -> str:
     whose = "" if trial is None else f' data-t="{trial}"'
     start = f'<{tag} class="{kind}" {shape}{whose}'
@@ -300,7 +248,6 @@ def _path(places: Sequence[tuple[float, float]]) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -1,4 +1,4 @@
-"""`hpo knobs`, `hpo envs`, `hpo schema`: what a study file can name."""
+"""`hpo knobs`, `hpo envs`, `hpo schema`: names for study files."""
 
 from __future__ import annotations
 
@@ -34,13 +34,7 @@ _USUAL = (
 
 
 def do_knobs(args: Namespace) -> int:
-    """List hyperparameters: the usual ones, all, or those with a word in name or meaning.
-
-    The word may also be their name in another system. The exact name of one shows all about it.
-
-    Raises:
-        ConfigError: none matches.
-    """
+    """List hyperparameters: the usual ones, all, or those with a word in a name or meaning."""
     texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
     found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
     if args.json:
@@ -56,13 +50,7 @@ def do_knobs(args: Namespace) -> int:
 
 
 def do_envs(args: Namespace) -> int:
-    """List the environments, or those with a word in their id or meaning.
-
-    The exact id of one shows all about it.
-
-    Raises:
-        ConfigError: none matches; an id of Gymnasium is looked up in its registry.
-    """
+    """List environments, or those with a word in id or meaning; an exact id shows all about it."""
     texts = {id_: f"{id_} {env.source} {env.meaning}" for id_, env in ENVIRONMENTS.items()}
     if args.word is not None and is_gymnasium(args.word):
         found = [entry(args.word)]
@@ -91,6 +79,5 @@ def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
 
 
 def do_schema(args: Namespace) -> int:
-    """Print the JSON Schema of the study file."""
     print_json(schema())
     return 0

@@ -2,9 +2,9 @@
 
 `--leave-one-out` asks a study over several environments what its choice is worth elsewhere.
 
-Values are compared on the seeds that both ran on, or else on seeds that selected neither; a note
-says where the seeds selected one of them. Studies of one `seed` share the seeds of their
-replicates. There is no verdict across different environments.
+Values are compared on the seeds that both ran on, or else on seeds without a part in the choice; a
+note says if the seeds selected one of them. Studies with the same `seed` share the seeds of their
+replicates. Different environments get no verdict.
 """
 
 from __future__ import annotations
@@ -40,29 +40,25 @@ from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines, left_out_text
 from ..escape_control import note
-from ..formatting import aligned, between, number, steps
+from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
 from ..json_output import print_answer
 from ..leaderboard_text import target
 from ..terminal.console import in_columns
 
 
-def environment_part(
+def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what two sides show on several environments, as plain data and as lines.
+    """Return the comparison on several environments, as plain data and as lines.
 
-    Args:
-        names: of the environments; none where there is one alone.
-        ours: scores of A by seed.
-        theirs: of B.
-        paired: replicate i of both is the same seed; common ones are compared then.
+    `paired`: replicate i of both sides has the same seed; only shared ones are compared then.
     """
     if not names or not ours or not theirs:
         return {}, []
-    sides = (ours, theirs)
     if paired:
-        common = ours.keys() & theirs.keys()
-        sides = ({n: ours[n] for n in sorted(common)}, {n: theirs[n] for n in sorted(common)})
+        common = sorted(ours.keys() & theirs.keys())
+        ours, theirs = ({n: side[n] for n in common} for side in (ours, theirs))
+    sides = (ours, theirs)
     found = beside(*sides, paired=paired)
     told = [on_each(side) for side in sides]
     data = {
@@ -76,124 +72,78 @@ def environment_part(
     return {"environments": finite_json(data)}, lines
 
 
-def print_left_out(folder: StudyFolder, as_json: bool) -> None:
-    """Print what choices without one environment get there.
-
-    Raises:
-        ConfigError: the study is over one environment, or has several objectives.
-        StoreError: no trial has finished its run.
-    """
-    with Journal(folder.path) as journal, journal.at_one_commit():
-        found = leave_one_out(journal)
-    print_answer(as_json, finite_json(found.as_json()), left_out_text(found))
-
-
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a comparison.
-
-    Attributes:
-        name: of the trial or the study.
-        study: its folder.
-        seed: that of its study, from which those of its replicates are made.
-        trial: its number.
-        wins: it is first on the leaderboard of its study.
-        values: by stream, the value of each seed with a full run.
-        partial: streams on which its runs belong to a confirm stage that did not come to its end.
-        world: what it was evaluated in: the environment's id, every key and parameter.
-        scores: of several environments, those of its study.
-        looks: at how many test seeds trials of its study were seen.
-        at: env steps per seed of the values, where these are not full runs.
-    """
+    """One side of a comparison."""
 
     name: str
-    study: str
-    seed: int
+    study: str  # its folder
+    seed: int  # of the study
     trial: int
     wins: bool
-    values: Mapping[Stream, _Seeds]
-    partial: Set[Stream]
-    world: Mapping[str, Any]
+    values: Mapping[Stream, _Seeds]  # of each seed with a full run
+    partial: Set[Stream]  # their confirm stage did not end
+    world: Mapping[str, Any]  # the environment's id, every key and parameter
     scores: EnvironmentScores
-    looks: tuple[Look, ...]
-    at: int | None = None
+    looks: tuple[Look, ...]  # earlier numbers of test seeds
+    at: int | None = None  # env steps per seed, if these are not full runs
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Which values are compared.
-
-    Attributes:
-        values: of both sides.
-        paired: value i of both comes from the same seed.
-        caution: that a side is flattered, or "".
-        streams: of the values of either side.
-        at: env steps per seed, where these are not full runs.
-        goal: of the study.
-        earlier: of how many of the pairs earlier looks at them were.
-        bounds: between which the mean of either side can be.
-    """
+    """The values that are compared."""
 
     values: list[list[float]]
-    paired: bool
+    paired: bool  # value i of both is from the same seed
     caution: str
     streams: tuple[Stream, Stream]
-    at: int | None = None
+    at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
-    earlier: tuple[int, ...] = ()
+    earlier: tuple[int, ...] = ()  # pairs at each earlier look
     bounds: Bounds = field(default_factory=Bounds)
 
 
 def do_compare(args: Namespace) -> int:
-    """Compare two trials of a study, or the best of two studies.
-
-    Raises:
-        ConfigError: a trial against a study, or values of different metrics or environments.
-        StoreError: no such trial or study, or one without values.
-    """
     root = Path(args.out)
     if args.leave_one_out:
-        print_left_out(_one_study(args, root), args.json)
-        return 0
+        return _leave_one_out(args, root)
     if args.a is None or args.b is None:
         raise ConfigError("compare needs A and B: two trials of one study, or two studies")
-    numbers = [_number(word) for word in (args.a, args.b)]
+    numbers = [number_in(word) for word in (args.a, args.b)]
     if numbers == [None, None] and args.study is not None:
         raise ConfigError(
             f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
         )
-    if None in numbers and numbers != [None, None]:
+    if numbers == [None, None]:
+        meta, sides = _studies(args.a, args.b, root)
+    elif numbers[0] is None or numbers[1] is None:
         raise ConfigError(
             "compare two trials of one study, or two studies; not a trial with a study"
         )
-    if numbers[0] is not None and numbers[1] is not None:
-        meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     else:
-        meta, sides = _studies(args.a, args.b, root)
-    chosen = replace(_compared(*sides), goal=meta.goal, bounds=value_bounds(meta))
+        meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
+    chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
     study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     result = compare(
         ours, theirs, meta.goal, chosen.paired, chosen.earlier, ceiling_of(study, meta)
     )
     differs = apart(sides[0].world, sides[1].world)
-    verdict = (
-        f"no verdict: they were evaluated in different environments ({differs})"
-        if differs
-        else result.sentence()
-    )
+    verdict = f"no verdict: they were evaluated in different environments ({differs})"
+    verdict = verdict if differs else result.sentence()
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
-    on_each, lines = environment_part(names, seeds[0], seeds[1], chosen.paired)
-    data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
-    unpaired = "" if chosen.paired else _unpaired(*sides)
-    data |= {**result.as_json(), **on_each}
-    data |= {"decision": None if differs else result.verdict, "verdict": verdict}
-    data |= {"caution": chosen.caution, "unpaired": unpaired, "at": chosen.at}
+    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired)
+    unpaired = "" if chosen.paired else _why_unpaired(*sides)
+    data = {
+        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
+        **result.as_json(), **on_each, "decision": None if differs else result.verdict,
+        "verdict": verdict, "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
+    }  # fmt: skip
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, differs, more, which)
@@ -201,88 +151,80 @@ def do_compare(args: Namespace) -> int:
     return 0
 
 
-def _one_study(args: Namespace, root: Path) -> StudyFolder:
+def _leave_one_out(args: Namespace, root: Path) -> int:
     if args.b is not None or (args.a is not None and args.study is not None):
         raise ConfigError("--leave-one-out takes one study: hpo compare STUDY --leave-one-out")
-    return find_study(args.a or args.study, root, note)
+    folder = find_study(args.a or args.study, root, note)
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        found = leave_one_out(journal)
+    print_answer(args.json, finite_json(found.as_json()), left_out_text(found))
+    return 0
 
 
-def _number(word: str) -> int | None:
+def number_in(word: str) -> int | None:
     return int(word) if word.isascii() and word.removeprefix("-").isdigit() else None
 
 
-# ---------------------------------------------------------------------- which values
-
-
-def _compared(a: _Side, b: _Side) -> _Chosen:
-    """Return the values of both sides."""
+def _compared_values(a: _Side, b: _Side) -> _Chosen:
     if a.study != b.study:
-        shared = _shared_report(a, b) if a.seed == b.seed else None
+        shared = _shared_test_values(a, b) if a.seed == b.seed else None
         both = (Stream.REPORT, Stream.REPORT)
-        return _apart_seeds(a, b) if shared is None else _Chosen(shared, True, "", both)
+        return _unpaired_values(a, b) if shared is None else _Chosen(shared, True, "", both)
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
             continue
         shared = [seed for seed in ours if seed in theirs]
-        partial = stream in a.partial | b.partial and len(shared) < FEWEST_PAIRS
-        if partial and _has_others(a, b, stream):
-            continue
+        partial = a.partial | b.partial
+        if stream in partial and len(shared) < FEWEST_PAIRS:
+            others = [s for s in Stream if s is not stream and s not in partial]
+            if any(a.values.get(s) and b.values.get(s) for s in others):
+                continue  # both have values on another stream, all of whose runs ended
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
-        caution = "" if a.at is not None else _flattered(stream, a, b)
-        earlier = _earlier(a, b, shared) if paired and stream is Stream.REPORT else ()
+        caution = "" if a.at is not None else _caution(stream, a, b)
+        earlier = _earlier_pairs(a, b, shared) if paired and stream is Stream.REPORT else ()
         return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier)
     raise StoreError(
-        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_held(a)}, {b.name} "
-        f"{_held(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
+        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_seed_counts(a)}, {b.name} "
+        f"{_seed_counts(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
     )
 
 
-def _has_others(a: _Side, b: _Side, stream: Stream) -> bool:
-    """Return whether both sides have values on another stream, all of whose runs ended."""
-    whole = [s for s in Stream if s is not stream and s not in a.partial | b.partial]
-    return any(a.values.get(s) and b.values.get(s) for s in whole)
-
-
-def _earlier(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """Return of how many of these pairs of test seeds earlier looks were."""
+def _earlier_pairs(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return how many of these pairs of test seeds each earlier look had."""
     now = max(seed for _, seed in shared) + 1
     sizes = earlier_looks(a.looks, a.trial, b.trial, now)
     return tuple(sum(seed < size for _, seed in shared) for size in sizes)
 
 
-def _held(side: _Side) -> str:
-    """Return in words which seeds a side has values of."""
-    held = [
-        f"{len(side.values[stream])} {kind} seed{'s' * (len(side.values[stream]) != 1)}"
-        for stream, kind in sorted(_KINDS.items(), key=lambda pair: pair[1])
-        if side.values.get(stream)
-    ]
-    return " and ".join(held)
+def _seed_counts(side: _Side) -> str:
+    """Return in words how many seeds of each kind a side has."""
+    order = (Stream.SEARCH, Stream.CHOOSE, Stream.REPORT)
+    known = [(stream, side.values.get(stream, ())) for stream in order]
+    return " and ".join(seeds_text(len(values), stream) for stream, values in known if values)
 
 
-def _unpaired(a: _Side, b: _Side) -> str:
+def _why_unpaired(a: _Side, b: _Side) -> str:
     """Return which seeds each side has, and what to type to compare them seed by seed."""
     if a.seed != b.seed:
         return (
             f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them, "
             f"run {b.name}'s file again with --set seed={a.seed} --name {b.name}-seed{a.seed}."
         )
-    said = f"{a.name} has {_held(a)}, {b.name} {_held(b)}"
+    said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     if a.study == b.study:
         return f"{said}; not all are the same ones."
-    most = max(len(side.values[Stream.REPORT]) for side in (a, b))
-    wanted = max(most, FEWEST_PAIRS)
+    wanted = max(FEWEST_PAIRS, *(len(side.values[Stream.REPORT]) for side in (a, b)))
     return (
         f"{said}. Test seeds are the same in both: run the files again with --set "
         f"confirm.report={wanted}, which adds those that are missing."
     )
 
 
-def _shared_report(a: _Side, b: _Side) -> list[list[float]] | None:
-    """Return the values of the report seeds that both studies ran on; None if they are few."""
+def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
+    """Return the values of the test seeds that both studies ran on; None if they are few."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     both = [seed for seed in ours if seed in theirs]
     if len(both) < min(FEWEST_PAIRS, max(len(ours), len(theirs), 1)):
@@ -290,34 +232,25 @@ def _shared_report(a: _Side, b: _Side) -> list[list[float]] | None:
     return [[side[seed] for seed in both] for side in (ours, theirs)]
 
 
-def _apart_seeds(a: _Side, b: _Side) -> _Chosen:
-    """Return the best of each study's values, from seeds that did not select it where it can."""
-    values: list[list[float]] = []
-    cautions: list[str] = []
-    streams: list[Stream] = []
-    for side in (a, b):
-        stream = next(
-            s for s in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH) if side.values.get(s)
-        )
-        streams.append(stream)
-        values.append(list(side.values[stream].values()))
-        if stream is not Stream.REPORT:
-            seeds = counted(len(values[-1]), "seed")
-            cautions.append(f"The {seeds} of {side.name} also selected it, so its mean is high.")
-    return _Chosen(values, False, " ".join(cautions), (streams[0], streams[1]))
+def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
+    """Return each study's best trial on test seeds, or if it has none on other seeds."""
+    order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
+    x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
+    values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
+    cautions = [
+        f"The {counted(len(known), 'seed')} of {side.name} also selected it, so its mean is high."
+        for side, stream, known in zip((a, b), (x, y), values, strict=True)
+        if stream is not Stream.REPORT
+    ]
+    return _Chosen(values, False, " ".join(cautions), (x, y))
 
 
-def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
+def _caution(stream: Stream, a: _Side, b: _Side) -> str:
     """Return a note if these seeds selected one of them, else ""."""
-    if stream is Stream.REPORT:
-        return ""
     winners = [side.name for side in (a, b) if side.wins]
-    if len(winners) != 1:
+    if stream is Stream.REPORT or len(winners) != 1:
         return ""
     return f"These seeds also picked {winners[0]} as the winner, so its mean is a little high."
-
-
-# ---------------------------------------------------------------------- the two sides
 
 
 def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, list[_Side]]:
@@ -327,11 +260,11 @@ def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, l
             raise StoreError(
                 f"study {folder.name!r} has no trial {trial}; see: hpo top {folder.name}"
             )
-    whole = [
+    whole = all(
         board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
         for n in numbers
-    ]
-    common = None if all(whole) else _last_common(folder, numbers)
+    )
+    common = None if whole else _values_in_common(folder, numbers)
     sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
 
@@ -341,12 +274,8 @@ _Common = tuple[int, Mapping[int, Sequence[float]]]
 """Env steps, and the value of every seed of either trial there."""
 
 
-def _last_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
-    """Return the values of two trials at the latest env steps at which both were evaluated.
-
-    Raises:
-        StoreError: there are none.
-    """
+def _values_in_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
+    """Return the values of two trials at the latest env steps at which both were evaluated."""
     points = read_points(folder.path)
     found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
              for number in numbers]  # fmt: skip
@@ -391,40 +320,22 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 
 @dataclass(frozen=True)
 class _Board:
-    """What a study holds, as of one commit.
-
-    Attributes:
-        rows, entries: its trials, and their places on the leaderboard, by number.
-        scores: over several environments.
-        fresh: (trial, stream) -> replicate -> value, of every run on fresh seeds that ended.
-        looks: at how many test seeds trials were seen.
-    """
+    """A study at one commit."""
 
     meta: StudyMeta
     rows: Mapping[int, TrialRow]
     entries: Mapping[int, Entry]
     scores: EnvironmentScores
-    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]
+    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # by replicate, of ended runs
     looks: tuple[Look, ...]
 
 
 def _side(
     folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
 ) -> _Side:
-    """Return the values of a trial by their seeds, and what they were measured in.
-
-    Args:
-        folder: of the study.
-        board: what it holds.
-        number: the trial's.
-        name: what to call it.
-        common: its values are these, at an earlier point than the end of its run.
-    """
     row, entry, meta = board.rows[number], board.entries[number], board.meta
     whole = entry.value is not None and entry.values  # else they come from an earlier point
-    fresh = {
-        stream: board.fresh.get((number, stream), {}) for stream in (Stream.CHOOSE, Stream.REPORT)
-    }
+    fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
     if common is None and not (whole or any(fresh.values())):
         raise StoreError(
             f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
@@ -470,22 +381,13 @@ def _board(folder: StudyFolder) -> _Board:
     return _Board(meta, rows, entries, scores, fresh, looks)
 
 
-# ---------------------------------------------------------------------- the words
-
-_KINDS = {Stream.REPORT: "test", Stream.CHOOSE: "selection", Stream.SEARCH: "search"}
-_LISTED = 8
-_ENOUGH = 8
+_LISTED, _ENOUGH = 8, 8
 
 
 def _text(
-    result: Comparison,
-    sides: Sequence[_Side],
-    chosen: _Chosen,
-    differs: str,
-    more: Sequence[str],
-    which: str,
-) -> str:
-    """Return the verdict, the values behind it, and what would decide where it is open."""
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, differs: str,
+    more: Sequence[str], which: str,
+) -> str:  # fmt: skip
     verdict = _verdict(result, sides, chosen)
     if differs:
         verdict = f"No verdict: they were evaluated in different environments ({differs})."
@@ -500,7 +402,6 @@ def _text(
 
 
 def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
-    """Return the verdict with its numbers."""
     a, b = (side.name for side in sides)
     seeds = _seeds_words(result, chosen)
     word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
@@ -514,14 +415,14 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
     ends = sorted((sign * low, sign * high)) if low is not None and high is not None else None
     by = f"{abs(result.difference):.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
     if result.verdict in ("better", "worse"):
-        first = ahead.replace("trial ", "Trial ") if ahead.startswith("trial ") else ahead
+        first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
     return f"{word}: {ahead} leads {behind} by {by} on {seeds}."
 
 
 def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
-    kinds = list(dict.fromkeys(_KINDS[stream] for stream in chosen.streams))
-    kind = f"{kinds[0]} " if len(kinds) == 1 else ""
+    kinds = {SEED_KINDS[stream] for stream in chosen.streams}
+    kind = f"{kinds.pop()} " if len(kinds) == 1 else ""
     at = "" if chosen.at is None else f" at {steps(chosen.at)} env steps, the last both reached"
     if result.paired:
         return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
@@ -529,7 +430,6 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
 
 
 def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
-    """Return a line per side: its mean, its interval, and its values where they are few."""
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
         around = chosen.bounds.around(interval(values))
@@ -543,12 +443,11 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
 
 
 def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
-    """Return how many seeds each side won, and how likely the better one wins on a new seed."""
     sign = 1.0 if chosen.goal == "maximize" else -1.0
-    apart = [sign * (x - y) for x, y in zip(*chosen.values, strict=True)]
     ahead = 1 if result.difference < 0.0 else 0
-    own = -1.0 if ahead else 1.0
-    wins, losses = sum(own * d > 0 for d in apart), sum(own * d < 0 for d in apart)
+    sign = -sign if ahead else sign
+    apart = [sign * (x - y) for x, y in zip(*chosen.values, strict=True)]
+    wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
     said = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
     if result.verdict not in ("better", "worse"):
@@ -558,13 +457,12 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -
     if ahead:
         chance = 1.0 - chance
         low, high = (None if end is None else 1.0 - end for end in (high, low))
-    return f"{said} On a new seed: {chance:.2f} {between(low, high, '.2f')}".rstrip() + " to win."
+    return f"{said} On a new seed: {with_interval(chance, low, high, '.2f')} to win."
 
 
 def _what_decides(
     result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
 ) -> list[str]:
-    """Return what to type to get a verdict."""
     more = result.more_seeds or 0
     if sides[0].study != sides[1].study:
         return [f"About {more} more test seeds of each would decide."] if more else []

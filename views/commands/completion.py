@@ -1,4 +1,4 @@
-"""`hpo completion SHELL`, and what a shell that was set up by it asks at each Tab."""
+"""`hpo completion SHELL`, and the answers to a shell at each Tab."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 from ...errors import MissingExtraError
 
 
 def do_completion(args: Namespace) -> int:
-    """Print the code with which a shell completes `hpo`.
-
-    Raises:
-        MissingExtraError: argcomplete is not installed.
-    """
     try:
         from argcomplete.shell_integration import shellcode
     except ModuleNotFoundError:
@@ -27,48 +23,26 @@ def do_completion(args: Namespace) -> int:
 
 
 def complete_words(parser: ArgumentParser) -> None:
-    """Answer the shell's question, which the environment holds, and end the process.
-
-    Without argcomplete there is no answer.
-    """
+    """Answer the shell's question, which is in the environment, and end the process."""
     try:
         import argcomplete
     except ModuleNotFoundError:
         raise SystemExit(0) from None
-    for command, action in _arguments(parser):
-        completer = _completer(command, action)
-        if completer is not None:
-            action.completer = completer
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for command, verb in verbs.choices.items():
+        for action in verb._actions:
+            completer = _completer(command, action.dest)
+            if completer is not None:
+                setattr(action, "completer", completer)  # noqa: B010 - argcomplete reads it
     argcomplete.autocomplete(parser)
 
 
-def _arguments(parser: ArgumentParser) -> Iterable[tuple[str, Any]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, verb in action.choices.items():
-                yield from ((name, inner) for inner in verb._actions)
-
-
-def _completer(command: str, action: argparse.Action) -> Callable[..., Iterable[str]] | None:
-    if command == "knobs" and action.dest == "word":
-        return _knobs
-    if (command, action.dest) in (("init", "env"), ("envs", "word")):
-        return _environments
-    if action.dest == "study" or (command, action.dest) == ("confirm", "words"):
-        return _studies
-    return None
-
-
-def _knobs(**_: Any) -> Iterable[str]:
-    from ...knobs import KNOBS
-
-    return KNOBS
-
-
-def _environments(**_: Any) -> Iterable[str]:
-    from ...environments.table import ENVIRONMENTS
-
-    return ENVIRONMENTS
+def _completer(command: str, word: str) -> Callable[..., Iterable[str]] | None:
+    if (command, word) == ("knobs", "word"):
+        return lambda **_: import_module("....knobs", __name__).KNOBS
+    if (command, word) in (("init", "env"), ("envs", "word")):
+        return lambda **_: import_module("....environments.table", __name__).ENVIRONMENTS
+    return _studies if word == "study" or (command, word) == ("confirm", "words") else None
 
 
 def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:

@@ -21,7 +21,7 @@ from ...store.statistics import interval
 from ...studies.env_section import EnvFile, read_env_file
 from ..escape_control import echo
 from ..formatting import aligned, between
-from ..json_output import print_answer, print_json, write_csv
+from ..json_output import print_answer, write_csv
 from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
 
@@ -34,113 +34,77 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 _MOST_PATHS = 1000
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A policy beside the heuristics.
-
-    Attributes:
-        name: as it was given.
-        environment: with the candidate paths that it was trained for.
-        rule: the policy, as what serves there.
-    """
-
-    name: str
-    environment: OpticalEnvironment
-    rule: Rule
+def _path_counts(text: str | None) -> list[int]:
+    """Return the numbers of `5,10,25`; none for None."""
+    words = [] if text is None else [word.strip() for word in text.split(",")]
+    if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= _MOST_PATHS for w in words):
+        raise ConfigError(
+            f"--k is {text!r}; allowed: whole numbers from 1 to {_MOST_PATHS} such as 5,10,25"
+        )
+    return list(dict.fromkeys(map(int, words)))
 
 
-def path_counts(text: str | None) -> list[int]:
-    """Return the numbers of `5,10,25`; none where nothing was given.
-
-    Raises:
-        ConfigError: one of them is no whole number of at least 1.
-
-    >>> path_counts("5,10"), path_counts(None)
-    ([5, 10], [])
-    """
-    counts: list[int] = []
-    for word in [] if text is None else text.split(","):
-        given = word.strip()
-        if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= _MOST_PATHS:
-            raise ConfigError(
-                f"--k is {text!r}; allowed: whole numbers from 1 to {_MOST_PATHS} such as 5,10,25"
-            )
-        counts.append(int(given))
-    return list(dict.fromkeys(counts))
-
-
-def path_orders(text: str | None) -> list[str]:
-    """Return the path orders of `hops,distance` or `all`; none where nothing was given.
-
-    Raises:
-        UnknownNameError: no such order.
-    """
+def _path_orders(text: str | None) -> list[str]:
+    """Return the path orders of `hops,distance` or `all`; none for None."""
     from ...core.envs.optical.candidate_paths import PATH_ORDERS
 
-    if text is None:
-        return []
-    if text == "all":
-        return list(PATH_ORDERS)
-    names = [word.strip() for word in text.split(",")]
+    names = list(PATH_ORDERS) if text == "all" else _names(text)
     for name in names:
         if name not in PATH_ORDERS:
             raise UnknownNameError("path order", name, (*PATH_ORDERS, "all"))
     return list(dict.fromkeys(names))
 
 
-def print_survey(
-    args: Namespace,
-    groups: Sequence[Sequence[OpticalEnvironment]],
-    rules: Sequence[str],
-    title: str,
-    policy: Candidate | None = None,
-) -> int:
-    """Evaluate and print.
+def _survey(args: Namespace) -> int:
+    """Evaluate heuristics over numbers of candidate paths and their orders."""
+    counts, orders = _path_counts(args.k), _path_orders(args.path_order)
+    file = _optical_file(args)
+    if file is None and args.policy is None:
+        raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
+    saved, id_, keys = _prepared(args, file)
+    from ...core.envs.optical.heuristic_evaluation import Surveyed, evaluate_heuristic, survey
+    from ...core.envs.optical.optical_environment import make_from_keys
+    from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
-    Args:
-        args: of `hpo eval`.
-        groups: environments that differ in `path_order` alone, one group a k.
-        rules: heuristics.
-        title: the environment in a few words.
-        policy: serves the same requests; None where there is none.
-
-    Raises:
-        ConfigError: an option that does not go with several environments.
-    """
-    clashing = {"--loads": args.loads, "--find-load": args.find_load, "--trace": args.trace,
-                "--plot": args.plot, "--video": args.video}  # fmt: skip
-    for option, given in clashing.items():
-        if given is not None:
+    with plain_warnings():
+        given = make_from_keys(id=id_, **keys)
+        groups = [  # environments of one k, which differ in their path order alone
+            [
+                make_from_keys(**{**keys, "id": id_, "k": count, "path_order": order})
+                for order in orders or [given.settings.path_order]
+            ]
+            for count in counts or [given.settings.k]
+        ]
+    rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
+    title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
+    rule = None if saved is None else _policy_rule(saved, given, args.sample)
+    for option in ("loads", "find_load", "trace", "plot", "video"):
+        if getattr(args, option) is not None:
             raise ConfigError(
-                f"{option} is for a single network; leave --k and --path-order out, and give "
-                "--set k=10 --set path_order=hops instead"
+                f"--{option.replace('_', '-')} is for a single network; leave --k and "
+                "--path-order out, and give --set k=10 --set path_order=hops instead"
             )
     if not rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all")
-    if args.sample and policy is None:
+    if args.sample and rule is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
-    from ...core.envs.optical.heuristic_evaluation import Surveyed, evaluate_heuristic, survey
-
     size = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
-    found: list[Surveyed] = []
-    for environments in groups:
-        found += survey(environments, rules, **size)
+    found = [item for group in groups for item in survey(group, rules, **size)]
     learnt = None
-    if policy is not None:
-        seen = evaluate_heuristic(policy.environment, policy.rule, utilisation=True, **size)
-        learnt = Surveyed(policy.environment, policy.name, seen)
-    data = survey_data(found, title, learnt)
-    print_answer(args.json, data, survey_text(data))
+    if rule is not None:
+        seen = evaluate_heuristic(given, rule, utilisation=True, **size)
+        learnt = Surveyed(given, str(args.policy), seen)
+    data = _survey_data(found, title, learnt)
+    print_answer(args.json, data, _survey_text(data))
     return 0
 
 
-def survey_data(
-    heuristics: Sequence[Surveyed], title: str, policy: Surveyed | None = None
+def _survey_data(
+    heuristics: Sequence[Surveyed], title: str, policy: Surveyed | None
 ) -> dict[str, Any]:
     """Return the figures as JSON data, the least service blocking first.
 
-    The policy is compared with the strongest of the heuristics on these very requests, which the
-    choice flatters: a difference below 0 is one from all of them.
+    The policy is compared with the best heuristic on these requests, which favours the heuristic.
     """
     found = [*heuristics, *([] if policy is None else [policy])]
     best = _strongest(found)
@@ -159,12 +123,8 @@ def survey_data(
         rival = _strongest(heuristics)
         data["policy"] = {
             "rule": policy.rule,
-            "strongest": {
-                "k": rival.environment.settings.k,
-                "path_order": rival.environment.settings.path_order,
-                "rule": rival.rule,
-            },
-            "less_strongest": _apart(policy, rival),
+            "strongest": _settings_data(rival),
+            "less_strongest": _difference(policy, rival),
         }
     return data
 
@@ -173,57 +133,49 @@ def _strongest(found: Sequence[Surveyed]) -> Surveyed:
     return min(found, key=lambda item: item.evaluation.service_blocking.mean())
 
 
-def _apart(item: Surveyed, other: Surveyed) -> dict[str, Any]:
-    """Return the difference in service blocking, paired by seed, with its 95 % interval."""
+def _settings_data(item: Surveyed) -> dict[str, Any]:
+    settings = item.environment.settings
+    return {"k": settings.k, "path_order": settings.path_order, "rule": item.rule}
+
+
+def _difference(item: Surveyed, other: Surveyed) -> dict[str, Any]:
+    """Return the difference in service blocking, paired by seed, with its 95% interval."""
     apart = (item.evaluation.service_blocking - other.evaluation.service_blocking)[0]
     paired = interval(apart.tolist())
     return {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high}
 
 
 def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
-    settings, seen = item.environment.settings, item.evaluation
+    seen = item.evaluation
     service, bitrate = seen.service_summary(), seen.bitrate_summary()
-    around = interval(service_values := seen.service_blocking[0].tolist())
-    several = len(service_values) > 1
+    around = interval(values := seen.service_blocking[0].tolist())
+    several = len(values) > 1
     return {
-        "k": settings.k,
-        "path_order": settings.path_order,
-        "rule": item.rule,
+        **_settings_data(item),
         "service_blocking_probability": {
-            "mean": service.mean,
-            "std": service.std if several else None,
-            "ci_low": around.low,
-            "ci_high": around.high,
-            "values": service_values,
+            "mean": service.mean, "std": service.std if several else None, "ci_low": around.low,
+            "ci_high": around.high, "values": values,
         },
         "bitrate_blocking_probability": {
-            "mean": bitrate.mean,
-            "std": bitrate.std if several else None,
+            "mean": bitrate.mean, "std": bitrate.std if several else None,
         },
         "utilisation": float(seen.utilisation.mean()),
-        "less_best": _apart(item, best),
-    }
+        "less_best": _difference(item, best),
+    }  # fmt: skip
 
 
-def survey_text(data: Mapping[str, Any]) -> str:
-    """Return the data as a table."""
+def _survey_text(data: Mapping[str, Any]) -> str:
     header = ["k", "path order", "rule", "service blocking", "95%", "minus the best", "95%",
               "bitrate blocking"]  # fmt: skip
     rows: list[list[str]] = []
     for row in data["results"]:
         service, apart = row["service_blocking_probability"], row["less_best"]
-        rows.append(
-            [
-                str(row["k"]),
-                row["path_order"],
-                row["rule"],
-                f"{service['mean']:.5f}",
-                between(service["ci_low"], service["ci_high"]),
-                f"{apart['mean']:+.5f}",
-                between(apart["ci_low"], apart["ci_high"]),
-                f"{row['bitrate_blocking_probability']['mean']:.5f}",
-            ]
-        )
+        rows.append([
+            str(row["k"]), row["path_order"], row["rule"], f"{service['mean']:.5f}",
+            between(service["ci_low"], service["ci_high"]), f"{apart['mean']:+.5f}",
+            between(apart["ci_low"], apart["ci_high"]),
+            f"{row['bitrate_blocking_probability']['mean']:.5f}",
+        ])  # fmt: skip
     right = [True, False, False, True, False, True, False, True]
     head = (
         f"{data['env']} at {data['load']:g} Erlang: {counted(data['seeds'], 'seed')} x "
@@ -242,36 +194,30 @@ def survey_text(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_SHOWN_REQUESTS = 1000
+_SHOWN_REQUESTS, _MOST_LOADS = 1000, 1000
 _REQUESTS_A_SECOND = 10.0
-_MOST_LOADS = 1000
 
 
 @dataclass(frozen=True)
 class _Question:
-    """What is evaluated, and where.
-
-    Attributes:
-        environment: serves the requests.
-        rules: name -> heuristic, or a policy as one.
-        policies: the names in `rules` that are policies.
-        sampled: policies draw their actions.
-        title: the environment in a few words.
-    """
-
     environment: OpticalEnvironment
     rules: Mapping[str, Rule]
-    policies: tuple[str, ...]
-    sampled: bool
-    title: str
+    policies: tuple[str, ...]  # names in `rules`
+    sampled: bool  # policies draw their actions
+    title: str  # the environment in a few words
+
+    def head(self) -> dict[str, Any]:
+        """Return the environment, and how policies act in it, for every kind of result."""
+        return {"env": self.title, **({"greedy": not self.sampled} if self.policies else {})}
+
+    def only_rule(self, option: str) -> Rule:
+        if len(self.rules) > 1:
+            raise ConfigError(f"{option} follows one heuristic or policy; name only one")
+        [rule] = self.rules.values()
+        return rule
 
 
 def do_eval_network(args: Namespace) -> int:
-    """Evaluate heuristics and policies, and print their blocking probabilities.
-
-    Raises:
-        HpoError: the file, the policy or an option is wrong.
-    """
     _check_forms(args)
     loads = None if args.loads is None else parse_loads(args.loads)
     if args.plot is not None:
@@ -288,19 +234,14 @@ def do_eval_network(args: Namespace) -> int:
     if args.video is not None:
         return _film(args, question)
     if args.find_load is not None:
-        found = found_loads(
-            question.environment, question.rules, question.policies, args.find_load, args.seeds,
-            args.steps, args.seed,
-        )  # fmt: skip
-        return _print(args, {**_head(question), **found})
+        found = found_loads(question.environment, question.rules, question.policies,
+                            args.find_load, args.seeds, args.steps, args.seed)  # fmt: skip
+        return _print(args, {**question.head(), **found})
     results = compare(
         question.environment, question.rules, args.seeds, args.steps, args.seed, loads
     )
-    data = {
-        **_head(question),
-        "warmup_requests": question.environment.warmup_steps,
-        **results_data(results, question.policies),
-    }
+    data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
+            **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
         from ..pictures import draw_curves
 
@@ -310,11 +251,6 @@ def do_eval_network(args: Namespace) -> int:
 
 
 def do_show_network(args: Namespace) -> int:
-    """Draw a network, and the spectrum in use after a rule has served requests.
-
-    Raises:
-        HpoError: the file, the policy or an option is wrong.
-    """
     from ..pictures import draw_network, require_matplotlib
 
     path = Path(args.to or f"{Path(args.env).stem}.png")
@@ -334,38 +270,30 @@ def do_show_network(args: Namespace) -> int:
         occupancy = trace_heuristic(environment, rule, steps=steps, seed=args.seed)["occupancy"]
         title = f"{title}, {name}"
     draw_network(path, environment.tables.topology, occupancy, title)
-    if args.json:
-        print_json({"env": title, "picture": str(path)})
-    else:
-        echo(f"wrote {path}", file=sys.stderr)
+    data = {"env": title, "picture": str(path)}
+    print_answer(args.json, data, f"wrote {path}", sys.stderr)
     return 0
 
 
 def _check_forms(args: Namespace) -> None:
-    """Refuse options that exclude each other: one of them would do nothing.
-
-    Raises:
-        ConfigError: names both.
-    """
+    """Refuse options that exclude each other."""
     if args.find_load is not None and args.loads is not None:
         raise ConfigError("--find-load searches for the load; leave --loads out")
     if args.find_load is not None and args.plot is not None:
         raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
-    others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
+    if args.trace is None and args.video is None:
+        return
     follows = "--trace" if args.trace is not None else "--video"
-    for option, given in others.items():
-        if (args.trace or args.video) is not None and given is not None:
+    for option in ("find_load", "loads", "plot"):
+        if getattr(args, option) is not None:
             raise ConfigError(
-                f"{follows} follows one seed at the load of --env; leave {option} out, or set the "
-                "load by --set load=100"
+                f"{follows} follows one seed at the load of --env; leave "
+                f"--{option.replace('_', '-')} out, or set the load by --set load=100"
             )
 
 
 def parse_loads(text: str) -> list[float]:
     """Return the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
-
-    Raises:
-        ConfigError: it is neither.
 
     >>> parse_loads("100:130:10"), parse_loads("50,75.5")
     ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])
@@ -392,16 +320,11 @@ def _question(args: Namespace) -> _Question:
     sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
     if sampled and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
-    enable_compilation_cache()
-    from ...machine.devices import prepare_devices
-
-    prepare_devices()
+    saved, id_, keys = _prepared(args, file)
     from ...core.envs.optical.agents import RolloutRule, make_agent
     from ...core.envs.optical.optical_environment import make_from_keys
     from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
-    saved = _saved(args)
-    id_, keys = _keys_of(file, saved)
     with plain_warnings():
         environment = make_from_keys(id=id_, **keys)
     names = sorted(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
@@ -410,74 +333,41 @@ def _question(args: Namespace) -> _Question:
         agent = make_agent(name, environment)  # refuses an unknown name
         if isinstance(agent, RolloutRule):
             echo(f"{name} simulates {agent.simulated:,} requests for each one", file=sys.stderr)
-    policies: tuple[str, ...] = ()
+    policies = () if saved is None else (str(args.policy),)
     if saved is not None:
-        policies = (str(args.policy),)
-        rules[policies[0]] = _policy_rule(saved, environment, sampled)
+        rules[str(args.policy)] = _policy_rule(saved, environment, sampled)
     settings = environment.settings
-    network = Path(settings.topology).name
-    title = f"{id_} on {network}, {settings.slots} slots, k {settings.k}"
+    title = f"{id_} on {Path(settings.topology).name}, {settings.slots} slots, k {settings.k}"
     return _Question(environment, rules, policies, sampled, title)
 
 
-def _saved(args: Namespace) -> SavedPolicy | None:
-    """Load `--policy`, if one is given."""
-    if args.policy is None:
-        return None
+def _prepared(
+    args: Namespace, file: EnvFile | None
+) -> tuple[SavedPolicy | None, str, dict[str, Any]]:
+    """Start jax; return `--policy`, and id and keys of `--env` or else of its evaluation."""
+    enable_compilation_cache()
+    from ...machine.devices import prepare_devices
+
+    prepare_devices()
     from ...core.saved_policy import load_policy
 
-    return load_policy(args.policy)
+    saved = None if args.policy is None else load_policy(args.policy)
+    if file is not None:
+        id_, values, folder = file.spec.id, dict(file.spec.values), file.folder
+    elif saved is not None:
+        plan = saved.plan.eval_env
+        id_, values, folder = plan.id, {**dict(plan.keys), **saved.eval_params}, plan.folder
+    else:
+        raise ConfigError("give --env FILE, the environment to evaluate in")
+    return saved, id_, rooted(id_, values, folder)
 
 
 def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: bool) -> Rule:
-    """Return a policy as a rule of an environment that it fits."""
     from ...core.envs import registry
     from ...core.envs.optical.agents import PolicyRule, check_fits
 
     check_fits(registry.make(saved.plan.eval_env), environment)
     return PolicyRule(environment, saved, greedy=not sampled)
-
-
-def _keys_of(file: EnvFile | None, saved: SavedPolicy | None) -> tuple[str, dict[str, Any]]:
-    """Return id and keys of the environment of `--env`, or else of the policy's evaluation."""
-    if file is not None:
-        return file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
-    if saved is None:
-        raise ConfigError("give --env FILE, the environment to evaluate in")
-    plan = saved.plan.eval_env
-    return plan.id, rooted(plan.id, {**dict(plan.keys), **saved.eval_params}, plan.folder)
-
-
-def _survey(args: Namespace) -> int:
-    """Evaluate heuristics over numbers of candidate paths and their orders."""
-    counts, orders = path_counts(args.k), path_orders(args.path_order)
-    file = _optical_file(args)
-    if file is None and args.policy is None:
-        raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
-    enable_compilation_cache()
-    from ...machine.devices import prepare_devices
-
-    prepare_devices()
-    from ...core.envs.optical.optical_environment import make_from_keys
-    from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
-
-    saved = _saved(args)
-    id_, keys = _keys_of(file, saved)
-    with plain_warnings():
-        given = make_from_keys(id=id_, **keys)
-        groups = [
-            [
-                make_from_keys(**{**keys, "id": id_, "k": count, "path_order": order})
-                for order in orders or [given.settings.path_order]
-            ]
-            for count in counts or [given.settings.k]
-        ]
-    rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
-    title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
-    policy = None
-    if saved is not None:
-        policy = Candidate(str(args.policy), given, _policy_rule(saved, given, args.sample))
-    return print_survey(args, groups, rules, title, policy)
 
 
 def _optical_file(args: Namespace) -> EnvFile | None:
@@ -496,21 +386,14 @@ def _optical_file(args: Namespace) -> EnvFile | None:
     return file
 
 
-def _head(question: _Question) -> dict[str, Any]:
-    """Return the environment, and how policies act in it, for every kind of result."""
-    how = {"greedy": not question.sampled} if question.policies else {}
-    return {"env": question.title, **how}
-
-
 def _names(given: str | None) -> list[str]:
     return [] if given is None else [name.strip() for name in given.split(",")]
 
 
 def _trace(args: Namespace, question: _Question) -> int:
-    """Write every request of one rule into a CSV file."""
     from ...core.envs.optical.request_trace import trace_heuristic
 
-    rule = _only_rule(question, "--trace")
+    rule = question.only_rule("--trace")
     given = question.environment.settings.requests
     columns = trace_heuristic(
         question.environment, rule, steps=None if given else args.steps, seed=args.seed
@@ -519,31 +402,23 @@ def _trace(args: Namespace, question: _Question) -> int:
     write_csv(args.trace, columns)
     accepted = int(columns["accepted"].sum())
     count = len(columns["step"])
-    data = {**_head(question), "trace": str(args.trace), "requests": count,
+    data = {**question.head(), "trace": str(args.trace), "requests": count,
             "accepted": accepted, "blocked": count - accepted}  # fmt: skip
     return _print(args, data)
 
 
-def _only_rule(question: _Question, option: str) -> Rule:
-    if len(question.rules) > 1:
-        raise ConfigError(f"{option} follows one heuristic or policy; name only one")
-    [rule] = question.rules.values()
-    return rule
-
-
 def _film(args: Namespace, question: _Question) -> int:
-    """Draw the spectrum request by request, after the warm-up."""
     from ...core.envs.optical.request_trace import spectra
     from ..pictures import spectrum_pictures, write_film
 
-    rule, environment = _only_rule(question, "--video"), question.environment
+    rule, environment = question.only_rule("--video"), question.environment
     skipped = environment.warmup_steps if environment.settings.continuous else 0
     steps = skipped + args.steps
     if environment.settings.requests:
         steps = min(steps, environment.max_requests)
     shown = spectra(environment, rule, steps=steps, seed=args.seed)[skipped:]
     count = write_film(args.video, _REQUESTS_A_SECOND, spectrum_pictures(shown))
-    return _print(args, {**_head(question), "video": str(args.video), "requests": count})
+    return _print(args, {**question.head(), "video": str(args.video), "requests": count})
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:

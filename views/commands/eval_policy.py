@@ -15,24 +15,16 @@ from ...store.paired import Bounds
 from ...store.statistics import interval, mean
 from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
-from ..formatting import between, number
+from ..formatting import number, with_interval
 from ..json_output import finite_or_none, print_answer, write_csv
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.saved_policy import SavedPolicy
 
-_OF_EPISODES = ("episodes",)
-_FILMED_REQUESTS = 300
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
 
 
 def do_eval(args: Namespace) -> int:
-    """Evaluate a policy and print its returns.
-
-    Raises:
-        StoreError: it is not a policy folder.
-        ConfigError: its environment is unknown here.
-    """
     if args.policy is not None and args.directory is not None:
         raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
     args.policy = args.policy or args.directory
@@ -54,13 +46,12 @@ def do_eval(args: Namespace) -> int:
         return do_eval_network(args)
     if args.policy is None:
         raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
-    directory = Path(args.policy)
     enable_compilation_cache()
     from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
 
     prepare_devices()
-    saved = load_policy(directory)
+    saved = load_policy(Path(args.policy))
     if args.trace is not None:
         return _trace(args, saved)
     if args.video is not None:
@@ -73,7 +64,7 @@ def do_eval(args: Namespace) -> int:
     bounds = Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
     around = bounds.around(interval(returns))
     data = {
-        "policy": str(directory),
+        "policy": str(Path(args.policy)),
         "env": env.id,
         "episodes": len(returns),
         "seed": args.seed,
@@ -97,12 +88,8 @@ def do_eval(args: Namespace) -> int:
 
 
 def _check_options(args: Namespace, network: bool) -> None:
-    """Refuse options that would do nothing, and fill in what was left out.
-
-    Raises:
-        ConfigError: names the first of them.
-    """
-    others = _OF_EPISODES if network else _OF_NETWORKS
+    """Refuse options that would do nothing, and fill in defaults."""
+    others = ("episodes",) if network else _OF_NETWORKS
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
         option = f"--{given[0].replace('_', '-')}"
@@ -113,18 +100,22 @@ def _check_options(args: Namespace, network: bool) -> None:
     filmed = args.video is not None
     args.episodes = args.episodes or (1 if filmed else 100)
     args.seeds = args.seeds or 10
-    args.steps = args.steps or (_FILMED_REQUESTS if filmed else 20_000)
+    args.steps = args.steps or (300 if filmed else 20_000)
 
 
 def _trace(args: Namespace, saved: SavedPolicy) -> int:
-    """Write every env step of the episodes into a CSV file."""
     columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
     write_csv(args.trace, columns)
     count = len(columns["step"])
-    data = {"env": saved.plan.eval_env.id, "trace": str(args.trace), "episodes": args.episodes,
-            "env_steps": count}  # fmt: skip
-    episodes = counted(args.episodes, "episode")
-    text = f"wrote {counted(count, 'env step')} of {episodes} into {args.trace}"
+    return _print_written(args, saved, "trace", args.trace, "env_steps", count)
+
+
+def _print_written(
+    args: Namespace, saved: SavedPolicy, kind: str, path: str, unit: str, count: int
+) -> int:
+    data = {"env": saved.plan.eval_env.id, kind: str(path), "episodes": args.episodes, unit: count}
+    what = counted(count, unit.removesuffix("s").replace("_", " "))
+    text = f"wrote {what} of {counted(args.episodes, 'episode')} into {path}"
     print_answer(args.json, data, text)
     return 0
 
@@ -135,12 +126,7 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
 
     rate, pictures = saved.film(args.episodes, args.seed, greedy=not args.sample)
     count = write_film(args.video, rate, pictures)
-    data = {"env": saved.plan.eval_env.id, "video": str(args.video), "episodes": args.episodes,
-            "pictures": count}  # fmt: skip
-    episodes = counted(args.episodes, "episode")
-    text = f"wrote {counted(count, 'picture')} of {episodes} into {args.video}"
-    print_answer(args.json, data, text)
-    return 0
+    return _print_written(args, saved, "video", args.video, "pictures", count)
 
 
 def _is_network(policy: str | None) -> bool:
@@ -157,10 +143,10 @@ def _is_network(policy: str | None) -> bool:
 
 def _text(data: dict[str, Any]) -> str:
     how = "the most likely action" if data["greedy"] else "sampled actions"
-    around = between(data["ci_low"], data["ci_high"])
+    value = with_interval(data["return_mean"], data["ci_low"], data["ci_high"])
     lines = [
         f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
-        f"return  {number(data['return_mean'])} {around}".rstrip(),
+        f"return  {value}",
         f"        min {number(data['return_min'])}, max {number(data['return_max'])}",
         f"length  {number(data['length_mean'])} env steps",
     ]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, counted
-from ...store.study_folder import find_study
-from ..escape_control import echo, note
-from ..formatting import aligned, narrow, steps
+from ..arguments import study_of
+from ..escape_control import echo
+from ..formatting import aligned, between, narrow, steps
 from ..json_output import print_json
 from ..terminal.console import in_columns, knows_blocks
 
 if TYPE_CHECKING:
-    from ...search.analysis.checkpoint_values import Importance, Points
+    from ...search.analysis.checkpoint_values import Importance
     from ...search.analysis.knob_significance import Answer
 
 _BAR = 30
@@ -24,11 +23,6 @@ _TITLES = {"ped-anova": "PED-ANOVA", "fanova": "fANOVA"}
 
 
 def do_importance(args: Namespace) -> int:
-    """Print which hyperparameters matter, at one point of the runs or over all of them.
-
-    Raises:
-        ConfigError: too few trials, or no such point.
-    """
     from ...search.analysis.checkpoint_values import (
         importance_at,
         importance_over_progress,
@@ -38,15 +32,15 @@ def do_importance(args: Namespace) -> int:
 
     if args.over_progress and args.at is not None:
         raise ConfigError("--over-progress covers every point of the runs; leave --at out")
-    points = read_points(find_study(args.study, Path(args.out), note).path)
+    points = read_points(study_of(args).path)
     method = args.method or "ped-anova"
     if args.over_progress:
         found = importance_over_progress(points, args.all, method)
     else:
         found = [importance_at(points, args.at, args.all, method)]
     if args.json:
-        told = [{**_data(item), "answer": answer_at(points, item).as_json()} for item in found]
-        print_json(told)
+        answers = [answer_at(points, item).as_json() for item in found]
+        print_json([{**_data(one), "answer": it} for one, it in zip(found, answers, strict=True)])
         return 0
     if args.method is not None or args.all:
         lines = [_of_method(item, knows_blocks(sys.stdout)) for item in found]
@@ -54,23 +48,24 @@ def do_importance(args: Namespace) -> int:
         lines = [_over_progress([answer_at(points, item) for item in found])]
     else:
         lines = [_answer(answer_at(points, found[0]))]
-    if args.over_progress:
-        lines += _left_out(points, found)
+    left_out = sorted(set(points.values) - {item.at for item in found})
+    if args.over_progress and left_out:
+        some = ", ".join(map(steps, left_out))
+        lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
     for line in "\n".join(lines).split("\n"):
         echo(in_columns(line, sys.stdout, 2))
     return 0
 
 
 def _answer(answer: Answer) -> str:
-    """Return which hyperparameters matter, a line for each, and what limits the answer."""
     rows: list[list[str]] = []
     for knob in answer.decided.knobs:
-        if knob.floor >= 1.0:
-            rows.append([knob.name, "-", "-", "-", "too few trials have it"])
-            continue
-        verdict = "matters" if knob.decided else "not shown"
-        spread = f"[{knob.low:.0%}, {knob.high:.0%}]"
-        rows.append([knob.name, f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict])
+        cells = ["-", "-", "-", "too few trials have it"]
+        if knob.floor < 1.0:
+            spread = between(knob.low, knob.high, ".0%")
+            verdict = "matters" if knob.decided else "not shown"
+            cells = [f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict]
+        rows.append([knob.name, *cells])
     header = ("hyperparameter", "explains", "95% interval", "by chance", "verdict")
     first, *rest = answer.sentences
     if answer.disagreement:
@@ -82,7 +77,7 @@ def _answer(answer: Answer) -> str:
 
 
 def _over_progress(answers: Sequence[Answer]) -> str:
-    """Return what every hyperparameter explains at every point, an asterisk where it matters."""
+    """Return the shares at every point, with an asterisk where they are significant."""
     names = [knob.name for knob in answers[-1].decided.knobs]
     rows: list[list[str]] = []
     for name in names:
@@ -90,39 +85,19 @@ def _over_progress(answers: Sequence[Answer]) -> str:
         rows.append([name, *("-" if k is None else f"{k.share:.0%}{'*' * k.decided}" for k in at)])
     header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
     lines = narrow(header, rows, [False, *[True] * len(answers)])
-    last = answers[-1]
-    return "\n".join(
-        [
-            f"At {steps(last.at)} env steps: {last.decided.sentence}",
-            "",
-            *lines,
-            "",
-            "Share of the ranking explained at each point (env steps); * matters.",
-        ]
-    )
+    head = f"At {steps(answers[-1].at)} env steps: {answers[-1].decided.sentence}"
+    last = "Share of the ranking explained at each point (env steps); * matters."
+    return "\n".join([head, "", *lines, "", last])
 
 
-def _left_out(points: Points, found: Sequence[Importance]) -> list[str]:
-    left_out = sorted(set(points.values) - {item.at for item in found})
-    if not left_out:
-        return []
-    some = ", ".join(map(steps, left_out))
-    return [f"Fewer than ten of these trials have a value at: {some} env steps."]
+_KEYS = ("at", "trials", "random_only", "random_trials", "method")
 
 
 def _data(item: Importance) -> dict[str, object]:
-    return {
-        "at": item.at,
-        "trials": item.trials,
-        "random_only": item.random_only,
-        "random_trials": item.random_trials,
-        "method": item.method,
-        "shares": dict(item.shares),
-    }
+    return {**{name: getattr(item, name) for name in _KEYS}, "shares": dict(item.shares)}
 
 
 def _of_method(item: Importance, blocks: bool) -> str:
-    """Return the shares by one estimator, which has no test against chance."""
     first = next(iter(item.shares), None)
     head = f"{_TITLES[item.method]} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
     if first is not None and item.shares[first] > 0.0:
@@ -135,8 +110,8 @@ def _of_method(item: Importance, blocks: bool) -> str:
     if item.caution:
         lines.append(f"{item.caution[0].upper()}{item.caution[1:]}.")
     width = max(map(len, item.shares), default=0)
-    most = max(item.shares.values(), default=0.0)
+    most = max(item.shares.values(), default=0.0) or 1.0
     for name, share in item.shares.items():
-        bar = ("█" if blocks else "#") * round(_BAR * share / most) if most > 0 else ""
+        bar = ("█" if blocks else "#") * round(_BAR * share / most)
         lines.append(f"  {name.ljust(width)}  {share:6.1%}  {bar}".rstrip())
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from ...studies.several_environments import env_words
 from ...studies.spec import Study
 from ...studies.tuned.catalogue import known_record
 from ...studies.tuned.study_text import around_text
-from ..escape_control import echo
+from ..escape_control import echo, note
 from ..formatting import steps
 from ..json_output import print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
@@ -31,15 +31,7 @@ _LABEL = 11  # `env steps  `
 
 
 def do_init(args: Namespace) -> int:
-    """Write a study file to start from; never over an existing one.
-
-    It starts at the tuned configuration of the environment, if there is one. What takes hours
-    here is said, as far as the environment was timed here before, or with `--time` by timing it
-    now.
-
-    Raises:
-        ConfigError: unknown environment, or the file exists.
-    """
+    """Write a study file around the tuned configuration of an environment, or its defaults."""
     record = None if args.plain else known_record(args.env)
     text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
@@ -53,11 +45,10 @@ def do_init(args: Namespace) -> int:
 
 
 def _timed_words(study: Study) -> str:
-    """Return how long a study takes here, timed now."""
     from ...search.study_estimate import preview
 
     with plain_warnings():
-        report, _ = preview(study, timing=True, told=_say)
+        report, _ = preview(study, timing=True, told=note)
     if report.time is None:
         return f"how long it takes is not known: {report.time_note}"
     if report.time.total.expected > LONG_SECONDS:
@@ -65,29 +56,10 @@ def _timed_words(study: Study) -> str:
     return f"it takes about {span_of_time(report.time.total.expected)} here"
 
 
-def _say(text: str) -> None:
-    echo(text, file=sys.stderr)
-
-
-def _say_timing(text: str) -> None:
-    _say(f"{text} (--no-time leaves it out)")
-
-
-def _check(file: str) -> str:
-    return f"hpo check {shlex.quote(file)}"
-
-
-def write_study(text: str, to: str | None, command: Callable[[str], str] = _check) -> None:
-    """Write a study file, or print it if no path is given; never over an existing one.
-
-    Args:
-        text: its content.
-        to: its path.
-        command: path -> the command to type next.
-
-    Raises:
-        ConfigError: the file exists.
-    """
+def write_study(
+    text: str, to: str | None, command: Callable[[str], str] = lambda file: f"hpo check {file}"
+) -> None:
+    """Write a study file, never over an existing one; print it if `to` is None."""
     if to is None:
         echo(text, end="")
         return
@@ -96,31 +68,29 @@ def write_study(text: str, to: str | None, command: Callable[[str], str] = _chec
         raise ConfigError(f"{path} exists already; choose another file with --to")
     with output(path) as file:
         file.write(text)
-    echo(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
+    note(f"wrote {path}; next: {command(shlex.quote(str(path)))}")
+
+
+def _note_timing(text: str) -> None:
+    note(f"{text} (skip it with --no-time)")
 
 
 def do_check(args: Namespace) -> int:
-    """Print what a study will do; exit code 2 if some of its configurations cannot run.
-
-    Raises:
-        StudyError: with every mistake in the file.
-    """
+    """Print what a study will do; exit code 2 if some of its configurations cannot run."""
     study = load(args.file, args.set)
     from ...search.study_estimate import preview, times_here
 
     timing = times_here() if args.time is None else args.time
     with plain_warnings():
-        report, note = preview(study, timing, own_code=bool(args.time), told=_say_timing)
-    if args.time is None and note and study.imports:
+        report, why = preview(study, timing, own_code=bool(args.time), told=_note_timing)
+    if args.time is None and why and study.imports:
         report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:
-        print_json({**report.as_data(), "note": note})
+        print_json({**report.as_data(), "note": why})
     else:
-        text = report.text() + (f"\nnote       {note}" if note else "")
-        if not args.verbose:
-            text = brief(report, note, args.file)
-        lines = (in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n"))
-        echo("\n".join(lines))
+        text = report.text() + (f"\nnote       {why}" if why else "")
+        text = text if args.verbose else brief(report, why, args.file)
+        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n")))
     return 2 if report.mistakes else 0
 
 
@@ -128,43 +98,34 @@ _NAMED = 5
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
-    """Return what a study will do in a few lines, the answer first.
-
-    Args:
-        report: all that is known of it.
-        note: why nothing is known of lanes and memory, or "".
-        file: of the study.
-    """
+    """Return what a study will do in a few lines, the answer first."""
     study, expected = report.study, report.expected
     names = [*study.space.names[:_NAMED]]
     more = len(study.space.names) - len(names)
     names += [f"{more} more"] if more > 0 else []
     seeds = counted(study.seeds.per_config, "seed")
     searched = f" over {', '.join(names)}" if names else ""
+    confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
+    if confirm is not None and confirm.top_k:
+        confirmed = f"best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
+        last = "; then winner" + " and default" * confirm.default + f" on {confirm.report} more"
+        confirmed += last if confirm.report else ""
     lines = [
         _answer(report),
         "",
         f"  search    {study.search.method}{searched}; {seeds} per trial",
+        f"  stopping  {_stopping(report)}",
+        f"  confirm   {confirmed}",
     ]
-    lines.append(f"  stopping  {_stopping(report)}")
-    confirm = study.confirm
-    if confirm is not None and confirm.top_k:
-        last = "; then winner" + " and default" * confirm.default + f" on {confirm.report} more"
-        lines.append(
-            f"  confirm   best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
-            f"{last if confirm.report else ''}"
-        )
-    else:
-        lines.append("  confirm   none: nothing is measured on new seeds")
     parts = [f"search {steps(expected.search)}"] if expected.search is not None else []
     parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []
     total = "" if expected.total is None else f"{steps(expected.total)} env steps "
-    told = [f"{total}({', '.join(parts)})"] if parts else []
+    costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
-    told += [counted(max(lanes), "lane")] if lanes else []
+    costs += [counted(max(lanes), "lane")] if lanes else []
     least = "" if report.bucket_count_exact else "at least "
-    told.append(f"{least}{counted(report.bucket_count, 'compile')}")
-    lines.append(f"  training  {', '.join(told)}")
+    costs.append(f"{least}{counted(report.bucket_count, 'compile')}")
+    lines.append(f"  training  {', '.join(costs)}")
     if report.warm_start:
         lines.append(f"  start     {report.warm_start}")
     if report.rejected_share > 0.0:
@@ -179,7 +140,6 @@ def brief(report: CheckReport, note: str, file: str) -> str:
 
 
 def _answer(report: CheckReport) -> str:
-    """Return whether the study can run, and how long it takes here."""
     if report.mistakes:
         return f"This study has {counted(len(report.mistakes), 'mistake')}."
     trials, env = report.expected.trials, env_words(report.study)
@@ -193,32 +153,27 @@ def _answer(report: CheckReport) -> str:
 
 
 def _stopping(report: CheckReport) -> str:
-    """Return which rule compares trials, and where."""
     early = report.study.early_terminate
     if early is None:
         return "none: every trial runs to its end"
     quanta = report.buckets[0][0].quanta
     rungs = [steps(at) for at in quanta.rungs]
     if not rungs:
-        return f"{early.type}, but no rung lies inside a run"
+        return f"{early.type}, but no rung is inside a run"
     shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
     at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
     return f"{early.type} compares trials at {at} of {steps(quanta.env_steps)} env steps"
 
 
 def _indent(line: str) -> int:
-    """Return the indent of the rest of a folded line; lines of programs are indented already."""
+    """Return the indent of the rest of a folded line."""
     if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
         return line.index(" ") + 1
     return 2 if line.startswith(" ") else _LABEL
 
 
 def do_run(args: Namespace) -> int:
-    """Run a study, or resume it; a finished one prints its leaderboard.
-
-    Raises:
-        HpoError: see `search.api.run`.
-    """
+    """Run a study, or resume it; a finished one prints its leaderboard."""
     study = load(args.file, args.set, args.name)
     text = Path(args.file).read_text(encoding="utf-8")
     from .watched_run import run_watched

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, StoreError
-from ...store.study_folder import find_study
-from ..escape_control import echo, note
-from ..json_output import print_answer, print_json
+from ..arguments import study_of
+from ..escape_control import note
+from ..json_output import print_answer
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 
 def do_plot(args: Namespace) -> int:
-    """Draw one picture of a study into a file.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        ConfigError: the suffix of the file names no format.
-        StoreError: there is no study, or nothing to draw yet.
-    """
     from ..charts.matplotlib_files import SUFFIXES, draw_picture
     from ..charts.snapshot import read_snapshot
 
@@ -42,16 +35,15 @@ def do_plot(args: Namespace) -> int:
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
-    folder = find_study(args.study, Path(args.out), note)
+    folder = study_of(args)
     picture = _builder(args.kind, asked)(read_snapshot(folder))
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)
-    if args.json:
-        print_json({"study": folder.name, "picture": str(path), "caption": picture.caption})
-    else:
-        echo(f"wrote {path}", file=sys.stderr)
-        echo(fitted(picture.caption, sys.stdout))
+    if not args.json:
+        note(f"wrote {path}")
+    data = {"study": folder.name, "picture": str(path), "caption": picture.caption}
+    print_answer(args.json, data, fitted(picture.caption, sys.stdout))
     return 0
 
 
@@ -60,27 +52,16 @@ def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Snapshot], Pictur
     from ..charts.knob_charts import effects, importance, parallel, slices
     from ..charts.search_charts import history, pareto, schedule
 
-    return {
-        "curves": curves,
-        "effects": effects,
-        "history": history,
-        "importance": partial(importance, **asked),
-        "parallel": parallel,
-        "pareto": pareto,
-        "schedule": schedule,
-        "slices": slices,
-    }[kind]
+    if kind == "importance":
+        return partial(importance, **asked)
+    known = (curves, effects, history, parallel, pareto, schedule, slices)
+    return {build.__name__: build for build in known}[kind]
 
 
 def do_report(args: Namespace) -> int:
-    """Write the report of a study.
-
-    Raises:
-        StoreError: there is no study, or its journal is damaged.
-    """
     from ..report.report import write_report
 
-    folder = find_study(args.study, Path(args.out), note)
+    folder = study_of(args)
     path = write_report(folder, None if args.to is None else Path(args.to))
     print_answer(args.json, {"report": str(path)}, str(path))
     return 0

@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.text import Text
 
@@ -31,7 +31,6 @@ from ...store.query import CELLS, Rows, rows_as_json, streamed
 from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import (
     StudyFolder,
-    find_study,
     find_tables,
     list_studies,
     one_policy,
@@ -42,8 +41,9 @@ from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
+from ..arguments import study_of
 from ..escape_control import echo, note
-from ..formatting import aligned_line, number, steps
+from ..formatting import SEED_KINDS, aligned_line, number, steps
 from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
@@ -64,7 +64,7 @@ _IN_MEMORY = 8_000_000  # bytes of a table
 
 
 def csv_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as CSV with a header; missing is empty, lists are JSON."""
+    """Yield a result as CSV with a header; missing values are empty, lists are JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(rows.columns)
@@ -77,7 +77,7 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
 
 
 def json_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as one JSON list, an object a row."""
+    """Yield a result as one JSON list, one object per row."""
     before = "[\n"
     for some in rows:
         text = json.dumps(rows_as_json(rows.columns, some), indent=2, allow_nan=False)
@@ -87,13 +87,9 @@ def json_pieces(rows: Rows) -> Iterator[str]:
 
 
 def table_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as a table; numbers to the right.
-
-    Raises:
-        StoreError: it has more cells than anybody reads.
-    """
+    """Yield a result as a table, numbers to the right."""
     header = [name or "?" for name in rows.columns]
-    widths, right, count = [len(name) for name in header], [True] * len(header), 0
+    widths, right, count, blocks = [*map(len, header)], [True] * len(header), 0, 0
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
         for some in rows:
             count += len(some)
@@ -105,24 +101,18 @@ def table_pieces(rows: Rows) -> Iterator[str]:
             cells = [[_cell(value) for value in row] for row in some]
             for place, column in enumerate(zip(*cells, strict=True)):
                 widths[place] = max(widths[place], *map(len, column))
-                right[place] = right[place] and all(map(_goes_right, (r[place] for r in some)))
+                right[place] = right[place] and all(_is_number(r[place]) for r in some)
             pickle.dump(cells, waiting)
+            blocks += 1
         rule = ["-" * width for width in widths]
         yield "".join(f"{aligned_line(line, widths, right)}\n" for line in (header, rule))
         waiting.seek(0)
-        for cells in _unpickled(waiting):
+        for _ in range(blocks):
+            cells = pickle.load(waiting)
             yield "".join(f"{aligned_line(line, widths, right)}\n" for line in cells)
 
 
-def _unpickled(file: IO[bytes]) -> Iterator[list[list[str]]]:
-    while True:
-        try:
-            yield pickle.load(file)
-        except EOFError:
-            return
-
-
-def _goes_right(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
@@ -152,14 +142,8 @@ def _csv_cell(value: Any) -> Any:
 _ROWS = 10
 
 
-def _folder(args: Namespace) -> StudyFolder:
-    return find_study(args.study, Path(args.out), note)
-
-
 @dataclass(frozen=True)
 class _Board:
-    """What `hpo top` and `hpo best` print of a study."""
-
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
@@ -182,23 +166,20 @@ def _read(folder: StudyFolder) -> _Board:
 
 
 def do_top(args: Namespace) -> int:
-    """Print the leaderboard."""
-    folder = _folder(args)
+    folder = study_of(args)
     seen = _read(folder)
     if args.json:
-        print_json(
-            {
-                "study": folder.name,
-                "state": seen.state,
-                "metric": seen.meta.metric,
-                "goal": seen.meta.goal,
-                **({"environments": names} if (names := _environments(seen.meta)) else {}),
-                "conclusion": as_json(seen.conclusion),
-                "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
-                "baselines": [entry.as_json() for entry in seen.baselines],
-                "audit": None if seen.audit is None else finite_json(seen.audit.as_json()),
-            }
-        )
+        print_json({
+            "study": folder.name,
+            "state": seen.state,
+            "metric": seen.meta.metric,
+            "goal": seen.meta.goal,
+            **({"environments": names} if (names := _environments(seen.meta)) else {}),
+            "conclusion": as_json(seen.conclusion),
+            "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
+            "baselines": [entry.as_json() for entry in seen.baselines],
+            "audit": None if seen.audit is None else finite_json(seen.audit.as_json()),
+        })  # fmt: skip
         return 0
     out = console(sys.stdout)
     if args.explain:
@@ -228,11 +209,7 @@ def _environments(meta: StudyMeta) -> list[str]:
 
 
 def do_show(args: Namespace) -> int:
-    """Print everything about one trial, or draw a network.
-
-    Raises:
-        ConfigError: neither was asked for, or both.
-    """
+    """Print everything about one trial, or draw a network."""
     if args.env is not None and args.trial is not None:
         raise ConfigError("TRIAL shows a trial, --env draws a network; give only one of them")
     if args.env is not None:
@@ -244,13 +221,12 @@ def do_show(args: Namespace) -> int:
             raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:
         raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
-    data = trial_data(_folder(args), args.trial)
+    data = trial_data(study_of(args), args.trial)
     print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout), args.verbose))
     return 0
 
 
 def do_query(args: Namespace) -> int:
-    """Run one SELECT over the tables of a study."""
     pieces = json_pieces if args.json else csv_pieces if args.csv else table_pieces
     ours = {name: shipped() for name in (PLACE.name, PLACE.as_posix())}
     folder = find_tables(args.study, Path(args.out), ours, note)
@@ -261,7 +237,6 @@ def do_query(args: Namespace) -> int:
 
 
 def do_list(args: Namespace) -> int:
-    """List the studies."""
     root = Path(args.out)
     studies = list_studies(root, note)
     if args.json:
@@ -272,30 +247,24 @@ def do_list(args: Namespace) -> int:
             if study.error:
                 echo(f"{study.name}: {study.error}", file=sys.stderr)
     else:
-        echo(f"there is no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
+        echo(f"no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
     return 0
 
 
 def do_best(args: Namespace) -> int:
-    """Print the winner, or export its policy.
-
-    Raises:
-        StoreError: no trial has a value, its policy was not kept, or the folder to export to
-            exists.
-    """
-    folder = _folder(args)
+    folder = study_of(args)
     seen = _read(folder)
     entries, meta = seen.entries, seen.meta
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _print_leader(folder, seen, args)
-    exported = (
-        None if args.export is None else export_policy(folder, first.trial, Path(args.export))
-    )
+    target = None if args.export is None else Path(args.export)
+    if target is not None:
+        export_policy(folder, first.trial, target)
     if args.json:
         told = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
-        told["exported_to"] = None if exported is None else str(exported)
-        told["exported"] = None if exported is None else origin_of(exported)
+        told["exported_to"] = None if target is None else str(target)
+        told["exported"] = None if target is None else _origin_of(target)
         print_json({**first.as_json(), **told})
         return 0
     if meta.objectives:
@@ -311,8 +280,8 @@ def do_best(args: Namespace) -> int:
         for text in dict.fromkeys(told):
             echo(in_columns(text, sys.stdout))
     _print_fixed(first.params)
-    if exported is not None:
-        print_exported(exported)
+    if target is not None:
+        print_exported(target)
     return 0
 
 
@@ -323,12 +292,7 @@ def _print_fixed(params: Mapping[str, Any]) -> None:
 
 
 def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
-    """Print the best trial at the latest env steps that two trials reached.
-
-    Raises:
-        StoreError: no two trials have values at one point, there are several objectives, or a
-            policy was asked for.
-    """
+    """Print the best trial at the latest env steps that two trials reached."""
     from ...search.analysis.checkpoint_values import read_points  # with numpy
 
     points = read_points(folder.path)
@@ -336,32 +300,28 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
         at: {trial: value for trial, value in found.items() if math.isfinite(value)}
         for at, found in points.values.items()
     }
-    shared = [at for at, found in known.items() if len(found) > 1]
-    if not shared or seen.meta.objectives or args.export is not None:
+    at = max((at for at, found in known.items() if len(found) > 1), default=None)
+    if at is None or seen.meta.objectives or args.export is not None:
         raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
-    at = max(shared)
     sign = 1.0 if seen.meta.goal == "maximize" else -1.0
-    value, trial = max((sign * value, -trial) for trial, value in known[at].items())
-    value, trial = sign * value, -trial
+    trial, value = max(known[at].items(), key=lambda pair: (sign * pair[1], -pair[0]))
     params, reached = points.params(trial, at), len(known[at])
     if args.json:
         entry = next(entry for entry in seen.entries if entry.trial == trial)
-        there = {"at": at, "value_at": value, "trials_at": reached}
         told = {"metric": seen.meta.metric, "conclusion": as_json(seen.conclusion)}
-        print_json({**entry.as_json(), **told, **there, "exported_to": None, "exported": None})
+        told |= {"at": at, "value_at": value, "trials_at": reached}
+        print_json({**entry.as_json(), **told, "exported_to": None, "exported": None})
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
-    text = (
-        f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} env "
-        f"steps, the latest that two reached: {number(value)} on {seeds}."
-    )
+    text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
+    text += f"env steps, the latest that two reached: {number(value)} on {seeds}."
     echo(in_columns(text, sys.stdout))
     _print_fixed(params)
     return 0
 
 
 def _yaml(value: Any) -> str:
-    """Return a value of a hyperparameter as YAML reads it back, on one line."""
+    """Return a value as YAML reads it back, on one line."""
     if value is None:
         return "off"
     if isinstance(value, float):
@@ -370,55 +330,34 @@ def _yaml(value: Any) -> str:
 
 
 def print_exported(target: Path) -> None:
-    """Print whose policy was written where, and how to evaluate it."""
-    text = f"wrote the policy of {_whose(origin_of(target))} to {target}/"
-    echo(fitted(text, sys.stderr), file=sys.stderr)
+    origin = _origin_of(target)
+    value, length = origin.get("value"), origin.get("env_steps")
+    text = f"wrote the policy of trial {origin.get('trial')}, "
+    text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
+    if isinstance(value, int | float):
+        text += f", {origin.get('metric')} {number(value)}"
+    text += f" after {steps(length)} env steps" if isinstance(length, int) else ""
+    echo(fitted(f"{text}, to {target}/", sys.stderr), file=sys.stderr)
     echo(f"try: hpo eval {one_policy(target)}", file=sys.stderr)
 
 
-def origin_of(policy: Path) -> dict[str, Any]:
-    """Return which run of a study left a policy, as its folder says.
-
-    Raises:
-        StoreError: it is not a policy folder, or damaged.
-    """
+def _origin_of(policy: Path) -> dict[str, Any]:
+    """Return which run of a study a policy is from, as its folder says."""
     path = policy / NAME
-    own = sorted(policy.glob(f"*/{NAME}"))  # over several environments, one each
-    if own and not path.exists():
-        path = next((one for one in own if one.parent.name != "seeds"), path)
+    if not path.exists():  # over several environments, one each
+        parts = sorted(policy.glob(f"*/{NAME}"))
+        path = next((part for part in parts if part.parent.name != "seeds"), path)
     return dict(read_about(path))
 
 
-def _whose(origin: Mapping[str, Any]) -> str:
-    """Return a policy's trial, seed and value in words."""
-    stream = {"search": "of the search", "choose": "that select", "report": "that select nothing"}
-    seed = f"seed {origin.get('replicate')} of those {stream.get(str(origin.get('stream')), '')}"
-    seed = seed.replace("of those of the search", "of the search")
-    value = origin.get("value")
-    told = f", {origin.get('metric')} {number(value)}" if isinstance(value, int | float) else ""
-    length = origin.get("env_steps")
-    after = f" after {steps(length)} env steps" if isinstance(length, int) else ""
-    return f"trial {origin.get('trial')}, {seed}{told}{after},"
-
-
 def check_export(target: Path) -> None:
-    """Refuse a folder that is not empty.
-
-    Raises:
-        StoreError: it does.
-    """
+    """Refuse a folder that is not empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StoreError(f"{target} exists already; choose another folder with --export")
 
 
-def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
-    """Copy the kept policy of a trial into a new folder, whole or not at all.
-
-    The policies of its other seeds, if they were kept, go into `seeds/` there.
-
-    Raises:
-        StoreError: none was kept, or the folder exists.
-    """
+def export_policy(folder: StudyFolder, trial: int, target: Path) -> None:
+    """Copy the kept policy of a trial, and those of its other seeds, into a new folder."""
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
         raise StoreError(
@@ -428,4 +367,3 @@ def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
     check_export(target)
     seeds = source.with_name(f"{source.name}_seeds")
     copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
-    return target

@@ -13,8 +13,8 @@ from ...errors import ConfigError, counted
 from ...search.analysis.replay import Point, Replay, replay
 from ...store.codec import finite_json
 from ...store.statistics import mean
-from ...store.study_folder import find_study
-from ..escape_control import echo, note
+from ..arguments import study_of
+from ..escape_control import echo
 from ..formatting import aligned, number, steps
 from ..json_output import print_answer
 from ..trial_text import lineage_text
@@ -22,24 +22,19 @@ from .read_study import print_exported
 
 
 def do_replay(args: Namespace) -> int:
-    """Train a trial's lineage again; exit code 1 if a number came out differently.
-
-    Raises:
-        StoreError: there is no such trial, or no record of it.
-        ConfigError: the folder to export to exists, or the study cannot run here.
-    """
+    """Train a trial's lineage again; exit code 1 if a number differs."""
     target = None if args.export is None else Path(args.export)
     if target is not None and target.exists():
         raise ConfigError(f"{target} exists already; choose another folder with --export")
-    folder = find_study(args.study, Path(args.out), note)
-    found = replay(folder, args.trial, Path(args.source), target, _said)
+    folder = study_of(args)
+    found = replay(folder, args.trial, Path(args.source), target, _say_compiling)
     print_answer(args.json, _data(found, target), _text(found))
     if target is not None:
         print_exported(target)
     return 0 if found.same else 1
 
 
-def _said(words: str) -> AbstractContextManager[object]:
+def _say_compiling(words: str) -> AbstractContextManager[object]:
     echo(f"compiling {words}", file=sys.stderr)
     return nullcontext()
 
@@ -52,9 +47,7 @@ def _data(found: Replay, target: Path | None) -> dict[str, Any]:
         "lineage": [finite_json(part.as_json()) for part in found.lineage],
         "evaluations": [
             {
-                "env_steps": point.env_steps,
-                "replicate": point.replicate,
-                "trial": point.trial,
+                **{name: getattr(point, name) for name in ("env_steps", "replicate", "trial")},
                 "recorded": finite_json(list(point.recorded)),
                 "replayed": finite_json(list(point.replayed)),
                 "same": point.same,
@@ -92,11 +85,9 @@ def _verdict(found: Replay, other: Sequence[Point]) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
         lost = ", ".join(map(str, found.left_out))
-        without = (
-            f"\nNot trained again, as they diverged or ended sooner: seeds {lost}." if lost else ""
-        )
+        without = f"\nNot trained again, as they diverged or ended sooner: seeds {lost}."
         compared = counted(len(found.points), "evaluation")
-        return f"Bit for bit as recorded: {compared}, {curve}.{without}"
+        return f"Bit for bit as recorded: {compared}, {curve}.{without if lost else ''}"
     return (
         f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
         "differ on other versions, devices or code than the study's."

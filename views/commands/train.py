@@ -1,4 +1,4 @@
-"""`hpo train`: one configuration on all its seeds, watched, drawn and exported."""
+"""`hpo train`, `hpo confirm`, `hpo tune-lanes`: training of given configurations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +25,26 @@ from ...studies.several_environments import env_words, metric_words
 from ...studies.spec import Study
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..escape_control import echo
-from ..formatting import aligned, between, duration, number, param, sparkline, steps
+from ..escape_control import echo, note
+from ..formatting import aligned, duration, number, param, steps, with_interval
 from ..json_output import print_answer, print_json
 from ..terminal.console import in_columns, knows_blocks
-from ..trial_text import trial_data
-from .compare import do_compare
+from ..trial_text import curve_line, trial_data
+from .compare import do_compare, number_in
 from .read_study import check_export, do_top, export_policy
 from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
 
 
 def do_confirm(args: Namespace) -> int:
-    """Run trials of a study on test seeds; print their comparison, or the leaderboard.
-
-    Raises:
-        ConfigError: no trial is named, or files that the study names are not there.
-        StoreError: there is no such study or trial, or the study runs.
-        HpoError: see `search.api.run`.
-    """
-    study, trials = _named(args)
+    """Run trials of a study on test seeds; print their comparison, or the leaderboard."""
+    study, trials = _study_and_trials(args)
     source = None if args.source is None else Path(args.source)
     asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
         echo(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}", file=sys.stderr)
     command = resume_command(args.argv, None)
-
-    def run(**watching: Any) -> Results:
-        return confirm(
-            asked,
-            accept_new_bits=args.accept_new_bits,
-            accept_changed_files=args.accept_changed_files,
-            **watching,
-        )
-
+    run = partial(confirm, asked)
     results = watch_run(run, args, command, asked.folder.path, write_report_of)
     if results.state == "interrupted":
         return INTERRUPTED
@@ -68,18 +55,14 @@ def do_confirm(args: Namespace) -> int:
     return do_compare(Namespace(**vars(shown), a=a, b=b, leave_one_out=False))
 
 
-def _named(args: Namespace) -> tuple[str | None, list[int]]:
-    """Return the study, if it is named, and the numbers of the trials.
-
-    Raises:
-        ConfigError: there is no number, or a word that is none.
-    """
+def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
+    """Return the study, if it is named, and the numbers of the trials."""
     words, study = list(args.words), args.study
-    if not _is_number(words[0]):
+    if number_in(words[0]) is None:
         if study is not None:
             raise ConfigError(f"the study is given twice, as {words[0]} and as {study}; keep one")
         study = words.pop(0)
-    odd = next((word for word in words if not _is_number(word)), None)
+    odd = next((word for word in words if number_in(word) is None), None)
     if odd is not None:
         raise ConfigError(f"{odd!r} is not the number of a trial, which `hpo top` lists")
     if not words:
@@ -87,20 +70,7 @@ def _named(args: Namespace) -> tuple[str | None, list[int]]:
     return study, [int(word) for word in words]
 
 
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.removeprefix("-").isdigit()
-
-
-_PICTURE = "training.png"
-_DIVERGED = 1
-
-
 def do_train(args: Namespace) -> int:
-    """Train one configuration, show its results, and return the exit code.
-
-    Raises:
-        HpoError: see `search.api.run`.
-    """
     given, text = load_given(args.file, args.set, args.name)
     study = single(given)
     if not args.new:
@@ -118,10 +88,11 @@ def do_train(args: Namespace) -> int:
     if data["value"] is not None:
         data["picture"] = _picture(study, results)
     if args.export is not None and data["policy"] is not None:
-        target = export_policy(StudyFolder(results.folder), 0, Path(args.export))
+        target = Path(args.export)
+        export_policy(StudyFolder(results.folder), 0, target)
         data |= {"policy": str(target), "seed_policies": _folders(target / "seeds")}
     print_answer(args.json, data, _text(study, data))
-    return 0 if data["value"] is not None else _DIVERGED
+    return 0 if data["value"] is not None else 1
 
 
 def _data(study: Study, results: Results) -> dict[str, Any]:
@@ -139,7 +110,7 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
         "policy": str(policy) if policy.is_dir() else None,
         "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
-        **{name: trial[name] for name in ("over_environments",) if name in trial},
+        **{name: found for name, found in trial.items() if name == "over_environments"},
     }
 
 
@@ -149,45 +120,30 @@ def _folders(parent: Path) -> list[str]:
 
 
 def _picture(study: Study, results: Results) -> str | None:
-    """Draw the curve of every seed, if matplotlib is installed."""
     if study.more_envs:
-        text = f"no picture: returns on {env_words(study)} have unlike scales; see hpo report"
-        echo(text, file=sys.stderr)
+        note(f"no picture: returns on {env_words(study)} have different scales; see hpo report")
         return None
     if importlib.util.find_spec("matplotlib") is None:
-        echo("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'", file=sys.stderr)
+        note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
         return None
     from ..pictures import draw_training
 
-    path = results.folder / _PICTURE
-    title = f"{study.name}: {env_words(study)}"
-    draw_training(path, _seeds(results.folder), _evaluations(results.folder), title)
+    path = results.folder / "training.png"
+    training = _by_seed(
+        results.folder, "SELECT replicate, env_steps, episode_return FROM curves "
+        "WHERE trial = 0 AND isfinite(episode_return) ORDER BY replicate, env_steps",
+    )  # fmt: skip
+    evaluations = _by_seed(
+        results.folder, "SELECT replicate, env_steps, avg(episode_return) FROM evaluations "
+        "WHERE trial = 0 GROUP BY replicate, env_steps ORDER BY replicate, env_steps",
+    )  # fmt: skip
+    draw_training(path, training, evaluations, f"{study.name}: {env_words(study)}")
     return str(path)
 
 
-def _seeds(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
-    """Return the training return of each seed, (env steps, return)."""
-    _, rows = query(
-        folder,
-        "SELECT replicate, env_steps, episode_return FROM curves "
-        "WHERE trial = 0 AND isfinite(episode_return) ORDER BY replicate, env_steps",
-    )
-    return _by_seed(rows)
-
-
-def _evaluations(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
-    """Return the mean return of each seed's evaluations, (env steps, return)."""
-    _, rows = query(
-        folder,
-        "SELECT replicate, env_steps, avg(episode_return) FROM evaluations WHERE trial = 0 "
-        "GROUP BY replicate, env_steps ORDER BY replicate, env_steps",
-    )
-    return _by_seed(rows)
-
-
-def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, float]]]:
+def _by_seed(folder: Path, sql: str) -> Sequence[Sequence[tuple[int, float]]]:
     seeds: dict[int, list[tuple[int, float]]] = {}
-    for replicate, at, value in rows:
+    for replicate, at, value in query(folder, sql)[1]:
         seeds.setdefault(replicate, []).append((at, value))
     return list(seeds.values())
 
@@ -201,27 +157,22 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         words = f": {data['error']}" if data["error"] else ""
         lines.append(f"state    {data['state']}{words}; see hpo show 0")
     else:
-        around = between(data["ci_low"], data["ci_high"])
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
-        lines.append(f"value    {number(data['value'])} {around}".rstrip())
+        value = with_interval(data["value"], data["ci_low"], data["ci_high"])
+        lines.append(f"value    {value}")
         lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
         lost = study.seeds.per_config - data["seeds"]
         if lost:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
     if "over_environments" in data:
-        each_environment = data["over_environments"]["environments"]
-        told = [f"{one['environment']} {number(one['score'])}" for one in each_environment]
-        lines.append(f"scores   {', '.join(told)}")
+        scores = [f"{one['environment']} {number(one['score'])}"
+                  for one in data["over_environments"]["environments"]]  # fmt: skip
+        lines.append(f"scores   {', '.join(scores)}")
     for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
-        points = [
-            point["episode_return"] for point in data["curve"] if point.get(ENVIRONMENT) == name
-        ]
-        finite = [point for point in points if point is not None]
-        if finite:
-            line = sparkline(points, 50, plain=not knows_blocks(sys.stdout))
-            on = "" if name is None else f" on {name}"
-            lines.append(f"return   {number(finite[0])} {line} {number(finite[-1])}{on}")
+        points = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
+        if line := curve_line(points, 50, knows_blocks(sys.stdout)):
+            lines.append(f"return   {line}{'' if name is None else f' on {name}'}")
     if data["picture"] is not None:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
@@ -234,24 +185,18 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
 
 
 def do_tune_lanes(args: Namespace) -> int:
-    """Measure, and print what to write into the study file.
-
-    Raises:
-        StudyError: the file is wrong.
-        ConfigError: lanes do not divide into the devices, or the study cannot run here.
-    """
     study = load(args.file, args.set)
 
-    def told(lanes: int) -> None:
-        echo(f"timing {counted(lanes, 'lane')}", file=sys.stderr)
+    def tell(lanes: int) -> None:
+        note(f"timing {counted(lanes, 'lane')}")
 
-    found = list(measure_lanes(study, args.lanes, args.seconds, told))
+    found = list(measure_lanes(study, args.lanes, args.seconds, tell))
     best = best_lanes(found)
     if args.json:
         print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
         return 0
     echo(_table(found))
-    echo("\nrollouts, updates: of one chunk; refill: added when every lane starts anew")
+    echo("\nrollouts, updates: of one chunk; refill: added when every lane gets a new trial")
     echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5% of the fastest")
     return 0
 
@@ -266,7 +211,5 @@ def _table(found: list[Measured]) -> str:
         ]
         for entry in found
     ]  # fmt: skip
-    header = (
-        "lanes", "tile", "env steps/s", "rollouts", "updates", "refill", "compile", "memory",
-    )  # fmt: skip
+    header = ("lanes", "tile", "env steps/s", "rollouts", "updates", "refill", "compile", "memory")
     return aligned(header, rows, (True,) * len(header))

@@ -1,4 +1,4 @@
-"""`hpo tuned`: configurations that ship, their proof, and how one is verified or contributed."""
+"""`hpo tuned`: shipped configurations, their tests, and how to verify or contribute one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from ..tuned_text import record_data, record_words, records_table, verified_data
 if TYPE_CHECKING:
     from ...search.run import Results
 
-_INTERRUPTED = 130
 _OF_ACTIONS = {
     "seeds": ("verify", "add"),
     "recorded": ("verify",),
@@ -38,18 +37,13 @@ _OF_ACTIONS = {
     "write": ("check",),
 }
 """Option -> the actions that it belongs to."""
+INTERRUPTED = 130
 
 
 def do_tuned(args: Namespace) -> int:
-    """List tuned configurations, print one, or do what the first word says.
-
-    Raises:
-        ConfigError: too few or too many words, or an option of another action.
-        HpoError: as the actions do.
-    """
+    """List tuned configurations, print one, or do what the first word says."""
     first, *rest = args.words or [""]
-    wanted = {"": 0, "check": 0, "verify": 1, "add": 1}.get(first, 0)
-    if len(rest) != wanted:
+    if len(rest) != (first in ("verify", "add")):
         usage = {"verify": "verify ENV", "add": "add STUDY", "check": "check"}.get(first, "ENV")
         raise ConfigError(f"type: hpo tuned {usage}")
     for option, actions in _OF_ACTIONS.items():
@@ -72,11 +66,8 @@ def do_tuned(args: Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------- actions
-
-
 def _verify(record: Record, args: Namespace) -> int:
-    """Train it again in a folder that is deleted; exit code 1 if it is not what was recorded."""
+    """Train it again in a temporary folder; exit code 1 if it differs from the record."""
     from ...search.tuned_runs import FRESH, RECORDED, verify
 
     seeds = args.seeds or FRESH
@@ -89,28 +80,32 @@ def _verify(record: Record, args: Namespace) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if found is None:
-        return _INTERRUPTED
+        return INTERRUPTED
     print_answer(args.json, verified_data(found), verified_words(found))
     refused = found.verdict == "not" or (args.bits and found.verdict != "bit-equal")
     return int(refused)
 
 
 def _add(name: str, args: Namespace, place: Path) -> int:
-    """Make a record of a finished study, and the tables anew."""
     from ...search.tuned_record import candidate_of, contribute
 
     out = Path(args.out)
     candidate = candidate_of(find_study(name, out, note), args.anyway)
     env = candidate.study.env
-    own = candidate.study.name.removeprefix("tuned-")  # keys beside the id make another task
+    own = candidate.study.name.removeprefix("tuned-")  # further keys make it another task
     record_name = args.name or (own if env.values else env.id)
-    study_file = _study_file(candidate.text, record_name, place, args.anyway)
+    study_file = place.parent.parent / "studies" / "tuned" / file_name(record_name)
+    known = study_file.read_text(encoding="utf-8") if study_file.is_file() else candidate.text
+    if known != candidate.text and not args.anyway:
+        raise ConfigError(
+            f"{study_file} differs from the study that ran; run that one, or replace it with "
+            "--anyway"
+        )
     runner = _runner(args, out)
     record = contribute(candidate, out, args.seeds or SEEDS, runner, record_name)
     if record is None:
-        return _INTERRUPTED
-    root = place.parent.parent
-    shown = study_file.relative_to(root).as_posix()
+        return INTERRUPTED
+    shown = study_file.relative_to(place.parent.parent).as_posix()
     record = replace(record, origin=replace(record.origin, file=shown))
     for path, text in (
         (study_file, candidate.text),
@@ -118,25 +113,10 @@ def _add(name: str, args: Namespace, place: Path) -> int:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_files.write_text(path, text)
-    _write_tables(place)
+    write_tables([read_record(path) for path in record_files([place]).values()], place)
     print_answer(args.json, record_data(record), record_words(record, sys.stdout))
     echo(f"wrote {place / file_name(record_name)}; next: hpo tuned check", file=sys.stderr)
     return 0
-
-
-def _study_file(text: str, name: str, place: Path, replaces: bool) -> Path:
-    """Return where the study file of a record is kept, beside the package's own.
-
-    Raises:
-        ConfigError: another study is there.
-    """
-    path = place.parent.parent / "studies" / "tuned" / file_name(name)
-    if path.is_file() and path.read_text(encoding="utf-8") != text and not replaces:
-        raise ConfigError(
-            f"{path} is another study than the one that ran; run that one, or replace it with "
-            "--anyway"
-        )
-    return path
 
 
 def _check(where: list[Path], args: Namespace) -> int:
@@ -144,39 +124,33 @@ def _check(where: list[Path], args: Namespace) -> int:
     faults, counts = list[str](), dict[Path, int]()
     for folder in where:
         if args.write:
-            _write_tables(folder)
+            files = record_files([folder])
+            write_tables([read_record(path) for path in files.values()], folder)
         records, found = faults_of_folder(folder)
         faults += found
         counts[folder] = len(records)
     if args.json:
         print_json({"records": sum(counts.values()), "faults": faults})
+    elif faults:
+        again = "hpo tuned add STUDY; the tables: hpo tuned check --write"
+        for text in (*faults, f"to make a record again: {again}"):
+            note(text)
     else:
-        for fault in faults:
-            echo(fault, file=sys.stderr)
-        if faults:
-            again = "hpo tuned add STUDY; the tables: hpo tuned check --write"
-            echo(f"to make a record again: {again}", file=sys.stderr)
-        if not faults:
-            for folder, count in counts.items():
-                words = f"{counted(count, 'tuned configuration')}, nothing at fault"
-                echo(words if len(counts) == 1 else f"{words}, in {folder}")
+        for folder, count in counts.items():
+            words = f"{counted(count, 'tuned configuration')}, nothing at fault"
+            echo(words if len(counts) == 1 else f"{words}, in {folder}")
     return 2 if faults else 0
 
 
-def _write_tables(folder: Path) -> None:
-    files = record_files([folder])
-    write_tables([read_record(path) for path in files.values()], folder)
-
-
 def _runner(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
-    """Return what runs a study with the view of `hpo run`."""
+    """Return a function that runs a study with the view of `hpo run`."""
     from .watched_run import watch
 
+    defaults = {"new": False, "set": [], "name": None, "out": str(out), "accept_new_bits": False,
+                "accept_changed_files": False}  # fmt: skip
+
     def run(study: Study, _: Path) -> Results:
-        given = Namespace(
-            new=False, argv=args.argv, file=study.name, set=[], name=None, out=str(out),
-            quiet=args.quiet, json=args.json, accept_new_bits=False, accept_changed_files=False,
-        )  # fmt: skip
+        given = Namespace(**{**vars(args), **defaults, "file": study.name})
         return watch(study, resolved_yaml(study), given)
 
     return run

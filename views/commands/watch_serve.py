@@ -1,4 +1,4 @@
-"""`hpo watch`: the live view of a study that another process runs."""
+"""`hpo watch` and `hpo serve`: studies that other processes run, in a terminal or a browser."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from importlib import import_module
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.live import Live
 
 from ...errors import ConfigError, StoreError
 from ...search.analysis.verdict import conclusion_of
 from ...store.journal import Journal
 from ...store.journal_file import JOURNAL_NAME
 from ...store.leaderboard import leaderboard_of
-from ...store.study_folder import StudyFolder, find_study, trials_seen
-from ...studies.several_environments import env_words
-from ..escape_control import echo, note
+from ...store.study_folder import StudyFolder, trials_seen
+from ..arguments import study_of
+from ..escape_control import echo
 from ..formatting import duration
 from ..json_output import print_json, print_json_line
 from ..leaderboard_text import headline, target
@@ -31,25 +30,19 @@ from ..live.library import Library, PerCommit
 from ..live.server import LiveServer
 from ..live.study_status import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
-from ..terminal.live_view import panel
+from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
 
 _PORT, _TRIES = 8765, 10
 
 
 def do_serve(args: Namespace) -> int:
-    """Serve the live page until Ctrl-C.
-
-    Raises:
-        StoreError: there is no such folder, or it is one study.
-        ConfigError: the port is taken, or the host is none of this machine.
-    """
     root = Path(args.out)
     if (root / JOURNAL_NAME).is_file():
         above = root.resolve().parent
         raise StoreError(f"{root} is one study; give the folder of results: hpo serve {above}")
     if not root.is_dir():
-        raise StoreError(f"there is no folder {root}/; start a study with: hpo run study.yaml")
+        raise StoreError(f"no such folder: {root}/; start a study with: hpo run study.yaml")
     server = _bound(root, args.host, args.port, args.token)
     import_module("duckdb")  # else the first page would wait for it
     with server:
@@ -84,26 +77,17 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
 
 
 _LOOK_SECONDS = 0.5
-_PER_SECOND = 4
-_UNFINISHED = 1
 
 
 def do_watch(args: Namespace) -> int:
-    """Show a study until it ends: drawn in place, or one line a commit.
-
-    Returns:
-        0 if it is finished, 1 if it was interrupted or its process died.
-
-    Raises:
-        StoreError: there is no such study, or it is damaged.
-    """
-    folder = find_study(args.study, Path(args.out), note)
+    """Show a study until it ends; exit code 1 if it was interrupted or its process died."""
+    folder = study_of(args)
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw(folder)
     ended = last.word in ("finished", "running")
     answers = ended and not args.json  # else what goes to stdout is data, or there is no answer
     echo(_end_text(folder, last), file=sys.stdout if answers else sys.stderr)
-    return 0 if last.word == "finished" else _UNFINISHED
+    return 0 if last.word == "finished" else 1
 
 
 def standings(
@@ -111,18 +95,7 @@ def standings(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Standing]:
-    """Yield where a study stands now and after its commits, until nobody runs it.
-
-    A study that is slow to read is read less often, see `PerCommit`.
-
-    Args:
-        folder: of the study.
-        wait: is called with seconds between two looks.
-        clock: monotonic, in seconds.
-
-    Raises:
-        StoreError: it is gone or damaged.
-    """
+    """Yield the status of a study now and after its commits, until no process runs it."""
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:
@@ -155,74 +128,51 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
 
 
 def _data(standing: Standing) -> dict[str, object]:
-    """Return one commit as plain data."""
-    progress = standing.progress
+    head, progress = standing.head, standing.progress
     found: dict[str, object] = {
-        "study": standing.name,
-        "state": standing.word,
-        "commit": standing.head.number,
-        "at": standing.head.at,
-    }
+        "study": standing.name, "state": standing.word, "commit": head.number, "at": head.at,
+    }  # fmt: skip
     if progress is not None:
         found |= {**asdict(progress), "share": standing.share}
-        del found["compiles"]  # which only the process that runs it knows
+        del found["compiles"]  # only known in the process that runs it
     return found
 
 
 def _draw(folder: StudyFolder) -> Standing:
-    view = _WatchedView()
+    last: Standing | None = None
     unhush = hush_keys()
-    terminal = console(sys.stderr)
     try:
-        with Live(
-            console=terminal, get_renderable=view.picture, refresh_per_second=_PER_SECOND,
-            transient=True, redirect_stdout=False,
-        ):  # fmt: skip
+        with live(console(sys.stderr), lambda: picture_of(last)):
             for standing in standings(folder):
-                view.take(standing)
+                last = standing
     finally:
         unhush()
-    assert view.standing is not None
-    return view.standing
+    assert last is not None
+    return last
 
 
-class _WatchedView:
-    """The picture of the last commit, with the time since."""
-
-    def __init__(self) -> None:
-        self.standing: Standing | None = None
-
-    def take(self, standing: Standing) -> None:
-        """Take in a commit."""
-        self.standing = standing
-
-    def picture(self) -> RenderableType:
-        """Return what is drawn now."""
-        standing = self.standing
-        if standing is None:
-            return panel("", None, 0.0, "reading")
-        study = standing.study
-        rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
-        title = f"{standing.name}  {env_words(study)}, {study.search.method}{rule}"
-        age = max(0.0, time.time() - standing.head.at)
-        doing = f"commit {standing.head.number}, {duration(age)} ago"
-        if not standing.head.number:
-            doing = "nothing is committed yet"
-        return panel(title, standing.progress, age, doing)
+def picture_of(standing: Standing | None) -> RenderableType:
+    """Return the picture of the last commit, with the time since."""
+    if standing is None:
+        return panel("", None, 0.0, "reading")
+    head = standing.head
+    age = max(0.0, time.time() - head.at)
+    doing = f"commit {head.number}, {duration(age)} ago"
+    doing = doing if head.number else "nothing is committed yet"
+    return panel(title_of(standing.study, standing.name), standing.progress, age, doing)
 
 
 def _end_text(folder: StudyFolder, standing: Standing) -> str:
-    """Return how the study ended: its verdict, or what became of it."""
     if standing.word in ("finished", "running"):
         with Journal(folder.path) as journal, journal.at_one_commit():
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
         verdict, *_ = headline(conclusion, entries, standing.meta.metric)
         return f"{standing.name} is finished: {verdict}\nNext: hpo top{target(folder.path)}"
-    why = {
-        "died": f"the process of {standing.name} has died",
-        "interrupted": f"{standing.name} was interrupted",
-    }[standing.word]
+    died = standing.word == "died"
+    why = (
+        f"the process of {standing.name} has died" if died else f"{standing.name} was interrupted"
+    )
     return (
         f"{why} after commit {standing.head.number}; everything so far is kept.\n"
         f"The command that started it resumes it; results so far: hpo top{target(folder.path)}"

@@ -12,9 +12,8 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from ...errors import HpoError
 from ...search.api import run as run_study
@@ -36,28 +35,22 @@ from ..terminal.run_view import LinesView, QuietView, RunView
 
 
 class InterruptListener:
-    """Listens for Ctrl-C while entered and armed; does nothing outside of the main thread.
+    """Listens for Ctrl-C while entered and armed; only in the main thread.
 
-    Args:
-        on_first: called from the listening thread at the first press; any signal that ends a
-            study counts as one.
-        on_second: called there at the next Ctrl-C, before the process ends with code 130. The
-            journal is whole at any moment, so this loses no more than a crash.
-        leave: ends the process.
+    The listening thread calls `on_first` at the first signal that ends a study and `on_second` at
+    the next Ctrl-C; then the process ends with code 130. The journal is whole at any moment.
     """
 
     def __init__(
-        self,
-        on_first: Callable[[], None],
-        on_second: Callable[[], None],
+        self, on_first: Callable[[], None], on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
-    ):
+    ):  # fmt: skip
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
         self._armed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def arm(self) -> None:
-        """Count presses from now on: the loop has its own handlers by now."""
+        """Count presses from now on; the loop has installed its handlers."""
         self._armed.set()
 
     def __enter__(self) -> InterruptListener:
@@ -69,12 +62,7 @@ class InterruptListener:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._thread is None:
             return
         signal.set_wakeup_fd(self._before)
@@ -104,20 +92,18 @@ INTERRUPTED = 130
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
-    """Run a study, show its progress, print its results, and return the exit code.
-
-    Args:
-        study: loaded.
-        text: its file as it was given.
-        args: of `hpo run`.
-
-    Raises:
-        HpoError: see `search.api.run`.
-    """
+    """Run a study, show its progress, print its results, and return the exit code."""
 
     def show(results: Results) -> None:
         write_report_of(results)
-        _print(results, study, args)
+        if args.json:
+            print_json(results_data(results))
+            return
+        names = [metric.name for metric in study.objectives]
+        with Journal(results.folder) as journal:
+            environments = environment_names(journal.meta.environments)
+        print_results(console(sys.stdout), results, metric_words(study), args.quiet, names,
+                      environments, args.verbose)  # fmt: skip
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
@@ -129,64 +115,33 @@ def nothing_learnt(results: Results) -> bool:
     return bool(states) and states <= {"failed", "diverged"}
 
 
-def watch(
-    study: Study,
-    text: str,
-    args: Namespace,
-    show: Callable[[Results], None] = lambda results: None,
-) -> Results:
-    """Run a study and show its progress; print how to resume an interrupted one.
+_Show = Callable[[Results], None]
 
-    Args:
-        study: loaded.
-        text: its file as it was given.
-        args: of `hpo run` or `hpo train`.
-        show: prints the results.
 
-    Raises:
-        HpoError: see `search.api.run`.
-    """
+def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results: None) -> Results:
+    """Run a study and show its progress; print how to resume an interrupted one."""
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
     command = resume_command(args.argv, study.name if args.new else None)
     name = study.name if args.new else args.name
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
 
-    def run(**watching: Any) -> Results:
-        return run_study(
-            study,
-            args.out,
-            accept_new_bits=args.accept_new_bits,
-            accept_changed_files=args.accept_changed_files,
-            study_text=text,
-            given=given,
-            **watching,
-        )
-
+    run = partial(run_study, study, args.out, study_text=text, given=given)
     return watch_run(run, args, command, Path(args.out) / study.name, show)
 
 
 def watch_run(
-    run: Callable[..., Results],
-    args: Namespace,
-    command: str,
-    folder: Path,
-    show: Callable[[Results], None] = lambda results: None,
+    run: Callable[..., Results], args: Namespace, command: str, folder: Path, show: _Show
 ) -> Results:
-    """Run something and show its progress; print how to resume it if it was interrupted.
-
-    Args:
-        run: takes `observers`, `compiling` and `warn`, as `search.api.run` does.
-        args: of the command.
-        command: that resumes it.
-        folder: of the study.
-        show: prints the results.
-    """
+    """Call `run` with `observers`, `compiling` and `warn` of a view, and show the results."""
     view = _view(args, command, folder)
     listener = InterruptListener(view.pressed, view.leaving)
     view.on_ready = listener.arm
     with listener, view, plain_warnings(view.warn):
-        results = run(observers=[view], compiling=view.compiling, warn=view.warn)
+        results = run(
+            observers=[view], compiling=view.compiling, warn=view.warn,
+            accept_new_bits=args.accept_new_bits, accept_changed_files=args.accept_changed_files,
+        )  # fmt: skip
     let_go_of_terminal()
     if results.finished_at is not None and not args.json:
         since = max(0.0, time.time() - results.finished_at)
@@ -198,7 +153,6 @@ def watch_run(
 
 
 def resume_command(argv: Sequence[str], name: str | None) -> str:
-    """Return the command that resumes what `argv` started, as `name` if `--new` named it."""
     words = [word for word in argv if word != "--new"]
     if name is not None:
         words += ["--name", name]
@@ -212,35 +166,18 @@ def _view(args: Namespace, command: str, folder: Path) -> RunView:
         return LinesView(command=command)
     from ..terminal.live_view import LiveView
 
-    return LiveView(command, at_once=not _has_finished(folder))
-
-
-def _has_finished(folder: Path) -> bool:
-    """Return whether a study has finished; a damaged one is refused by whoever runs it."""
     try:
-        return Journal.exists(folder) and is_finished(folder)
-    except HpoError:
-        return False
+        over = Journal.exists(folder) and is_finished(folder)
+    except HpoError:  # a damaged study is refused later
+        over = False
+    return LiveView(command, at_once=not over)
 
 
 def write_report_of(results: Results) -> None:
-    """Write `report.html`; warn if it cannot be written, because the results stand without it."""
+    """Write `report.html`; if that fails, warn: the results are kept in any case."""
     from ..report.report import write_report
 
     try:
         write_report(StudyFolder(results.folder))
     except (HpoError, OSError) as error:
         to_stderr(f"no {REPORT_NAME} was written: {error}")
-
-
-def _print(results: Results, study: Study, args: Namespace) -> None:
-    if args.json:
-        print_json(results_data(results))
-    else:
-        names = [metric.name for metric in study.objectives]
-        with Journal(results.folder) as journal:
-            environments = environment_names(journal.meta.environments)
-        print_results(
-            console(sys.stdout), results, metric_words(study), args.quiet, names, environments,
-            getattr(args, "verbose", False),
-        )  # fmt: skip

@@ -1,17 +1,15 @@
-"""`hpo what-if`: what another rule of early stopping would have done to a study."""
+"""`hpo what-if`: a study replayed with other rules of early stopping."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 from ...errors import counted
 from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
-from ...store.study_folder import find_study
-from ..escape_control import note
-from ..formatting import aligned, narrow, steps
+from ..arguments import study_of
+from ..formatting import aligned, between, narrow, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import console, in_columns
 
@@ -28,13 +26,7 @@ _WHY = {
 
 
 def do_what_if(args: Namespace) -> int:
-    """Print what rules would have stopped, saved and lost.
-
-    Raises:
-        ConfigError: a rule is not known, or the record has nothing to judge by.
-        StoreError: there is no such study.
-    """
-    folder = find_study(args.study, Path(args.out), note)
+    folder = study_of(args)
     found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
     text = in_columns(what_if_text(found, console(sys.stdout).width), sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
@@ -42,30 +34,18 @@ def do_what_if(args: Namespace) -> int:
 
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
-    """Return what the study's own rule did, all rules side by side, and what limits the answer.
-
-    Args:
-        found: what they would have done.
-        width: columns of the terminal; a wider table is split. None: one table.
-    """
+    """Return all rules side by side and their limits; a table wider than `width` is split."""
     rows = [_cells(row) for row in found.rows]
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
-    return "\n".join([*_cut_words(found), _own(found), "", *table, "", *_notes(found)])
+    head = [_own_rule(found)]
+    if found.asked_env_steps is not None:
+        here, whole = steps(found.env_steps), steps(found.asked_env_steps)
+        head.insert(0, f"No trial has finished its run, so runs end at {here} of {whole} env "
+                    "steps here, the latest that two trials reached.")  # fmt: skip
+    return "\n".join([*head, "", *table, "", *_notes(found)])
 
 
-def _cut_words(found: WhatIf) -> list[str]:
-    """Return at which point runs are taken to end, where no trial came to its end."""
-    if found.asked_env_steps is None:
-        return []
-    whole = steps(found.asked_env_steps)
-    return [
-        f"No trial has finished its run, so runs end at {steps(found.env_steps)} of {whole} env "
-        "steps here, the latest that two trials reached."
-    ]
-
-
-def _own(found: WhatIf) -> str:
-    """Return what the rule that the study ran with did."""
+def _own_rule(found: WhatIf) -> str:
     own = next((row for row in found.rows if row.own), None)
     trials, seeds = counted(found.trials, "trial"), counted(found.seeds, "seed")
     if own is None:
@@ -81,41 +61,33 @@ def _own(found: WhatIf) -> str:
 
 
 def _cells(row: WhatIfRow) -> list[str]:
-    luck = "-" if row.luck is None else f"[{_short(row.luck.low)}, {_short(row.luck.high)}]"
+    luck, stopped = row.luck, row.stopped
+    count = f"{stopped.value:.0f}"
+    if not stopped.certain:
+        count = f"{stopped.low:.0f}-{stopped.high:.0f}"
     return [
         row.rule,
-        f"{_span(row.stopped, '.0f')}/{row.trials}",
+        f"{count}/{row.trials}",
         f"{row.saved.value:.0%}",
         "-" if row.lost is None else _lost(row.lost),
-        luck,
+        "-" if luck is None else between(luck.low, luck.high, ".3g"),
         row.why or "yes",
     ]
 
 
-def _short(value: float) -> str:
-    return f"{value:.3g}"
-
-
 def _lost(lost: Span) -> str:
-    if lost.certain:
-        return _short(lost.value)
-    return f"{_short(lost.value)} [{_short(lost.low)}, {_short(lost.high)}]"
-
-
-def _span(span: Span, form: str) -> str:
-    if span.certain:
-        return format(span.value, form)
-    return f"{span.low:{form}}-{span.high:{form}}"
+    ends = (None, None) if lost.certain else (lost.low, lost.high)
+    return with_interval(lost.value, *ends, ".3g")
 
 
 def _notes(found: WhatIf) -> list[str]:
-    told = [row.luck for row in found.rows if row.luck is not None]
+    luck = next((row.luck for row in found.rows if row.luck is not None), None)
     if found.best is None:
-        notes = ["With several objectives or constraints there is no one winner, so no loss."]
+        notes = ["With several objectives or constraints no single winner exists, so no loss."]
     else:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
-    if told:
-        notes.append(f"risk: 95% interval of the loss over {told[0].resamples} resampled orders.")
+    if luck is not None:
+        notes.append(f"risk: 95% interval of the loss over {luck.resamples} resampled orders.")
     drawn = "their ends are taken from trials that ran on (optimistic)"
     if found.audited:
         drawn = "their ends are taken from audited trials"

@@ -1,4 +1,4 @@
-"""Who may read: requests that name this machine, and with a token, those that know it."""
+"""Access to the live page: requests must name this machine and know the token, if there is one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 def own_names(host: str) -> frozenset[str]:
-    """Return the names of this machine, none if only itself can reach a server bound to `host`."""
+    """Return the names of this machine; none if only itself can reach a server bound to `host`."""
     if is_loopback(host):
         return frozenset()
     return frozenset({host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()})
@@ -32,16 +32,10 @@ def own_names(host: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Guard:
-    """Says whom a server answers.
+    """Decides which requests a server answers.
 
-    A page of another site can let its own name point here (DNS rebinding) and then read what is
-    answered; so a request must call this machine `localhost`, by a number, or by its own name.
-
-    Attributes:
-        host: that the server is bound to.
-        port: likewise; part of the name of its cookie, as cookies of all ports are one.
-        token: to be known; None demands none.
-        names: by which others may call this machine, in small letters.
+    A page of another site can let its domain point here (DNS rebinding) and then read the answers.
+    So a request must call this machine `localhost`, by a number, or by one of `names`.
     """
 
     host: str
@@ -51,7 +45,6 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie that holds the token."""
         return f"hpo_{self.port}"
 
     def knows(self, header: str | None) -> bool:
@@ -82,7 +75,6 @@ class Guard:
         return found is not None and self.takes(found.value)
 
     def set_cookie(self) -> str:
-        """Return the header that gives a browser the token."""
         return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
 
 

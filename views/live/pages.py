@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from itertools import accumulate
 from urllib.parse import quote
 
 from ...search.state.progress import Progress
-from ...store.rows import TrialState
 from ...studies.several_environments import env_words
 from ..charts.model import XY, Key, Picture
 from ..charts.model import Line as ChartLine
 from ..charts.scales import steps_scale, value_scale
-from ..charts.snapshot import Snapshot, finite
+from ..charts.search_charts import improvements
+from ..charts.snapshot import Snapshot
 from ..formatting import number, steps
-from ..report.page import script_text, style_text
+from ..report.page import html_page, script_text, style_text
 from .library import Line
 from .study_status import ASKED, PIECES, progress_bar
 
@@ -26,16 +27,12 @@ _TITLE = "Best so far"
 
 
 def best_of_both(sides: Sequence[Snapshot]) -> Picture:
-    """Draw the best value in the search over the env steps of all trials that had ended by then.
-
-    Args:
-        sides: two studies.
-    """
+    """Draw the best value in the search over the env steps of all trials that had ended."""
     metrics = {(side.meta.metric, side.meta.goal) for side in sides}
     if len(metrics) > 1:
         told = " and ".join(f"{metric} ({goal})" for metric, goal in sorted(metrics))
-        return Picture("both", _TITLE, f"They do not optimise the same: {told}.")
-    ways = [_way(side) for side in sides]
+        return Picture("both", _TITLE, f"They have different objectives: {told}.")
+    ways = [_best_over_env_steps(side) for side in sides]
     if not any(ways):
         return Picture("both", _TITLE, "No trial of either has finished its run yet.")
     y = value_scale((value for way in ways for _, value in way), sides[0].meta.metric)
@@ -56,21 +53,13 @@ def best_of_both(sides: Sequence[Snapshot]) -> Picture:
     return Picture("both", _TITLE, caption, (panel,))
 
 
-def _way(side: Snapshot) -> list[tuple[float, float]]:
+def _best_over_env_steps(side: Snapshot) -> list[tuple[float, float]]:
     """Return (env steps, best value) wherever the best value of a finished run improved."""
     ended = [row for row in side.rows.values() if row.ended_at is not None]
-    spent, best = 0, None
-    found: list[tuple[float, float]] = []
-    for row in sorted(ended, key=lambda row: (row.ended_at, row.trial)):
-        spent += row.env_steps
-        if row.value is None or not finite(row.value):
-            continue
-        if best is None or side.sign * row.value > side.sign * best:
-            best = row.value
-            found.append((float(spent), best))
-    if best is not None:
-        found.append((float(spent), best))
-    return found
+    ended.sort(key=lambda row: (row.ended_at, row.trial))
+    spent = list(accumulate(float(row.env_steps) for row in ended))
+    found = improvements(side.sign, [*zip(spent, (row.value for row in ended), strict=True)])
+    return [*found, (spent[-1], found[-1][1])] if found else []
 
 
 _SIDE = ("head", "now", "history", "curves", "leaderboard")
@@ -79,12 +68,10 @@ _TITLES = {"history": "History", "curves": "Learning curves", "leaderboard": "Le
 
 
 def style() -> str:
-    """Return the style of all pages."""
     return style_text() + _file("live.css")
 
 
 def script() -> str:
-    """Return the script of all pages."""
     return f"{script_text()}\n{_file('live.js')}"
 
 
@@ -94,49 +81,36 @@ def _file(name: str) -> str:
 
 def _page(title: str, body: str, kind: str = "") -> str:
     whole = f' class="{kind}"' if kind else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/live.css">\n'
-        f"<title>{escape(title)}</title>\n</head>\n"
+    return html_page(
+        title,
+        '<link rel="stylesheet" href="/live.css">',
         f"<body{whole}>\n{body}\n"
         '<p id="lost" role="status" hidden>The server does not answer; what you see may be old.'
-        '</p>\n<noscript><p class="nothing">This page needs JavaScript, its own alone; '
+        '</p>\n<noscript><p class="nothing">This page needs JavaScript; '
         "<code>hpo report</code> writes one that does not change.</p></noscript>\n"
-        '<script src="/live.js"></script>\n</body>\n</html>\n'
+        '<script src="/live.js"></script>',
     )
 
 
 def message_page(title: str, text: str) -> str:
-    """Return a page that says one thing."""
     body = (
-        f'<header>{_way_home()}<h1>{escape(title)}</h1><p class="sub">{escape(text)}</p></header>'
+        f'<header>{_home_link()}<h1>{escape(title)}</h1><p class="sub">{escape(text)}</p></header>'
     )
     return _page(title, body)
 
 
-def _way_home(*more: str) -> str:
+def _home_link(*more: str) -> str:
     return f'<div class="home"><a href="/">All studies</a>{"".join(more)}</div>'
 
 
 def _waiting(study: str, part: str) -> str:
-    """Return the place of a piece."""
     return (
         f'<div class="piece" data-study="{escape(study)}" data-part="{part}">'
         '<p class="nothing">Reading ...</p></div>'
     )
 
 
-# ---------------------------------------------------------------------- the list
-
-
 def list_page(root: str) -> str:
-    """Return the page of all studies.
-
-    Args:
-        root: the folder of results, for its title.
-    """
     body = (
         f'<header><h1>Studies</h1><p class="sub">in {escape(root)}</p></header>'
         f'<main><form action="/both">{_waiting("", "list")}</form></main>'
@@ -176,7 +150,7 @@ def _row(line: Line) -> str:
         )
     standing, study = line.standing, line.standing.study
     first, progress = standing.first, standing.progress
-    trials = "" if progress is None else _ended(progress)
+    trials = "" if progress is None else _ended_text(progress)
     when = f'<time data-at="{standing.head.at!r}" data-ago></time>' if standing.head.number else ""
     return (
         f'<tr><td class="box">{box}</td><td class="name">{link}<br>'
@@ -188,42 +162,30 @@ def _row(line: Line) -> str:
     )
 
 
-def _ended(progress: Progress) -> str:
-    """Return how many trials have ended, of how many there may be."""
-    live = (
-        TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
-    )  # fmt: skip
+def _ended_text(progress: Progress) -> str:
+    live = ("waiting", "running", "interrupted", "paused")
     ended = sum(count for state, count in progress.states.items() if state not in live)
     total = progress.trials_total
     return f"{ended:,}" if total is None or total == ended else f"{ended:,} of {total:,}"
 
 
-# ---------------------------------------------------------------------- one study, and two
-
-
 def study_page(name: str, others: Sequence[str]) -> str:
-    """Return the page of a study.
-
-    Args:
-        name: of the study.
-        others: studies to put beside it.
-    """
     shown = [(part, title) for part, title in PIECES if title]
     links = "".join(f'<a href="#{part}">{escape(title)}</a>' for part, title in shown)
     sections = "".join(
-        f'<section id="{part}"><h2>{escape(title)}</h2>{_place(name, part)}</section>'
+        f'<section id="{part}"><h2>{escape(title)}</h2>{_section_body(name, part)}</section>'
         for part, title in shown
     )
     top = "".join(_waiting(name, part) for part, title in PIECES if not title)
     body = (
-        f"<header>{_way_home(_beside(name, others))}{top}</header>"
+        f"<header>{_home_link(_other_studies(name, others))}{top}</header>"
         f'<nav aria-label="Sections">{links}</nav><main>{sections}</main>'
         "<footer>A live page of <code>hpo serve</code>: it reads, and changes nothing.</footer>"
     )
     return _page(name, body)
 
 
-def _place(name: str, part: str) -> str:
+def _section_body(name: str, part: str) -> str:
     if part not in ASKED:
         return _waiting(name, part)
     button = (
@@ -234,23 +196,22 @@ def _place(name: str, part: str) -> str:
     return f'<div class="asked" data-study="{escape(name)}" data-part="{part}">{button}</div>'
 
 
-def _beside(name: str, others: Sequence[str]) -> str:
+def _other_studies(name: str, others: Sequence[str]) -> str:
     if not others:
         return ""
     options = "".join(f'<option value="{escape(o)}">{escape(o)}</option>' for o in others)
     return (
         f'<form action="/both" class="beside"><input type="hidden" name="study" '
-        f'value="{escape(name)}"><label>beside <select name="study">{options}</select></label> '
+        f'value="{escape(name)}"><label>next to <select name="study">{options}</select></label> '
         "<button>show</button></form>"
     )
 
 
 def both_page(names: Sequence[str]) -> str:
-    """Return the page of two studies side by side."""
     sides = "".join(_pair_of(part, names) for part in _SIDE)
     pair = "/".join(names)
     body = (
-        f"<header>{_way_home()}<h1>{escape(names[0])} and {escape(names[1])}</h1></header>"
+        f"<header>{_home_link()}<h1>{escape(names[0])} and {escape(names[1])}</h1></header>"
         f'<main><section class="together">{_waiting(pair, "both")}</section>'
         f'<div class="sides">{sides}</div></main>'
     )
@@ -258,10 +219,7 @@ def both_page(names: Sequence[str]) -> str:
 
 
 def _pair_of(part: str, names: Sequence[str]) -> str:
-    """Return one piece of both studies; below each other each needs its study's name."""
-    found: list[str] = []
-    for name in names:
-        title = _TITLES.get(part, "")
-        above = f"<h2>{title} <small>{escape(name)}</small></h2>" if title else ""
-        found.append(f"<section>{above}{_waiting(name, part)}</section>")
-    return "".join(found)
+    title = _TITLES.get(part, "")
+    heads = [f"<h2>{title} <small>{escape(name)}</small></h2>" * bool(title) for name in names]
+    return "".join(f"<section>{head}{_waiting(name, part)}</section>"
+                   for name, head in zip(names, heads, strict=True))  # fmt: skip

@@ -21,7 +21,7 @@ from ..report.page import figure
 from ..words import on_command_line
 from . import pages
 from .auth import Guard, own_names
-from .library import Library, Made, View
+from .library import Library
 from .pages import best_of_both
 from .study_status import PIECES
 
@@ -38,20 +38,10 @@ _ALWAYS = {
     "Cache-Control": "no-cache",
 }
 _IDLE_SECONDS = 30.0
-_QUEUE = 64
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back.
-
-    Attributes:
-        body: text.
-        kind: its media type.
-        status: of HTTP.
-        headers: further ones.
-    """
-
     body: str
     kind: str = "text/html"
     status: HTTPStatus = HTTPStatus.OK
@@ -59,20 +49,10 @@ class Answer:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves the studies of a folder; `serve_forever` until `shutdown`.
-
-    Args:
-        library: the studies.
-        host: to bind to.
-        port: likewise; 0 takes a free one.
-        token: that readers must know; None demands none.
-
-    Raises:
-        OSError: the port is taken, or the host is none of this machine.
-    """
+    """Serves the studies of a folder; port 0 takes a free one."""
 
     daemon_threads = True
-    request_queue_size = _QUEUE
+    request_queue_size = 64
 
     def __init__(self, library: Library, host: str, port: int, token: str | None = None):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -86,10 +66,9 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it, with the token."""
-        host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(
-            self.guard.host, self.guard.host
-        )
+        """The address for a browser on this machine, with the token."""
+        host = self.guard.host
+        host = socket.gethostname() if host in ("0.0.0.0", "::") else host
         shown = f"[{host}]" if ":" in host else host
         asked = "" if self.guard.token is None else f"?{urlencode({'token': self.guard.token})}"
         return f"http://{shown}:{self.guard.port}/{asked}"
@@ -101,7 +80,7 @@ class LiveServer(ThreadingHTTPServer):
         self.server_port = int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what failed in one line; a reader that went away is no failure."""
+        """Print the error in one line; a reader that went away is no error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             echo(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
@@ -112,11 +91,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     disable_nagle_algorithm = True  # a body must not wait until its head is acknowledged
 
-    @property
-    def _live(self) -> LiveServer:
-        assert isinstance(self.server, LiveServer)
-        return self.server
-
     def version_string(self) -> str:
         return f"hpo/{__version__}"
 
@@ -125,10 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            answer = self._found()
-        except HpoError as error:
-            answer = _unread(error)
-        except Exception as error:  # of ours: the page says so, and the others go on
+            answer = self._route()
+        except HpoError as error:  # the study cannot be read
+            answer = _text(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        except Exception as error:  # a bug: the page says so, and other requests are served
             told = f"{type(error).__name__}: {error}"
             echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
             answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -139,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(
         self, code: int, message: str | None = None, explain: str | None = None
     ) -> None:
-        """Refuse: a method that is none of ours, or a request that is none of HTTP."""
+        """Refuse another method, or a request that is not HTTP."""
         status = HTTPStatus(code)
         headers: dict[str, str] = {"Connection": "close"}
         if status in (HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.METHOD_NOT_ALLOWED):
@@ -148,12 +122,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._answer(_text(status.phrase, status, headers))
 
-    # ------------------------------------------------------------------ answering
-
     def _answer(self, answer: Answer) -> None:
         body = answer.body.encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        fresh = answer.status is HTTPStatus.OK and tag in self._known()
+        headers = getattr(self, "headers", None)  # missing if the request is not HTTP
+        known = "" if headers is None else headers.get("If-None-Match", "")
+        fresh = answer.status is HTTPStatus.OK and tag in map(str.strip, known.split(","))
         self.send_response(HTTPStatus.NOT_MODIFIED if fresh else answer.status)
         for name, value in (*_ALWAYS.items(), *(answer.headers or {}).items()):
             self.send_header(name, value)
@@ -166,19 +140,15 @@ class _Handler(BaseHTTPRequestHandler):
         if not fresh and getattr(self, "command", None) != "HEAD":
             self.wfile.write(body)
 
-    def _known(self) -> list[str]:
-        headers = getattr(self, "headers", None)
-        told = "" if headers is None else headers.get("If-None-Match", "")
-        return [tag.strip() for tag in told.split(",")]
-
-    def _found(self) -> Answer:
+    def _route(self) -> Answer:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # nobody reads what a GET brings along
+            self.close_connection = True  # the body of a GET is not read
         try:
             place = urlsplit(self.path)
         except ValueError:  # http://[
-            return _text("This is no address.", HTTPStatus.BAD_REQUEST)
-        guard = self._live.guard
+            return _text("This address is not valid.", HTTPStatus.BAD_REQUEST)
+        assert isinstance(self.server, LiveServer)
+        guard = self.server.guard
         if not guard.knows(self.headers.get("Host")):
             told = "This server does not answer to that name; use its address or localhost."
             return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
@@ -191,42 +161,39 @@ class _Handler(BaseHTTPRequestHandler):
         if not guard.admits(self.headers.get("Cookie")):
             told = "This page needs its token: open the address that hpo serve printed."
             return _text(told, HTTPStatus.FORBIDDEN)
-        return _place(self._live, place.path, asked)
+        return _place(self.server, place.path, asked)
 
 
 def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> Answer:
     return Answer(text and f"{text}\n", "text/plain", status, headers)
 
 
-# ---------------------------------------------------------------------- what is where
-
-
 def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Answer:
-    """Return what lies at a place; a study's name is looked up, never made a path of."""
+    """Return the answer at a path; a study's name is looked up, never made a path of."""
     if path in server.fixed:
         return server.fixed[path]
     if path == "/":
         return Answer(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
-    found: Callable[..., Answer | None] | None = _PLACES.get((words[0], len(words)))
+    found = _PLACES.get((words[0], len(words)))
     answer = None if found is None else found(server.library, asked, *words[1:])
-    return _nothing(path) if answer is None else answer
-
-
-def _nothing(path: str) -> Answer:
+    if answer is not None:
+        return answer
     page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
     return Answer(page, status=HTTPStatus.NOT_FOUND)
 
 
-def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
-    """The page of a study, which comes at once; its pieces are still to be asked for."""
+_Asked = Mapping[str, list[str]]
+
+
+def _study(library: Library, asked: _Asked, name: str) -> Answer | None:
     if not library.prepare(name):
         return None
     others = [other for other in library.names() if other != name]
     return Answer(pages.study_page(name, others))
 
 
-def _both(library: Library, asked: Mapping[str, list[str]]) -> Answer | None:
+def _both(library: Library, asked: _Asked) -> Answer | None:
     names = asked.get("study", [])
     if len(names) != 2:
         told = "Choose two studies in the list."
@@ -236,68 +203,41 @@ def _both(library: Library, asked: Mapping[str, list[str]]) -> Answer | None:
     return Answer(pages.both_page(names))
 
 
-def _part(library: Library, asked: Mapping[str, list[str]], name: str, part: str) -> Answer | None:
-    return _of(library, name, lambda made: _piece(made, part))
-
-
-def _piece(made: Made[View], part: str) -> Answer | None:
-    if part not in dict(PIECES):
+def _part(library: Library, asked: _Asked, name: str, part: str) -> Answer | None:
+    made = library.view(name)
+    if made is None or part not in dict(PIECES):
         return None
     return Answer(made.value.part(part, made.spend))
 
 
-def _of(library: Library, name: str, show: Callable[[Made[View]], Answer | None]) -> Answer | None:
-    """Return what a study shows, or why it cannot be read."""
-    try:
-        made = library.view(name)
-        return None if made is None else show(made)
-    except HpoError as error:
-        return _unread(error)
+def _both_part(library: Library, asked: _Asked, one: str, other: str) -> Answer | None:
+    sides = [made.value.snapshot for made in map(library.view, (one, other)) if made is not None]
+    return Answer(figure(best_of_both(sides))) if len(sides) == 2 else None
 
 
-def _unread(error: HpoError) -> Answer:
-    return _text(on_command_line(error), HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-def _both_part(
-    library: Library, asked: Mapping[str, list[str]], one: str, other: str
-) -> Answer | None:
-    try:
-        sides = [library.view(one), library.view(other)]
-        if sides[0] is None or sides[1] is None:
-            return None
-        picture = best_of_both([made.value.snapshot for made in sides if made is not None])
-    except HpoError as error:
-        return _unread(error)
-    return Answer(figure(picture))
-
-
-def _list_part(library: Library, asked: Mapping[str, list[str]]) -> Answer:
+def _list_part(library: Library, asked: _Asked) -> Answer:
     return Answer(pages.list_table(library.lines()))
 
 
-def _state(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
-    """What a page asks for every few seconds: has anything changed?"""
-
-    def told(made: Made[View]) -> Answer:
-        view = made.value
-        data = {"version": view.version, "state": view.standing.word}
-        return Answer(json.dumps(data), "application/json")
-
-    return _of(library, name, told)
+def _state(library: Library, asked: _Asked, name: str) -> Answer | None:
+    """Return what a page asks for every few seconds: has anything changed?"""
+    made = library.view(name)
+    if made is None:
+        return None
+    data = {"version": made.value.version, "state": made.value.standing.word}
+    return Answer(json.dumps(data), "application/json")
 
 
-def _states(library: Library, asked: Mapping[str, list[str]]) -> Answer:
+def _states(library: Library, asked: _Asked) -> Answer:
     lines = library.lines()
+    known = [line.standing for line in lines]
     told = [
-        [line.name, line.error]
-        if line.standing is None
-        else [line.name, line.standing.word, line.standing.head.number]
-        for line in lines
+        [line.name, line.error] if one is None else [line.name, one.word, one.head.number]
+        for line, one in zip(lines, known, strict=True)
     ]
-    words = {line.standing.word for line in lines if line.standing is not None}
+    running = any(one is not None and one.word == "running" for one in known)
     reading = any(line.is_unread for line in lines)
-    state = "reading" if reading else "running" if "running" in words else "finished"
+    state = "reading" if reading else "running" if running else "finished"
     version = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
     return Answer(json.dumps({"version": version, "state": state}), "application/json")
 

@@ -1,7 +1,8 @@
-"""The pieces of a study's page: what happens now, its lanes, and the sections of its report."""
+"""The pieces of a study's page: its status, its lanes, and the sections of its report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,83 +13,67 @@ from ...search.state.progress import Progress, in_lanes, recorded_progress
 from ...search.state.trials import Run, RunState
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
-from ...store.rows import Head, Stream, StudyMeta
+from ...store.rows import Head, Stream, StudyMeta, TrialRow
 from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ..charts.snapshot import Snapshot
-from ..formatting import duration, moment, param, steps
+from ..formatting import SEED_KINDS, duration, moment, param, steps
 from ..report.report import PARTS, head_html
-from ..terminal.run_view import lanes_text, left_text, phase_text, standing_text, trials_text
+from ..terminal.run_view import PHASE_WORDS, lanes_text, left_text, standing_text, trials_text
 
 _ALMOST = 0.99
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a study stood at its last commit.
+    """The status of a study at its last commit."""
 
-    Attributes:
-        name: of its folder.
-        word: `running`, `finished`, `interrupted` (it was told to stop) or `died`.
-        meta: what its journal says of it.
-        study: as asked.
-        head: the last commit.
-        progress: then; None before the first commit.
-        first: the top of the leaderboard, with a value; None while no trial has one.
-    """
-
-    name: str
-    word: str
+    name: str  # of its folder
+    word: str  # running, finished, interrupted or died
     meta: StudyMeta
     study: Study
     head: Head
-    progress: Progress | None
-    first: Entry | None
+    progress: Progress | None  # None before the first commit
+    first: Entry | None  # of the leaderboard, if it has a value
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0 to 1; 1 only once it is finished."""
+        """The share that is done, 0 to 1; 1 only once it is finished."""
         if self.word == "finished":
             return 1.0
         return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
 
 
 def read_standing(folder: Path) -> Standing:
-    """Read where a study stands.
-
-    Raises:
-        StoreError: there is no study, its journal is damaged, or another version wrote it.
-    """
     with Journal(folder, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         rows = trials_seen(journal)
-    study = recorded(meta.study_text)
+    entries = leaderboard_of(meta, rows)
+    first = entries[0] if entries and entries[0].value is not None else None
+    return standing_of(folder, meta, recorded(meta.study_text), head, rows, first)
+
+
+def standing_of(
+    folder: Path,
+    meta: StudyMeta,
+    study: Study,
+    head: Head,
+    rows: Iterable[TrialRow],
+    first: Entry | None,
+) -> Standing:
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
         progress = recorded_progress(study, state, rows)
-    entries = leaderboard_of(meta, rows)
-    first = entries[0] if entries and entries[0].value is not None else None
-    return Standing(folder.name, word_of(folder, head), meta, study, head, progress, first)
-
-
-def word_of(folder: Path, head: Head) -> str:
-    """Return what a study does; it died where nobody writes it and nothing told it to stop.
-
-    Whoever is told to stop says so in the last commit.
-    """
-    found = state_of(folder, head)
-    return "died" if found == "interrupted" and head.phase == "running" else found
+    word = state_of(folder, head)
+    # A process that was asked to stop says so in its last commit.
+    word = "died" if word == "interrupted" and head.phase == "running" else word
+    return Standing(folder.name, word, meta, study, head, progress, first)
 
 
 _MOST = 512
 _STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
-_MEANINGS = {
-    Stream.SEARCH: "the search",
-    Stream.CHOOSE: "selection seeds",
-    Stream.REPORT: "test seeds",
-}
 
 
 def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
@@ -104,7 +89,7 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
     keys = "".join(
-        f'<li class="{style}"><i></i>{escape(_MEANINGS[stream])}</li>'
+        f'<li class="{style}"><i></i>{SEED_KINDS[stream]} seeds</li>'
         for stream, style in _STREAMS.items()
         if stream in streams
     )
@@ -137,7 +122,7 @@ def _lane(lane: int, run: Run | None, state: LoopState) -> str:
     trial = state.live[run.trial]
     knobs = ", ".join(f"{name} {param(value)}" for name, value in trial.params.items())
     told = (
-        f"lane {lane}: trial {run.trial}, seed {run.replicate}, {_MEANINGS[run.stream]}, "
+        f"lane {lane}: trial {run.trial}, {SEED_KINDS[run.stream]} seed {run.replicate}, "
         f"{counted(run.chunks, 'chunk')} done; {knobs}"
     )
     return (
@@ -147,12 +132,7 @@ def _lane(lane: int, run: Run | None, state: LoopState) -> str:
 
 
 ASKED = ("importance",)
-"""Pieces that are not made before somebody asks: they take long where there are many trials.
-
-Main effects are of the knobs that importance names, and come with it.
-"""
-
-
+"""Pieces made on request, with main effects: they take long with many trials."""
 _SECTIONS = tuple((part.name, part.title) for part in PARTS if part.name != "effects")
 PIECES = (
     ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
@@ -161,34 +141,21 @@ PIECES = (
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
-    """Return a piece as HTML.
-
-    Args:
-        name: one of `PIECES`.
-        snapshot: of the study.
-        standing: at the same commit.
-
-    Raises:
-        HpoError: the study is gone or damaged.
-    """
+    """Return one of `PIECES` as HTML."""
     if name == "head":
         return head_html(snapshot)
     if name == "now":
-        return now_html(standing)
+        return _now(standing)
     if name == "lanes":
         return lanes_table(snapshot, standing)
-    found = _BUILD[name](snapshot)
-    if name == "importance":
-        effects = _BUILD["effects"](snapshot)
-        found += f"<h3>Main effects</h3>{effects}" if effects else ""
+    build = {part.name: part.build for part in PARTS}
+    found = build[name](snapshot)
+    if name == "importance" and (effects := build["effects"](snapshot)):
+        found += f"<h3>Main effects</h3>{effects}"
     return found
 
 
-_BUILD = {part.name: part.build for part in PARTS}
-
-
 def progress_bar(standing: Standing) -> str:
-    """Return how much of a study is done as a bar with its number."""
     share = standing.share
     return (
         f'<span class="share"><progress max="1" value="{share:.4f}"></progress> '
@@ -196,24 +163,23 @@ def progress_bar(standing: Standing) -> str:
     )
 
 
-def now_html(standing: Standing) -> str:
-    """Return what a study does now."""
+def _now(standing: Standing) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
-    told = [
-        ("phase", phase_text(progress.phase)),
+    facts = [
+        ("phase", PHASE_WORDS[progress.phase]),
         ("env steps", f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
                       f"{steps(round(progress.env_steps_per_second))} a second"),
         ("lanes", lanes_text(progress)),
         ("trials", trials_text(progress)),
         ("best", standing_text(progress)),
     ]  # fmt: skip
-    left = left_text(progress) if standing.word == "running" else ""
-    clock = f"{duration(progress.seconds)}{left}"
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
+    runs = standing.word == "running"
+    clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts)
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
-    shown = f'<dl class="now">{rows}</dl>' if standing.word == "running" else ""
+    shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
         f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'

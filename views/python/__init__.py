@@ -1,1 +1,1 @@
-"""What `import hpo` offers, as notebooks have it."""
+"""The Python interface that `import hpo` offers."""

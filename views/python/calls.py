@@ -1,11 +1,12 @@
-"""`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: what the commands do, as a notebook has it.
+"""`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: the commands in Python.
 
-A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; where
-somebody looks, one line says how the study stands.
+A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; in a
+notebook and at a terminal one line shows the status of the study.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
@@ -23,22 +24,16 @@ from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.sources import Source, read_study
 from ..escape_control import echo
-from ..terminal.console import plain_warnings
+from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
 from ..words import speaks_python
 from .open_study import Opened
-
-_EVERY_SECONDS, _EVERY_SECONDS_OF_A_LOG = 0.5, 30.0
 
 
 class OneLine(RunView):
     """The events of a study, each in the place of the one before; warnings stay.
 
-    Args:
-        show: replaces the line; by default where `somebody_looks` found somebody, and on stderr
-            line after line where nobody does.
-        every_seconds: between two lines on where the study stands, at least; None: 0.5, or 30
-            where lines stay.
+    Without a notebook or a terminal, lines are added on stderr, at most one in 30 seconds.
     """
 
     def __init__(
@@ -47,34 +42,31 @@ class OneLine(RunView):
         super().__init__()
         stays = show is None and not somebody_looks()
         if show is None:
-            show = _in_notebook() if _notebook() else _in_log if stays else _at_terminal()
-        usual = _EVERY_SECONDS_OF_A_LOG if stays else _EVERY_SECONDS
+            show = _in_notebook() if _notebook() else _say if stays else _at_terminal
+        usual = 30.0 if stays else 0.5
         self._show, self._every = show, usual if every_seconds is None else every_seconds
         self._shown = -float("inf")
 
     def say(self, text: str) -> None:
-        """Replace the line."""
         self._show(text)
 
     def on_chunk(self, progress: Progress) -> None:
-        """Show where the study stands."""
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
             self.say(status_line(progress))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        """Show where the study ended; the line stays."""
         self.say(f"{state}: {status_line(progress)}")
 
 
 def somebody_looks() -> bool:
-    """Return whether a line can be updated: in a notebook, or where stderr is a terminal."""
+    """Return whether a line can be updated: in a notebook, or if stderr is a terminal."""
     return _notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _notebook() -> bool:
-    """Return whether this is a notebook's kernel; IPython is looked for, never imported."""
+    """Return whether this is a notebook's kernel; IPython is looked up, never imported."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
@@ -95,19 +87,14 @@ def _in_notebook() -> Callable[[str], None]:
     return show
 
 
-def _in_log(text: str) -> None:
+def _at_terminal(text: str) -> None:
+    width = shutil.get_terminal_size().columns - 1
+    sys.stderr.write(f"\r\x1b[K{text[:width]}")
+    sys.stderr.flush()
+
+
+def _say(text: str) -> None:
     echo(text, file=sys.stderr)
-
-
-def _at_terminal() -> Callable[[str], None]:
-    def show(text: str) -> None:
-        import shutil
-
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{text[:width]}")
-        sys.stderr.flush()
-
-    return show
 
 
 if TYPE_CHECKING:
@@ -116,18 +103,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Results(_Results):
-    """What a study has found; `open()` gives its tables and pictures, `policy()` its winner's."""
+    """The results of a study; `open()` gives its tables and pictures, `policy()` a policy."""
 
     def open(self) -> Opened:
-        """Return the study, to look into it."""
+        """Return the study, to read its tables and draw its pictures."""
         return Opened(self.folder)
 
     def policy(self, trial: int | None = None) -> SavedPolicy:
-        """Return the winner's policy, or a trial's.
-
-        Raises:
-            StoreError: none was kept.
-        """
+        """Return the winner's policy, or a trial's."""
         return self.open().policy(trial)
 
     def __repr__(self) -> str:
@@ -141,12 +124,7 @@ class Results(_Results):
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """What a study will do and cost.
-
-    Attributes:
-        report: all of it.
-        note: why nothing is known of lanes and memory, or "".
-    """
+    """What a study will do and cost; `note` says why lanes and memory are unknown, if they are."""
 
     report: CheckReport
     note: str
@@ -158,7 +136,7 @@ class Checked:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is legal but probably not meant."""
+        """Settings that are legal but probably not meant."""
         return self.report.warnings
 
     def as_data(self) -> dict[str, Any]:
@@ -181,15 +159,15 @@ def run(
     progress: bool | None = None,
     **settings: Any,
 ) -> Results:
-    """Run a study, or go on with it; a finished one gives its results at once.
+    """Run a study, or resume it; a finished one returns its results at once.
 
     Args:
         study: the path of its file, `hpo.yaml("...")`, a mapping, or a loaded study.
         out: the folder of results; the study gets a folder of its name in it.
-        observers: told of everything that happens.
-        name: replaces the study's name; text and mapping without one are called `study`.
-        progress: show how it stands: one line in a notebook and at a terminal, elsewhere a line
-            now and then on stderr; None: where somebody looks, so a script prints warnings alone.
+        observers: are called with every event.
+        name: replaces the study's name; text and mappings without one are called `study`.
+        progress: show a status line in a notebook and at a terminal, elsewhere one line now and
+            then on stderr; None: only in a notebook or at a terminal.
         settings: `callbacks`, `new`, `accept_new_bits`, `accept_changed_files`, `warn` and the
             others of `hpo.search.api.run`.
 
@@ -208,22 +186,18 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> Results:
-    """Train one configuration, a study's default one, on all its seeds; arguments as of `run`.
-
-    Raises:
-        HpoError: as `run` does.
-    """
+    """Train a study's default configuration on all its seeds; arguments as for `run`."""
     return _call(api.train, study, out, observers, name, progress, settings)
 
 
 def check(study: Source, *, name: str | None = None, time: bool = False) -> Checked:
-    """Examine a study on this machine, without running it.
+    """Check a study on this machine, without running it.
 
     Args:
-        study: as of `run`.
-        name: as of `run`.
-        time: compile and time what was not timed here before, to say how long the study takes;
-            it then runs the study's imports.
+        study: as for `run`.
+        name: as for `run`.
+        time: compile the study and time what was not timed here before, to estimate its time;
+            this runs the study's imports.
 
     Raises:
         StudyError: with every mistake in it.
@@ -247,18 +221,19 @@ def learn(
 
     Args:
         env: an id, or a mapping with `id` and what differs from its defaults.
-        config: knobs by name, as under `fixed`; all others have their defaults.
-        seed: of everything random.
+        config: hyperparameters by name, as under `fixed`; all others have their defaults.
+        seed: of all randomness.
         env_steps: of the run, such as `1M`.
         imports: files that register the environment, in the working folder.
-        progress: as of `run`.
+        progress: as for `run`.
 
     Raises:
-        HpoError: as `run` does; a SearchError if the training diverged or failed.
+        HpoError: as for `run`; a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
         raise ConfigError(
-            f"config is {config!r}; allowed: a mapping of knobs, such as {{'learning_rate': 1e-3}}"
+            f"config is {config!r}; allowed: a mapping of hyperparameters, such as "
+            "{'learning_rate': 1e-3}"
         )
     if not isinstance(env, str | Mapping):
         raise ConfigError(
@@ -268,9 +243,8 @@ def learn(
     study: dict[str, Any] = {
         "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},
+        **({"imports": list(imports)} if imports else {}),
     }  # fmt: skip
-    if imports:
-        study["imports"] = list(imports)
     with tempfile.TemporaryDirectory(prefix="hpo-learn-") as folder:
         results = train(study, folder, progress=progress)
         if results.state == "interrupted":
@@ -287,24 +261,16 @@ def _call(
     progress: bool | None, settings: dict[str, Any],
 ) -> Results:  # fmt: skip
     with speaks_python():
-        return _called(function, study, out, observers, name, progress, settings)
-
-
-def _called(
-    function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
-    progress: bool | None, settings: dict[str, Any],
-) -> Results:  # fmt: skip
-    _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
-    loaded, text = read_study(study, name)
-    line = OneLine() if (somebody_looks() if progress is None else progress) else None
-    warn = settings.pop("warn", None) or (line.warn if line is not None else _warn)
-    settings.setdefault("study_text", text)
-    if line is not None:
-        settings.setdefault("compiling", line.compiling)
-        observers = [*observers, line]
-    with plain_warnings(warn):
-        found = function(loaded, out, observers, warn=warn, **settings)
-    return Results(**vars(found))
+        _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
+        loaded, text = read_study(study, name)
+        line = OneLine() if (somebody_looks() if progress is None else progress) else None
+        warn = settings.pop("warn", None) or (line.warn if line is not None else to_stderr)
+        settings.setdefault("study_text", text)
+        if line is not None:
+            settings.setdefault("compiling", line.compiling)
+            observers = [*observers, line]
+        with plain_warnings(warn):
+            return Results(**vars(function(loaded, out, observers, warn=warn, **settings)))
 
 
 def _check_options(progress: Any, **several: Any) -> None:
@@ -313,11 +279,3 @@ def _check_options(progress: Any, **several: Any) -> None:
     for name, given in several.items():
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise ConfigError(f"{name} is {given!r:.60}; allowed: a list of {name}")
-
-
-def _say(text: str) -> None:
-    echo(text, file=sys.stderr)
-
-
-def _warn(text: str) -> None:
-    echo(f"warning: {text}", file=sys.stderr)

@@ -1,7 +1,4 @@
-"""A study opened in Python: its tables, leaderboard, conclusion, policies and pictures.
-
-Everything is read anew whenever it is asked for, so a study that runs shows how it stands.
-"""
+"""A study opened in Python: its tables, leaderboard, verdict, policies and pictures."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from ...store.rows import TrialRow
 from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of, trials_seen
 from ...store.tables import TABLES, damaged_table
 from ...store.verdict import Conclusion
-from ..formatting import between, number, param
+from ..formatting import aligned, between, number, param
 from ..leaderboard_text import KnobColumns, knob_columns
-from ..report import report as pages
+from ..report.report import write_report
 from ..time_spent import usage_at
 from ..words import speaks_python
 from .plots import Plots
@@ -40,7 +37,7 @@ _SHOWN = 10
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
-    """Open a study to look into it; it may be running. `hpo.open` is this function.
+    """Open a study to read it; it may be running. `hpo.open` is this function.
 
     Args:
         study: its folder, or its name in `out`; None means the only one there.
@@ -54,13 +51,15 @@ def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Op
 
 
 class Leaderboard(tuple[Entry, ...]):
-    """All trials, the best first; a notebook shows the first of them as a table."""
+    """All trials, the best first; a notebook shows the first ten as a table."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         knobs = knob_columns(self, self[:_SHOWN])
-        return "\n".join(filter(None, (_text_table(_cells(self, knobs)), knobs.same_words)))
+        header, *rows = _cells(self, knobs)
+        table = aligned(header, rows, [False] * len(header))
+        return f"{table}\n{knobs.same_words}".rstrip("\n")
 
     def _repr_html_(self) -> str:
         knobs = knob_columns(self, self[:_SHOWN])
@@ -70,17 +69,12 @@ class Leaderboard(tuple[Entry, ...]):
 
 @dataclass(frozen=True, repr=False)
 class Opened:
-    """One study.
-
-    Attributes:
-        folder: where its tables lie.
-    """
+    """One study; everything is read again whenever it is asked for."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """The study's name."""
         return self.folder.name
 
     @property
@@ -89,30 +83,24 @@ class Opened:
         with Journal(self.folder) as journal:
             return state_of(self.folder, journal.head())
 
-    # ------------------------------------------------------------------ tables
-
     @property
     def trials(self) -> pd.DataFrame:
-        """One row a trial, the best first, as a DataFrame."""
+        """One row per trial, the best first, as a DataFrame."""
         return self._frame("trials")
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row an episode of each evaluation, as a DataFrame."""
+        """One row per episode of each evaluation, as a DataFrame."""
         return self._frame("evaluations")
 
     @property
     def curves(self) -> pd.DataFrame:
-        """One row a replicate and chunk, as a DataFrame."""
+        """One row per seed and chunk, as a DataFrame."""
         return self._frame("curves")
 
     @property
     def baselines(self) -> pd.DataFrame:
-        """One row a baseline and seed, as a DataFrame.
-
-        Raises:
-            StoreError: the study has none.
-        """
+        """One row per baseline and seed, as a DataFrame; a StoreError without baselines."""
         return self._frame(BASELINES)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -130,8 +118,7 @@ class Opened:
         import pyarrow.parquet as pq
 
         if name not in (*TABLES, BASELINES):
-            known = ", ".join((*TABLES, BASELINES))
-            raise StoreError(f"there is no table {name!r}; known: {known}")
+            raise StoreError(f"no table {name!r}; known: {', '.join((*TABLES, BASELINES))}")
         require_tables(self.folder)
         path = StudyFolder(self.folder).table(name)
         if not path.is_file():
@@ -146,7 +133,7 @@ class Opened:
             raise damaged_table(path) from error
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Return what one SELECT over the tables gives, as a DataFrame; see `hpo query`."""
+        """Return the result of one SELECT over the tables as a DataFrame; see `hpo query`."""
         pandas = _pandas("hpo.open(...).query")
         columns, rows = query(self.folder, sql)
         return pandas.DataFrame(rows, columns=columns)
@@ -155,11 +142,9 @@ class Opened:
         _pandas(f"hpo.open(...).{name}")
         return self.table(name).to_pandas()
 
-    # ------------------------------------------------------------------ answers
-
     @property
     def rows(self) -> list[TrialRow]:
-        """The trials as the journal has them, by number."""
+        """The trials in the journal, by number."""
         with Journal(self.folder) as journal:
             return trials_seen(journal)
 
@@ -177,22 +162,22 @@ class Opened:
 
     @property
     def conclusion(self) -> Conclusion:
-        """What the study has shown on seeds that chose nothing; print it for its sentences."""
+        """The verdict, from test seeds; print it for its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
             return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
-        """Seconds that the study has run, by what they went into; their sum is all of them."""
+        """Seconds of the study by what they went into."""
         with Journal(self.folder) as journal:
             return usage_at(journal.head()).seconds_by_part
 
     def policy(self, trial: int | None = None, *, imports: bool = False) -> SavedPolicy:
-        """Return the policy of the winner, or of a trial, that was kept.
+        """Return the kept policy of the winner, or of a trial.
 
         Args:
             trial: its number; None: the winner's.
-            imports: run the code beside the policy that registers what it is made with.
+            imports: run the saved code that registers what the policy is made with.
 
         Raises:
             StoreError: none was kept of that trial.
@@ -202,13 +187,13 @@ class Opened:
         if trial is None:
             best = self.best
             if best is None:
-                raise StoreError(f"{self.name} has no winner yet, so it has no policy")
+                raise StoreError(f"{self.name} has no winner yet")
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
             raise StoreError(
-                f"{self.name} kept no policy of trial {trial}; checkpoint: {{keep_best: N}} keeps "
-                "those of more trials"
+                f"{self.name} kept no policy of trial {trial}; to keep more: "
+                "checkpoint: {keep_best: N}"
             )
         return load_policy(kept, imports=imports)
 
@@ -218,10 +203,10 @@ class Opened:
         Args:
             rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
             seeds: of each trial, its first ones; None: as recorded.
-            resamples: of the trials, for the interval of what is lost; 0: no interval.
+            resamples: of the trials, for the interval of the loss; 0: no interval.
 
         Raises:
-            ConfigError: a rule is not known, or the record has nothing to judge by.
+            ConfigError: a rule is not known, or the study has too few values.
         """
         from ...search.what_if.what_if import what_if
 
@@ -232,8 +217,6 @@ class Opened:
     def plot(self) -> Plots:
         """Its pictures, as matplotlib's axes: `plot.curves()`, `plot.history()`, ..."""
         return Plots(self.folder)
-
-    # ------------------------------------------------------------------ shown
 
     def __repr__(self) -> str:
         return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
@@ -254,11 +237,6 @@ class Opened:
 
 
 def _pandas(purpose: str) -> Any:
-    """Return pandas.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
     try:
         import pandas
     except ModuleNotFoundError as error:
@@ -266,15 +244,11 @@ def _pandas(purpose: str) -> Any:
     return pandas
 
 
-# ---------------------------------------------------------------------- the leaderboard
-
-
 def _cells(entries: Sequence[Entry], knobs: KnobColumns) -> list[list[str]]:
     """Return the first rows of a leaderboard, its header first."""
-    shown = entries[:_SHOWN]
     names = knobs.names
     rows = [["#", "trial", "state", "value", "95% interval", "seeds", *names]]
-    for entry in shown:
+    for entry in entries[:_SHOWN]:
         rows.append([
             str(entry.rank), str(entry.trial), str(entry.state), number(entry.value),
             between(entry.ci_low, entry.ci_high), str(entry.seeds),
@@ -293,14 +267,6 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _text_table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-
-
 def report(
     study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
 ) -> Path:
@@ -315,4 +281,4 @@ def report(
         StoreError: there is no such study, or its journal is damaged.
     """
     with speaks_python():
-        return pages.report(study, out, to)
+        return write_report(find_study(study, Path(out)), None if to is None else Path(to))

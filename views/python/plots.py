@@ -19,20 +19,20 @@ from ..pictures import require_matplotlib
 
 @dataclass(frozen=True)
 class Plots:
-    """Each method draws one picture and returns its axes: one, or a list of a panel each.
+    """Each method draws one picture and returns its axes, or a list with one per panel.
 
-    With `ax` a picture of one panel is drawn there; else into a figure of its own.
+    With `ax` a picture of one panel is drawn there; else into a new figure.
     """
 
     folder: Path
 
     def curves(self, ax: Any = None) -> Any:
         """Draw the learning curves of the best trials."""
-        return self._drawn(curves(self._read()), ax)
+        return self._draw(curves(self._read()), ax)
 
     def history(self, ax: Any = None) -> Any:
         """Draw the value of every trial in the order of their numbers, and the best so far."""
-        return self._drawn(history(self._read()), ax)
+        return self._draw(history(self._read()), ax)
 
     def importance(
         self,
@@ -52,33 +52,33 @@ class Plots:
         """
         asked: dict[str, Any] = {"method": method, "at": at, "everybody": everybody or None}
         asked = {name: value for name, value in asked.items() if value is not None}
-        return self._drawn(importance(self._read(), **asked), ax)
+        return self._draw(importance(self._read(), **asked), ax)
 
     def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each knob that decided, a panel each."""
-        return self._drawn(effects(self._read()), ax)
+        """Draw the mean value along each significant hyperparameter, one panel each."""
+        return self._draw(effects(self._read()), ax)
 
     def schedule(self, ax: Any = None) -> Any:
-        """Draw the knobs of every member of a population over env steps, a panel each."""
-        return self._drawn(schedule(self._read()), ax)
+        """Draw the hyperparameters of every member of a population over env steps."""
+        return self._draw(schedule(self._read()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
         """Draw all trials across parallel coordinates."""
-        return self._drawn(parallel(self._read()), ax)
+        return self._draw(parallel(self._read()), ax)
 
     def slices(self, ax: Any = None) -> Any:
-        """Draw value over each knob, a panel each."""
-        return self._drawn(slices(self._read()), ax)
+        """Draw values along each hyperparameter, one panel each."""
+        return self._draw(slices(self._read()), ax)
 
     def pareto(self, ax: Any = None) -> Any:
         """Draw the front of a study with several objectives."""
-        return self._drawn(pareto(self._read()), ax)
+        return self._draw(pareto(self._read()), ax)
 
     def _read(self) -> Snapshot:
         require_matplotlib("hpo.open(...).plot")
         return read_snapshot(StudyFolder(self.folder))
 
-    def _drawn(self, picture: Picture, ax: Any) -> Any:
+    def _draw(self, picture: Picture, ax: Any) -> Any:
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:

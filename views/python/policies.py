@@ -1,4 +1,4 @@
-"""`hpo.load_policy`: a policy folder, with the code beside it where that is asked for."""
+"""`hpo.load_policy`: a policy folder, and on request the code saved with it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
 
     Args:
         folder: of the policy.
-        imports: first run the code beside it that registers its environment, network or the like;
+        imports: first run the saved code that registers its environment, network or the like;
             only for policies that you trust.
 
     Raises:
         StoreError: it is not a policy folder, or damaged.
-        ConfigError: what it was made with is not known here; names the files that bring it.
+        ConfigError: it was made with something unknown here; names the files that bring it.
     """
     from ...core.device_request import ask_for_devices
     from ...core.policy_document import NAME, read_document

@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 
 from ...errors import counted
-from ...search.analysis.across_environments import LeaveOneOut, Side
+from ...search.analysis.across_environments import LeaveOneOut
 from ...store.rows import Stream
 from ...store.score_tables import Beside, Estimate, OnEach, beside, on_each, profiles
 from ..charts.model import XY, Band, Key, Line, Picture, Scale
 from ..charts.scales import round_ticks
 from ..charts.snapshot import Snapshot
-from ..environment_text import AGGREGATES_NOTE, TOGETHER, seeds_words, signed
-from ..formatting import between, number
+from ..environment_text import AGGREGATES_NOTE, TOGETHER, side_text, signed
+from ..formatting import number, seeds_text, with_interval
 from .page import Cell, figure, table
 
 _MOST = 4
@@ -21,10 +21,9 @@ _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
-    """Return the trials that are set beside each other, and the one kind of seeds they share.
+    """Return the trials to compare, and the one kind of seeds they share.
 
-    The winner and the default where both ran on seeds that chose nothing; else the leaders with
-    a value from the winner's kind of seeds, and the default if it has one.
+    The best with a value on the kind of seeds that the winner has, and the default if it has one.
     """
     first = snapshot.winner
     if first is None or not first.value_from or not snapshot.scores.names:
@@ -63,20 +62,19 @@ def profile(snapshot: Snapshot) -> Picture:
         tip = f"{name}, {counted(len(side), 'seed')}"
         marks.append(Line(points, style, trial, tip, dashed=trial in default))
         keys.append(Key(tip, style, "dashed" if trial in default else "line"))
-    panel = XY("Runs above a score", Scale(low, high, ticks, "score"), _SHARES,
-               (*[m for m in marks if isinstance(m, Band)],
-                *[m for m in marks if isinstance(m, Line)]), tuple(keys), wide=True)  # fmt: skip
-    flattered = "" if stream is Stream.REPORT else " These seeds chose among trials, too."
+    marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
+    scale = Scale(low, high, ticks, "score")
+    panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
+    flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
     caption = (
         f"Of all runs ({counted(len(snapshot.scores.names), 'environment')} x seeds), the share "
-        "with a score above; a higher line is better. Bands: 95%, point by point, seeds drawn "
-        f"anew in each environment (stratified bootstrap), from 5 seeds on.{flattered}"
+        "with a score above; a higher line is better. Bands: pointwise 95% from a stratified "
+        f"bootstrap over the seeds of each environment, from 5 seeds on.{flattered}"
     )
     return Picture("profile", _TITLE, caption, (panel,))
 
 
 def environments_section(snapshot: Snapshot) -> str:
-    """Return scores on each environment, over all of them, their profile; "" of one alone."""
     if not snapshot.scores.names:
         return ""
     trials, stream = profiled(snapshot)
@@ -89,7 +87,7 @@ def environments_section(snapshot: Snapshot) -> str:
     if stream is Stream.REPORT and default in trials[1:]:
         against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
     seeds = {one.seeds for one in found.values()}
-    many = seeds_words(max(seeds), stream)
+    many = seeds_text(max(seeds), stream)
     lost = sum(one.lost for one in found.values())
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
@@ -107,8 +105,7 @@ def _name(trial: int, default: int | None) -> str:
 
 
 def _cell(found: Estimate) -> Cell:
-    around = between(found.interval.low, found.interval.high)
-    return Cell(f"{number(found.value)} {around}".rstrip(), found.value)
+    return Cell(with_interval(found.value, found.interval.low, found.interval.high), found.value)
 
 
 def _scores(
@@ -149,51 +146,40 @@ def _improvement(first: int, default: int | None, against: Beside | None, stream
     if against is None:
         if stream is Stream.REPORT:
             return ""
-        why = "These seeds also chose the first trial, which flatters it: nothing is compared."
+        why = "These seeds also chose the first trial, so its scores are a little high."
         return f'<p class="note">{escape(why)}</p>'
     chance = against.improvement
-    around = between(chance.interval.low, chance.interval.high)
+    likely = with_interval(chance.value, chance.interval.low, chance.interval.high)
     text = (
         f"Averaged over environments a run of trial {first} beats one of the default with "
-        f"probability {number(chance.value)} {around}".rstrip()
-        + f"; differences are paired over {counted(against.seeds - against.lost, 'seed')}."
+        f"probability {likely}; differences are paired over "
+        f"{counted(against.seeds - against.lost, 'seed')}."
     )
     return f"<p>{escape(text)}</p>"
 
 
-# ---------------------------------------------------------------------- one left out
-
-
 def _left_out(found: LeaveOneOut | None) -> str:
-    """Return what choices without one environment get there; "" where nothing was chosen."""
     if found is None or len(found.each) < 2:
         return ""
     rows: list[list[Cell]] = []
     for one in found.each:
         row = [Cell(one.environment), Cell(str(one.trial), one.trial)]
         for side in (one.default, one.whole):
-            row += [Cell(_difference(side), side.difference.value), Cell(_seeds(side))]
+            seeds = "" if side.stream is None else seeds_text(side.seeds, side.stream)
+            row += [Cell(side_text(side), side.difference.value), Cell(seeds)]
         rows.append(row)
-    header = ("left out", "trial chosen", "less the default", "seeds",
-              f"less trial {found.chosen}", "seeds")  # fmt: skip
+    header = ("left out", "trial chosen", "minus the default", "seeds",
+              f"minus trial {found.chosen}", "seeds")  # fmt: skip
     right = (False, True, False, False, False, False)
     told = (
-        f"For each environment the trial that {counted(found.choosing_seeds, 'seed')} of the "
-        f"search choose by the others, among {counted(found.candidates, 'finished trial')}; trial "
-        f"{found.chosen} is chosen by all. Differences are on the environment left out, paired, "
-        "from seeds that chose neither side; - where there are none."
+        f"For each environment, the trial that {counted(found.choosing_seeds, 'search seed')} "
+        f"select by the scores on the others, of {counted(found.candidates, 'finished trial')}; "
+        f"with all environments it is trial {found.chosen}. Differences are on the environment "
+        'left out, paired, on seeds that had no part in the choice; "-" without such seeds.'
     )
-    more = f" Not left out: all environments decided {found.adaptive}." if found.adaptive else ""
+    more = f" All environments still decided {found.adaptive}." if found.adaptive else ""
     return (
         f"<h3>One environment left out</h3>"
         f"{table('One environment left out', header, rows, right=right)}"
         f'<p class="note">{escape(told + more)} <code>hpo compare --leave-one-out</code></p>'
     )
-
-
-def _difference(side: Side) -> str:
-    return "the same trial" if side.why == "the same trial" else signed(side.difference)
-
-
-def _seeds(side: Side) -> str:
-    return "" if side.stream is None else f"{side.seeds} {side.stream}"

@@ -1,21 +1,18 @@
-"""The tables of a report: leaderboard, baselines, judgements at rungs, and what the audit says."""
+"""The tables of a report: leaderboard, baselines, decisions at rungs, and the audit."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from ...store.audits import Audit, AuditedRung
 from ...store.environment_columns import environment_names
-from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
-from ..formatting import number, param, steps
+from ..formatting import between, number, param, steps
 from ..leaderboard_text import (
     EXPLAINED,
-    KnobColumns,
     baselines_listing,
     board_columns,
     knob_columns,
@@ -37,7 +34,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         for one in board_columns(entries, names)
     ]  # fmt: skip
     for at, name in enumerate(environment_names(snapshot.meta.environments)):
-        cells = [_number(e.scores[at] if e.scores else None) for e in entries]
+        scores = [e.scores[at] if e.scores else None for e in entries]
+        cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
         columns.append((name, True, cells))
     knobs = knob_columns(snapshot.entries, entries)
     for name in knobs.names:
@@ -49,30 +47,21 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         "Leaderboard", [name for name, _, _ in columns], rows,
         trials=[e.trial for e in entries], right=[right for _, right, _ in columns],
     )  # fmt: skip
-    notes = _notes(snapshot, entries, knobs)
-    explained = "" if names else (
-        "<details><summary>What the columns mean</summary>"
-        f"<pre>{escape(EXPLAINED)}</pre></details>"
-    )  # fmt: skip
-    return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
-
-
-def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> list[str]:
     notes: list[str] = []
     if snapshot.meta.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
     if knobs.same:
         notes.append(escape(knobs.same_words))
-    if len(shown) < len(snapshot.entries):
+    if len(entries) < len(snapshot.entries):
         notes.append(
-            f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "
+            f"The first {len(entries)} of {len(snapshot.entries):,} trials; for all: "
             "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
         )
-    return notes
-
-
-def _number(value: float | None) -> Cell:
-    return Cell("" if value is None else number(value), _sortable(value))
+    explained = "" if names else (
+        "<details><summary>What the columns mean</summary>"
+        f"<pre>{escape(EXPLAINED)}</pre></details>"
+    )  # fmt: skip
+    return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
 
 
 def _sortable(value: Any) -> float | None:
@@ -89,18 +78,13 @@ def _param(params: Any, name: str) -> Cell:
 
 
 def baselines_table(snapshot: Snapshot) -> str:
-    """Return the values of rules that learn nothing, and how far the best trial is from them."""
     listing = baselines_listing(snapshot.baselines)
     sorts = [(None, e.value, None, None, e.difference, None) for e in snapshot.baselines]
     rows = [list(map(Cell, texts, by)) for texts, by in zip(listing.rows, sorts, strict=True)]
     return table("Baselines", listing.header, rows, right=listing.right)
 
 
-# ---------------------------------------------------------------------- early stopping
-
-
 def rungs_table(snapshot: Snapshot) -> str:
-    """Return the number of decisions at every rung, by kind."""
     counts: dict[int, Counter[str]] = {}
     at: dict[int, int] = {}
     for row in snapshot.decisions:
@@ -108,13 +92,10 @@ def rungs_table(snapshot: Snapshot) -> str:
         at[row.rung] = min(row.env_steps, at.get(row.rung, row.env_steps))
     actions = [a for a in _ACTIONS if any(count[a] for count in counts.values())]
     rows = [
-        [
-            Cell(steps(at[rung]), at[rung]),
-            Cell(str(sum(counts[rung].values())), sum(counts[rung].values())),
-            *(Cell(str(counts[rung][action]), counts[rung][action]) for action in actions),
-        ]
+        [Cell(steps(at[rung]), at[rung]), *map(_count, [counts[rung].total(),
+                                                        *(counts[rung][a] for a in actions)])]
         for rung in sorted(counts)
-    ]
+    ]  # fmt: skip
     header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
@@ -131,7 +112,6 @@ _ACTIONS = {
 
 
 def audit_table(audit: Audit) -> str:
-    """Return the audit rung by rung."""
     rows = [_audited(rung, str(rung.rung)) for rung in audit.rungs]
     if len(rows) > 1:
         rows.append(_audited(audit.whole, "all"))
@@ -142,20 +122,17 @@ def audit_table(audit: Audit) -> str:
 
 
 def _audited(rung: AuditedRung, name: str) -> list[Cell]:
+    share, tau = rung.share, rung.correlation
     return [
         Cell(name),
         Cell("" if rung.env_steps is None else steps(rung.env_steps), rung.env_steps),
-        Cell(str(rung.stopped), rung.stopped),
-        Cell(str(rung.audited), rung.audited),
-        Cell(str(rung.wrong), rung.wrong),
-        Cell("" if rung.share is None else f"{rung.share:.0%}", rung.share),
-        Cell(_percent(rung)),
-        Cell(str(rung.level), rung.level),
-        Cell(str(rung.winners), rung.winners),
-        Cell("" if rung.correlation is None else f"{rung.correlation:.2f}", rung.correlation),
+        *map(_count, (rung.stopped, rung.audited, rung.wrong)),
+        Cell("" if share is None else f"{share:.0%}", share),
+        Cell(between(rung.low, rung.high, ".0%")),
+        *map(_count, (rung.level, rung.winners)),
+        Cell("" if tau is None else f"{tau:.2f}", tau),
     ]
 
 
-def _percent(rung: AuditedRung) -> str:
-    known = rung.low is not None and rung.high is not None
-    return f"[{rung.low:.0%}, {rung.high:.0%}]" if known else ""
+def _count(count: int) -> Cell:
+    return Cell(str(count), count)

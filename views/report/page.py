@@ -29,33 +29,17 @@ from ..charts.model import (
 from ..charts.svg import panel_svg
 
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
-_PAIR = 2
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page.
-
-    Attributes:
-        name: its anchor.
-        title: its heading, and its link at the top.
-        body: HTML.
-    """
-
     name: str
     title: str
     body: str
 
 
 def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
-    """Return the whole document.
-
-    Args:
-        title: plain text, of the window.
-        head: HTML above the sections.
-        sections: in order.
-        foot: HTML below them.
-    """
+    """Return the whole document; head, foot and bodies are HTML."""
     style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
@@ -65,26 +49,30 @@ def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
     body = "".join(
         f'<section id="{s.name}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections
     )
+    return html_page(
+        title,
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        f'<body>\n<header>{head}</header>\n<nav aria-label="Sections">{links}</nav>\n'
+        f"<main>{body}</main>\n<footer>{foot}</footer>\n<script>{script}</script>",
+    )
+
+
+def html_page(title: str, more: str, body: str) -> str:
+    """Return a document with `more` in its head; `body` starts with its tag."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<header>{head}</header>\n<nav aria-label="Sections">{links}</nav>\n'
-        f"<main>{body}</main>\n<footer>{foot}</footer>\n<script>{script}</script>\n"
-        "</body>\n</html>\n"
+        f'<link rel="icon" href="data:,">\n{more}\n<title>{escape(title)}</title>\n</head>\n'
+        f"{body}\n</body>\n</html>\n"
     )
 
 
 def style_text() -> str:
-    """Return the style of a page of charts and tables, for both grounds."""
     return _colours() + _file("report.css")
 
 
 def script_text() -> str:
-    """Return the script of a page of charts and tables, those included that come later."""
     return _file("report.js")
 
 
@@ -98,7 +86,7 @@ def _hash(text: str) -> str:
 
 
 def _colours() -> str:
-    """Return the look of charts as variables of the page, for both grounds."""
+    """Return the look of charts as CSS variables, for light and dark."""
     both = {**GROUNDS, **STYLES}
     light = "".join(f"--{name}:{colour};" for name, (colour, _) in both.items())
     dark = "".join(f"--{name}:{colour};" for name, (_, colour) in both.items())
@@ -108,17 +96,14 @@ def _colours() -> str:
     return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{used}"
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
     """Return a list of (name, value, remark)."""
-    items = (
+    items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
         f"{f'<small>{escape(remark)}</small>' if remark else ''}</dd></div>"
         for name, value, remark in pairs
     )
-    return f'<dl class="facts">{"".join(items)}</dl>'
+    return f'<dl class="facts">{items}</dl>'
 
 
 @dataclass(frozen=True)
@@ -130,36 +115,24 @@ class Cell:
 
 
 def table(
-    caption: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    trials: Sequence[int] = (),
-    right: Sequence[bool] = (),
-) -> str:
-    """Return a table that scrolls in itself; with more than one row it can be sorted.
-
-    Args:
-        caption: what it is, for those who hear it.
-        header: one word a column.
-        rows: as many cells each.
-        trials: whose row each is, where rows are trials, the best first.
-        right: columns of numbers, aligned to the right.
-    """
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]],
+    trials: Sequence[int] = (), right: Sequence[bool] = (),
+) -> str:  # fmt: skip
+    """Return a table that scrolls; with more than one row it can be sorted."""
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
-    sortable = len(rows) > 1
+    before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
     heads = "".join(
-        f'<th scope="col"{side}>'
-        + (f'<button type="button">{escape(word)}</button>' if sortable else escape(word))
-        + "</th>"
+        f'<th scope="col"{side}>{before}{escape(word)}{after}</th>'
         for word, side in zip(header, sides, strict=True)
     )
     lines: list[str] = []
     for index, row in enumerate(rows):
         whose = f' data-t="{trials[index]}"' if trials else ""
         whose += ' class="first"' if trials and index == 0 else ""
+        sorts = ["" if cell.sort is None else f' data-s="{cell.sort!r}"' for cell in row]
         cells = "".join(
-            f"<td{side}{_sorted(cell)}>{escape(cell.text)}</td>"
-            for cell, side in zip(row, sides, strict=True)
+            f"<td{side}{sort}>{escape(cell.text)}</td>"
+            for cell, side, sort in zip(row, sides, sorts, strict=True)
         )
         lines.append(f"<tr{whose}>{cells}</tr>")
     return (
@@ -168,45 +141,35 @@ def table(
     )
 
 
-def _sorted(cell: Cell) -> str:
-    return "" if cell.sort is None else f' data-s="{cell.sort!r}"'
-
-
 def figure(picture: Picture) -> str:
-    """Return a picture: wide panels for two widths of the page, small ones beside each other."""
+    """Return a picture: wide panels for two widths of the page, small ones side by side."""
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
-    wide = [panel for panel in picture.panels if panel.wide]
+    parts = [_two_widths(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
-    parts = [f'<div class="panel">{_head(panel)}{_twice(picture, panel, _WIDE)}</div>'
-             for panel in wide]  # fmt: skip
     if small:
-        pair = len(small) <= _PAIR
+        pair = len(small) <= 2
         drawn = "".join(
-            f'<div class="panel">{_head(panel)}{_twice(picture, panel, _HALF)}</div>'
-            if pair
-            else f'<div class="panel">{_title(panel)}{_drawn(picture, panel, _THIRD)}</div>'
+            _two_widths(picture, panel, _HALF) if pair else
+            f'<div class="panel">{_title(panel)}{_svg(picture, panel, _THIRD)}</div>'
             for panel in small
-        )
+        )  # fmt: skip
         parts.append(f'{_legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 
 
-def _drawn(picture: Picture, panel: Panel, width: int) -> str:
+def _svg(picture: Picture, panel: Panel, width: int) -> str:
     return panel_svg(panel, width, f"{picture.title}: {panel.title}. {picture.caption}")
 
 
-def _twice(picture: Picture, panel: Panel, width: int) -> str:
+def _two_widths(picture: Picture, panel: Panel, width: int) -> str:
     """Return a panel for a wide window and for a phone; the style shows one of them."""
     return (
-        f'<div class="wide">{_drawn(picture, panel, width)}</div>'
-        f'<div class="narrow">{_drawn(picture, panel, _NARROW)}</div>'
+        f'<div class="panel">{_title(panel)}{_legend(panel.keys)}'
+        f'<div class="wide">{_svg(picture, panel, width)}</div>'
+        f'<div class="narrow">{_svg(picture, panel, _NARROW)}</div></div>'
     )
-
-
-def _head(panel: Panel) -> str:
-    return f"{_title(panel)}{_legend(panel.keys)}"
 
 
 def _title(panel: Panel) -> str:

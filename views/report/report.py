@@ -11,7 +11,7 @@ from pathlib import Path
 from ...errors import counted
 from ...files.atomic_files import output, write_text
 from ...store.statistics import interval
-from ...store.study_folder import RESULTS, StudyFolder, find_study
+from ...store.study_folder import StudyFolder
 from ...store.value_bounds import value_bounds
 from ...studies.several_environments import env_words
 from ...version import __version__
@@ -33,32 +33,8 @@ from .html_tables import (
 from .page import Section, facts, figure, page
 
 
-def report(
-    study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
-) -> Path:
-    """Write the report of a study as one HTML file and return its path; `hpo report` in Python.
-
-    Args:
-        study: its name, or its folder; None means the only one in `out`.
-        out: the folder of results.
-        to: the file; None writes `report.html` into the study's folder.
-
-    Raises:
-        StoreError: there is no such study, or its journal is damaged.
-    """
-    return write_report(find_study(study, Path(out)), None if to is None else Path(to))
-
-
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
-    """Write the report of a study, whole or not at all, and return its path.
-
-    Args:
-        folder: of the study; it may be running.
-        path: of the file; None writes `report.html` into the study's folder.
-
-    Raises:
-        StoreError: there is no study, its journal is damaged, or another version wrote it.
-    """
+    """Write the report of a study, whole or not at all, and return its path."""
     text = report_html(read_snapshot(folder))
     if path is None:
         write_text(folder.report, text)
@@ -70,13 +46,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """One section of a report, which is built when it is asked for.
-
-    Attributes:
-        name: its anchor.
-        title: its heading.
-        build: gives its body as HTML; "" if the study has nothing to show there.
-    """
+    """A section of a report; `build` returns its HTML, "" if there is nothing to show."""
 
     name: str
     title: str
@@ -106,18 +76,14 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot) -> str:
-    """Return the report as one HTML document."""
     bodies = [(part, part.build(snapshot)) for part in PARTS]
     sections = [Section(part.name, part.title, body) for part, body in bodies if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot), sections, _foot(snapshot))
 
 
-# ---------------------------------------------------------------------- head and foot
-
-
 def head_html(snapshot: Snapshot) -> str:
-    """Return what stands above the sections: the study, its winner, what it took."""
+    """Return the head of the page: the study, its winner, its cost."""
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
@@ -129,7 +95,6 @@ def head_html(snapshot: Snapshot) -> str:
 
 
 def _conclusion(snapshot: Snapshot) -> str:
-    """Return the verdict, and the winner's hyperparameters."""
     best = snapshot.winner
     first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.meta.metric)
     more = "".join(f"<br>{escape(text)}" for text in others)
@@ -143,11 +108,8 @@ def _conclusion(snapshot: Snapshot) -> str:
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    """Return four cards: the winner, the default, the trials, the time."""
     usage, best = snapshot.usage, snapshot.winner
-    states: dict[str, int] = {}
-    for row in snapshot.searched.values():
-        states[str(row.state)] = states.get(str(row.state), 0) + 1
+    states = Counter(str(row.state) for row in snapshot.searched.values())
     found: list[tuple[str, str, str]] = []
     if best is not None and not snapshot.meta.objectives:
         around = between(best.ci_low, best.ci_high)
@@ -164,7 +126,6 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _default_words(snapshot: Snapshot) -> str:
-    """Return the interval of the default's test value, and its seeds."""
     default = next((entry for entry in snapshot.entries if entry.is_default), None)
     values = () if default is None else snapshot.rows[default.trial].report_values
     around = value_bounds(snapshot.meta).around(interval(values))
@@ -173,7 +134,6 @@ def _default_words(snapshot: Snapshot) -> str:
 
 
 def _costs(snapshot: Snapshot) -> str:
-    """Return what the study used up, for those who look for it."""
     budget, usage = snapshot.study.budget, snapshot.usage
     allowed = {
         "trials": None if budget.trials is None else f"{budget.trials:,}",
@@ -196,16 +156,12 @@ def _costs(snapshot: Snapshot) -> str:
 
 
 def _foot(snapshot: Snapshot) -> str:
-    seconds = snapshot.head.at
-    at = moment(seconds) if seconds else "-"
+    head = snapshot.head
     return (
-        f"Written by hpo {escape(__version__)} from commit {snapshot.head.number} of "
-        f"{escape(at)}. This file needs no network; SQL over the same tables: "
-        "<code>hpo query</code>."
+        f"Written by hpo {escape(__version__)} from commit {head.number} of "
+        f"{moment(head.at) if head.at else '-'}. This file needs no network; SQL over the same "
+        "tables: <code>hpo query</code>."
     )
-
-
-# ---------------------------------------------------------------------- sections
 
 
 def _stopping(snapshot: Snapshot) -> str:
@@ -225,9 +181,9 @@ def _stopping(snapshot: Snapshot) -> str:
         return (
             f"<p>{escape(words)}</p>{body}<details><summary>the audit of stops</summary>"
             f"{audit_table(snapshot.audit)}"
-            '<p class="note">Audited trials are a random share of the stopped ones that ran on '
-            "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
-            "values at a stop and at the end.</p></details>"
+            '<p class="note">Audited trials are a random share of the stopped ones that ran to '
+            "the end (<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation "
+            "between values at a stop and at the end.</p></details>"
         )
     if spec.evolves:
         return body
@@ -246,11 +202,8 @@ def _study(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
-    bits = (
-        f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
-        if meta.bits
-        else ""
-    )
+    bits = f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
+    bits = bits if meta.bits else ""
     given = ""
     if snapshot.folder.study_file.is_file():
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")

@@ -21,10 +21,9 @@ from ..formatting import Listing, folded
 
 
 class _Console(Console):
-    """A console that escapes control characters in its text, but not in what rich itself sends."""
+    """A console that escapes control characters in its text, but not those that rich sends."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
-        """Render, with control characters of the text written out."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
@@ -39,7 +38,7 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table: wrapped into a terminal, one line a row for programs that read lines."""
+    """Print a table: wrapped into a terminal, one line per row through a pipe."""
     text = listing.text()
     if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
         terminal.print(text, soft_wrap=True)
@@ -59,21 +58,17 @@ def print_lines(terminal: Console, listing: Listing) -> None:
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return text folded to the terminal's width; unchanged for programs that read lines."""
+    """Return text folded to the terminal's width; unchanged through a pipe."""
     return in_columns(text, stream, indent) if stream.isatty() else text
 
 
 def in_columns(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return sentences folded to the terminal's width, or to 80 columns where there is none.
-
-    Through a pipe, too, as all that `rich` prints: a pager or a log is read by people. Programs
-    read `--json`.
-    """
+    """Return sentences folded to the terminal's width, or to 80 columns through a pipe."""
     return folded(text, console(stream).width, indent)
 
 
 def can_draw() -> bool:
-    """Return whether a view can be redrawn in place: both streams are a capable terminal."""
+    """Return whether both streams are a terminal that can redraw in place."""
     both = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     return both and os.environ.get("TERM", "dumb") not in ("dumb", "")
 
@@ -88,10 +83,7 @@ def knows_blocks(stream: TextIO) -> bool:
 
 
 def hush_keys() -> Callable[[], None]:
-    """Keep the terminal from writing ^C into what is drawn in place; return what undoes it.
-
-    The two characters would move the cursor away from where the view is redrawn.
-    """
+    """Keep the terminal from writing ^C, which would move the cursor; return what undoes it."""
     try:
         keyboard = sys.stdin.fileno()
         before = termios.tcgetattr(keyboard)
@@ -109,26 +101,22 @@ def hush_keys() -> Callable[[], None]:
 
 
 def let_go_of_terminal() -> None:
-    """Discard what is written to a terminal that has been closed.
-
-    Otherwise views, user code and libraries that write to stdout or stderr would fail.
-    """
+    """Discard output to a closed terminal, which would otherwise raise in views and libraries."""
     for descriptor in (1, 2):
         try:
             os.write(descriptor, b"")
         except OSError as error:
-            if error.errno == errno.EIO:  # what a closed terminal answers
-                _discard(descriptor)
+            if error.errno == errno.EIO:  # the terminal is closed
+                discard(descriptor)
 
 
-def _discard(descriptor: int) -> None:
+def discard(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
 def to_stderr(text: str) -> None:
-    """Print a warning."""
     echo(f"warning: {text}", file=sys.stderr)
 
 

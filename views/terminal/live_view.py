@@ -23,20 +23,22 @@ from ...studies.several_environments import env_words
 from ...studies.spec import Study
 from ..formatting import duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
-from .run_view import RunView, lanes_text, left_text, phase_text, standing_text, trials_text
+from .run_view import PHASE_WORDS, RunView, lanes_text, left_text, standing_text, trials_text
 
-_PER_SECOND = 4
+
+def live(terminal: Console, picture: Callable[[], RenderableType]) -> Live:
+    """Return what draws a picture in place a few times a second, from its own thread."""
+    return Live(console=terminal, get_renderable=picture, refresh_per_second=4, transient=True,
+                redirect_stdout=False)  # fmt: skip
+
+
+def title_of(study: Study, name: str) -> str:
+    rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
+    return f"{name}  {env_words(study)}, {study.search.method}{rule}"
 
 
 class LiveView(RunView):
-    """Draws on a terminal; events scroll by above.
-
-    Args:
-        command: to type to resume this study.
-        terminal: to draw on; default stderr.
-        at_once: draw from the beginning, and not only once the study starts: one that has
-            finished may have nothing to do.
-    """
+    """Draws on a terminal; events scroll by above."""
 
     def __init__(
         self, command: str = "hpo run", terminal: Console | None = None, at_once: bool = True
@@ -49,14 +51,8 @@ class LiveView(RunView):
         self._progress: Progress | None = None
         self._compiles, self._compile_seconds = 0, 0.0
         self._unhush: Callable[[], None] = lambda: None
-        self._console = terminal if terminal is not None else console(sys.stderr)
-        self._live = Live(
-            console=self._console,
-            get_renderable=self._picture,
-            refresh_per_second=_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-        )
+        self._console = console(sys.stderr) if terminal is None else terminal
+        self._live = live(self._console, self._picture)
 
     def __enter__(self) -> LiveView:
         self._unhush = hush_keys()
@@ -65,54 +61,42 @@ class LiveView(RunView):
         return self
 
     def close(self) -> None:
-        """Remove the picture and restore the cursor."""
         with suppress(OSError):  # the terminal itself is gone
             self._live.stop()
         self._unhush()
 
     def write(self, text: str, command: str = "") -> None:
-        """Print a line above the picture, folded; a command stays whole, so that it can be copied.
-
-        Args:
-            text: the line.
-            command: to type, on a line of its own.
-        """
+        """Print a folded line above the picture; a command stays whole, to be copied."""
         try:
             lines = folded(text, self._console.width)
             self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
-        except OSError:  # the terminal is gone; the study goes on
+        except OSError:  # the terminal is gone, the study is not
             let_go_of_terminal()
 
     def _enter(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()
 
     def compile_begins(self, words: str) -> None:
-        """Show what is being compiled, and for how long."""
         self._enter(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
-        """Show how long it took."""
         self._compiles += 1
         self._compile_seconds += seconds
         self._enter("first evaluation" if words.startswith("evaluation") else "first chunk")
         self.say(f"compiled {words} in {duration(seconds)}")
 
     def pressed(self) -> None:
-        """Answer the first Ctrl-C."""
-        step = "compile and the step behind it" if self.is_compiling else "chunk"
+        step = "compile and the next step" if self.is_compiling else "chunk"
         self._enter(f"finishing this {step}, then committing")
         super().pressed()
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
-        """Take the title from the study."""
-        rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
-        self._title = f"{study.name}  {env_words(study)}, {study.search.method}{rule}"
+        self._title = title_of(study, study.name)
         self._enter("preparing the lanes")
         self._live.start(refresh=True)
         super().on_start(study, folder, resumed)
 
     def on_chunk(self, progress: Progress) -> None:
-        """Take the new picture; the next drawing shows it."""
         self._progress, self._seen = progress, time.monotonic()
         self._enter("")
         super().on_chunk(progress)
@@ -125,34 +109,19 @@ class LiveView(RunView):
 
 
 def panel(
-    title: str,
-    progress: Progress | None,
-    age: float,
-    doing: str,
+    title: str, progress: Progress | None, age: float, doing: str,
     compiled: tuple[int, float] = (0, 0.0),
-) -> RenderableType:
-    """Return the picture of a study.
+) -> RenderableType:  # fmt: skip
+    """Return the picture of a study, `age` seconds after its last chunk boundary.
 
-    Args:
-        title: of the study.
-        progress: at the last chunk boundary; None before the first.
-        age: seconds since that boundary.
-        doing: what happens now, if not a chunk.
-        compiled: programs that the study waited for, training's and evaluation's, and the seconds
-            of all that; one that is compiled beside lanes that run is in neither.
+    `compiled` counts the programs that the study waited for, and their seconds.
     """
-    parts: list[RenderableType] = []
-    if title:
-        parts.append(_line(title, style="bold"))
-    if progress is not None:
-        parts += [_bar(progress, age), _facts(progress, compiled)]
-    if doing:
-        parts.append(_line(doing, style="cyan"))
-    return Group(*parts)
 
+    def line(text: str, style: str) -> list[RenderableType]:
+        return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []
 
-def _line(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    facts = [] if progress is None else [_bar(progress, age), _facts(progress, compiled)]
+    return Group(*line(title, "bold"), *facts, *line(doing, "cyan"))
 
 
 def _bar(progress: Progress, age: float) -> Table:
@@ -175,7 +144,7 @@ def _facts(progress: Progress, compiled: tuple[int, float]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row("phase", phase_text(progress.phase))
+    table.add_row("phase", PHASE_WORDS[progress.phase])
     table.add_row("env steps", f"{done} of about {total}, {speed} a second{compiles}")
     table.add_row("lanes", lanes_text(progress))
     table.add_row("trials", trials_text(progress))

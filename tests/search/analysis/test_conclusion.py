@@ -230,7 +230,7 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
     assert told(0).front is None
     hard = (Constraint("eval/return_max", min=1e9),)
     nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)
-    words = "No trial keeps the constraints, so there is no Pareto front; trial "
+    words = "Every trial violates a constraint, so the Pareto front is empty; trial "
     words += f"{nobody.best.trial} violates them least."
     assert front_line(nobody.leaderboard, None) == words
     where = ["--study", str(tmp_path / "nobody")]

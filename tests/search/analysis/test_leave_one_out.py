@@ -135,7 +135,7 @@ def test_each_environment_is_left_out_of_the_choice(study):
                     kinds.add(stream)
                     break
             if not pairs:
-                assert side.stream is None and "share no seed" in side.why
+                assert side.stream is None and "share no seeds" in side.why
                 continue
             ours, theirs = map(list, zip(*pairs, strict=True))
             apart = [x - y for x, y in pairs]

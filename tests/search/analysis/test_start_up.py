@@ -35,12 +35,12 @@ def test_trials_before_the_model_begins_are_told_and_no_others():
     asks = [AskRow(0, "tpe", (0, 1, 2)), AskRow(1, "tpe", (3,), (0, 1)),
             AskRow(2, "tpe", (4,), (2,)), AskRow(3, "tpe", (5,), (3, 4))]  # fmt: skip
     found = told("tpe", asks, n_startup_trials=3)
-    words = "drawn at random: its model begins with 3 results, and {} were known"
+    words = "random draw: its model needs 3 results, {} were known"
     assert found == {1: words.format(0), 2: words.format(0), 3: words.format(2)}
     failed = told("tpe", asks, [TrialState.FAILED] * 3, n_startup_trials=3)
     assert set(failed) == {1, 2, 3, 4, 5}
     assert set(told("cmaes", asks)) == {1, 2}
-    assert told("cmaes", asks)[1] == "before it knew any result"
+    assert told("cmaes", asks)[1] == "before any result was known"
     assert told("random", asks) == {}
 
 
