@@ -1,76 +1,89 @@
-"""From what a source sets to a draft: whose it is, its values, its system's defaults."""
+"""From a source's settings to a draft: its system, its values, the system's defaults."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from ..environments.registry import find as find_environment
 from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, check_value, matters
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
+from . import xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
-from .name_mapping import COMMON, UNKNOWN, NoCounterpart, Row, Settings, mapping_of, plain_name
+from .name_mapping import (
+    COMMON,
+    UNKNOWN,
+    NoCounterpart,
+    mapping_of,
+    plain_name,
+    rounded,
+)
 from .tables import another_algorithm, find, recognise, system, versions_of
-from .xlron_rules import XlronRules
+
+# -------------------------------------------- names of one system that depend on each other
 
 
-class Rules(Protocol):
-    """What follows from several names of one system together."""
-
-    def before(self, draft: Draft, source: Source) -> None:
-        """Change the source where names hang together, before any is translated."""
-
-    def after(self, draft: Draft, source: Source) -> None:
-        """Add to the draft what follows from all names."""
-
-
-class _Sb3Rules:
-    def before(self, draft: Draft, source: Source) -> None:
-        """Put the policy before its arguments; drop what belongs to noise left out."""
-        policy = source.constants.pop("policy", None)
-        if policy is not None:
-            source.constants = {"policy": policy, **source.constants}
-        for name in ("n_steps", "batch_size") if "Lstm" in str(policy) else ():
-            if name not in source.names():
-                source.constants[name] = 128
-                draft.note(f"{name}: 128, the default of the recurrent PPO")
-        _rollouts(draft, source, "log_interval", ("n_steps", 2048), ("n_envs", 1))
-        if source.calls and isinstance(source.find("save_freq"), int):
-            calls, envs = source.find("save_freq"), source.values("n_envs", 1)[0]
-            source.constants["save_freq"] = calls * int(envs)
-            draft.note(f"save_freq: {calls} calls of {envs} environments there")
-        if read_word(source.constants.get("use_sde")) is True and "use_sde" in draft.without:
-            _without_sde(draft, source)
-
-    def after(self, draft: Draft, source: Source) -> None:
-        """Note how memory differs, and cut minibatches into whole segments."""
-        _torch_decay(draft)
-        if draft.fixed.get("network") in ("lstm", "gru"):
-            draft.note(
-                "network: hidden_sizes stand before the memory here, net_arch behind it there"
-            )
-            if not {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
-                _whole_segments(draft)
+def _before_sb3(draft: Draft, source: Source) -> None:
+    policy = source.constants.pop("policy", None)
+    if policy is not None:  # before its arguments
+        source.constants = {"policy": policy, **source.constants}
+    for name in ("n_steps", "batch_size") if "Lstm" in str(policy) else ():
+        if name not in source.names():
+            source.constants[name] = 128
+            draft.note(f"{name}: 128, the default of the recurrent PPO")
+    _rollouts(draft, source, "log_interval", ("n_steps", 2048), ("n_envs", 1))
+    if source.calls and isinstance(source.find("save_freq"), int):
+        calls, envs = source.find("save_freq"), source.values("n_envs", 1)[0]
+        source.constants["save_freq"] = calls * int(envs)
+        draft.note(f"save_freq: {calls} calls of {envs} environments there")
+    if read_word(source.constants.get("use_sde")) is not True or "use_sde" not in draft.without:
+        return
+    try:
+        arguments = mapping_of(source.constants.get("policy_kwargs"))
+    except NoCounterpart as reason:
+        raise ConfigError(f"policy_kwargs: {reason}") from None
+    if "log_std_init" in arguments:
+        value = arguments.pop("log_std_init")
+        source.constants["policy_kwargs"] = arguments
+        draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise, not of "
+                                                 "the actions' deviation")  # fmt: skip
 
 
-class _TorchRules:
-    def before(self, draft: Draft, source: Source) -> None:
-        """Turn intervals of updates into env steps; a helper is a call with some names set."""
-        for name in ("log_interval", "save_interval"):
-            _rollouts(draft, source, name, ("rollout_steps", 2048), ("num_envs", 4))
-        helper = next((call for call in source.calls if call.startswith("train_")), "")
-        if helper == "train_with_transformer_backbone":
-            source.constants.setdefault("backbone_cls", "TransformerPolicyBackbone")
-        if helper:
-            draft.note(f"{helper}: what it sets besides its arguments is taken from PPOConfig")
+def _after_sb3(draft: Draft) -> None:
+    _decay_as_torch(draft)
+    if draft.fixed.get("network") not in ("lstm", "gru"):
+        return
+    draft.note("network: hidden_sizes are before the recurrent layer here, net_arch is after it "
+               "there")  # fmt: skip
+    if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
+        return
+    envs, steps = (int(draft.fixed.get(name, KNOBS[name].default))
+                   for name in ("num_envs", "rollout_length"))  # fmt: skip
+    rows = int(draft.fixed.pop("minibatch_size", None) or 64)
+    wanted = max(1, math.ceil(envs * steps / rows))
+    parts = max(part for part in range(1, envs + 1) if part <= wanted and envs % part == 0)
+    draft.fixed["num_minibatches"] = parts
+    if parts != wanted:
+        draft.note(
+            f"batch_size: {rows} would make {wanted} minibatches of {envs * steps} rows; "
+            f"recurrent networks learn from whole rollouts of {envs} environments here, so there "
+            f"are {parts}"
+        )
 
-    def after(self, draft: Draft, source: Source) -> None:
-        """Let Adam decay as it does there."""
-        _torch_decay(draft)
+
+def _before_torch(draft: Draft, source: Source) -> None:
+    for name in ("log_interval", "save_interval"):
+        _rollouts(draft, source, name, ("rollout_steps", 2048), ("num_envs", 4))
+    helper = next((call for call in source.calls if call.startswith("train_")), "")
+    if helper == "train_with_transformer_backbone":
+        source.constants.setdefault("backbone_cls", "TransformerPolicyBackbone")
+    if helper:
+        draft.note(f"{helper}: its other settings are taken from PPOConfig")
 
 
 def _rollouts(
@@ -87,23 +100,21 @@ def _rollouts(
     elif len(lengths) > 1 or len(widths) > 1:
         source.drop(name)
         key = "log_every" if "log" in name else "checkpoint.policies_every"
-        draft.leave_out(name, f"{steps[0]} is searched, so it is no one number of env steps; "
-                              f"give {key}")  # fmt: skip
+        draft.leave_out(name, f"{steps[0]} is searched, so the number of env steps varies; give "
+                              f"{key}")  # fmt: skip
     else:
         source.constants[name] = rollouts * int(lengths[0]) * int(widths[0])
 
 
-def _torch_decay(draft: Draft) -> None:
+def _decay_as_torch(draft: Draft) -> None:
     """Turn adam into adam_l2 where weights decay: torch.optim.Adam adds decay to the gradient."""
     if not (draft.fixed.get("weight_decay") or "weight_decay" in draft.space):
         return
     searched = draft.space.get("optimiser", {}).get("values", ())
     optimiser = draft.fixed.get("optimiser", "adam")
     if "sgd" in (optimiser, *searched):
-        draft.note(
-            "weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
-            "1/(1 - momentum) times as strong as here, where it is decoupled"
-        )
+        draft.note("weight_decay: PyTorch's SGD adds it before the momentum, which makes it about "
+                   "1/(1 - momentum) times as strong as here, where it is decoupled")  # fmt: skip
     if "adam" in searched:
         values = ["adam_l2" if word == "adam" else word for word in searched]
         draft.space["optimiser"] = {**draft.space["optimiser"], "values": values}
@@ -114,103 +125,43 @@ def _torch_decay(draft: Draft) -> None:
     draft.note("weight_decay: PyTorch's Adam adds it to the gradient, so the optimiser is adam_l2")
 
 
-def _without_sde(draft: Draft, source: Source) -> None:
-    name = "log_std_init"
-    because = "with use_sde it is of a matrix of noise, not of the actions' deviation"
-    try:
-        arguments = mapping_of(source.constants.get("policy_kwargs"))
-    except NoCounterpart as reason:
-        raise ConfigError(f"policy_kwargs: {reason}") from None
-    if name in arguments:
-        value = arguments.pop(name)
-        source.constants["policy_kwargs"] = arguments
-        draft.leave_out(f"{name} {value}", because)
-
-
-def _whole_segments(draft: Draft) -> None:
-    """Choose minibatches of whole segments for a recurrent network, as near as can be."""
-
-    def known(knob: str) -> int:
-        return int(draft.fixed.get(knob, KNOBS[knob].default))
-
-    envs, steps = known("num_envs"), known("rollout_length")
-    rows = int(draft.fixed.pop("minibatch_size", None) or 64)
-    wanted = max(1, math.ceil(envs * steps / rows))
-    parts = max(part for part in range(1, envs + 1) if part <= wanted and envs % part == 0)
-    draft.fixed["num_minibatches"] = parts
-    if parts != wanted:
-        draft.note(
-            f"batch_size: {rows} would make {wanted} minibatches of {envs * steps} rows; networks "
-            f"with a memory learn from whole rollouts of {envs} environments here, so there are "
-            f"{parts}"
-        )
-
-
-class _JaxdemRules:
-    def before(self, draft: Draft, source: Source) -> None:
-        """Turn the number of updates into env steps, and minibatches into passes."""
-        defaults = {**draft.system.defaults, "num_epochs": 1000}
-
-        def one(name: str) -> int:
-            return count_of(source.values(name, defaults[name])[0]) or 0
-
-        envs, steps, parts = one("num_envs"), one("num_steps_epoch"), one("num_minibatches")
-        if "total_timesteps" in source.names() or "env_steps" in source.names():
-            source.drop("num_epochs")
-        elif one("num_epochs") and envs and steps:
-            updates = one("num_epochs")
-            source.drop("num_epochs")
-            source.constants["env_steps"] = updates * envs * steps
-            draft.note(
-                f"num_epochs: {updates:,} updates of {envs} x {steps} env steps are "
-                f"{updates * envs * steps:,} env steps"
-            )
-        old = draft.system.name == "jaxdem_2025_09"
-        size = count_of(source.find("minibatch_size")) or 0
-        if not size and old and parts and envs % parts:
-            size = envs // parts
-            draft.defaults.append(f"minibatch_size {size}")
-        if not size or not envs or not steps:
-            return
-        if 0 not in source.values("importance_sampling_alpha", 1.0):
-            source.put("minibatch_size", size * steps if old else size)
-            source.constants.setdefault("num_minibatches", parts)
-            if old:
-                draft.note(f"minibatch_size: {size} segments of {steps} env steps there")
-        else:
-            _passes(draft, source, envs * (1 if old else steps), parts, old)
-
-    def after(self, draft: Draft, source: Source) -> None:
-        """Let the cosine end where it does there: after as many minibatches as updates."""
-        parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
-        parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
-        together = draft.fixed.get("accumulate_minibatches", 1)
-        if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
-            draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
-            draft.note(
-                f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there "
-                "and is over after as many of them as there are updates; 1 for the whole run"
-            )
-        rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
-        if together > 1 and "learning_rate" not in draft.space:
-            draft.fixed["learning_rate"] = float(f"{rate * together:.12g}")
-            draft.note(
-                f"accumulate_n_gradients: the steps of {together} minibatches are added there; "
-                f"here one step goes along their mean gradient, so learning_rate is {together} "
-                "times as large"
-            )
+def _before_jaxdem(draft: Draft, source: Source) -> None:
+    defaults = {**draft.system.defaults, "num_epochs": 1000}
+    updates, envs, steps, parts = (
+        count_of(source.values(name, defaults[name])[0]) or 0
+        for name in ("num_epochs", "num_envs", "num_steps_epoch", "num_minibatches")
+    )
+    if "total_timesteps" in source.names() or "env_steps" in source.names():
+        source.drop("num_epochs")
+    elif updates and envs and steps:
+        source.drop("num_epochs")
+        source.constants["env_steps"] = total = updates * envs * steps
+        draft.note(f"num_epochs: {updates:,} updates of {envs} x {steps} env steps are {total:,} "
+                   "env steps")  # fmt: skip
+    old = draft.system.name == "jaxdem_2025_09"
+    size = count_of(source.find("minibatch_size")) or 0
+    if not size and old and parts and envs % parts:
+        size = envs // parts
+        draft.defaults.append(f"minibatch_size {size}")
+    if not size or not envs or not steps:
+        return
+    if 0 in source.values("importance_sampling_alpha", 1.0):
+        _passes(draft, source, envs * (1 if old else steps), parts, old)
+        return
+    source.put("minibatch_size", size * steps if old else size)
+    source.constants.setdefault("num_minibatches", parts)
+    if old:
+        draft.note(f"minibatch_size: {size} segments of {steps} env steps there")
 
 
 def _passes(draft: Draft, source: Source, total: int, parts: int, segments: bool) -> None:
-    """Turn so many minibatches of some size into passes over the rollout."""
     size = count_of(source.find("minibatch_size")) or 0
     unit = "segments" if segments else "env steps"
     if not size or not total or (size * parts) % total or total % size:
         passes = max(1, round(size * parts / total)) if total else 1
-        raise ConfigError(
-            f"{draft.source}: {parts} minibatches of {size} {unit} are "
-            f"{size * parts / max(1, total):.3g} passes over {total}; here there are whole passes "
-            "in equal parts",
+        raise draft.fault(
+            f"{parts} minibatches of {size} {unit} are {size * parts / max(1, total):.3g} passes "
+            f"over {total}; here there are whole passes in equal parts",
             flags={
                 "without": "minibatch_size",
                 "num_minibatches": max(1, round(total / max(1, size))),
@@ -220,34 +171,53 @@ def _passes(draft: Draft, source: Source, total: int, parts: int, segments: bool
     source.drop("minibatch_size")
     source.put("num_minibatches", total // size)
     source.constants["update_epochs"] = size * parts // total
-    draft.note(
-        f"minibatch_size: {parts} minibatches of {size} {unit} are {size * parts // total} "
-        f"pass(es) of {total // size} minibatches over {total}"
-    )
+    draft.note(f"minibatch_size: {parts} minibatches of {size} {unit} are {size * parts // total} "
+               f"pass(es) of {total // size} minibatches over {total}")  # fmt: skip
 
 
-class _ArlbenchRules:
-    def before(self, draft: Draft, source: Source) -> None:
-        """Name an environment of Brax as one: its framework stands under a name of its own."""
-        frameworks = [source.find(name) for name in source.names() if name.endswith("framework")]
-        for name in ("environment.name", "autorl.env_name", "env_name"):
-            env = str(source.find(name))
-            if "brax" in frameworks and name in source.constants and ":" not in env:
-                source.constants[name] = f"brax:{env}"
+def _after_jaxdem(draft: Draft) -> None:
+    """Let the cosine end where it does there: after as many minibatches as updates."""
+    parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
+    parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
+    together = draft.fixed.get("accumulate_minibatches", 1)
+    if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
+        draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
+        draft.note(
+            f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there and is "
+            "over after as many of them as there are updates; 1 for the whole run"
+        )
+    rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
+    if together > 1 and "learning_rate" not in draft.space:
+        draft.fixed["learning_rate"] = rounded(rate * together)
+        draft.note(
+            f"accumulate_n_gradients: the steps of {together} minibatches are added there; here "
+            f"one step follows their mean gradient, so learning_rate is {together} times as large"
+        )
 
-    def after(self, draft: Draft, source: Source) -> None:
-        """Add nothing."""
+
+def _before_arlbench(draft: Draft, source: Source) -> None:
+    frameworks = [source.find(name) for name in source.names() if name.endswith("framework")]
+    for name in ("environment.name", "autorl.env_name", "env_name"):
+        env = str(source.find(name))
+        if "brax" in frameworks and name in source.constants and ":" not in env:
+            source.constants[name] = f"brax:{env}"
 
 
-RULES: Mapping[str, Rules] = {
-    "xlron": XlronRules(), "sb3": _Sb3Rules(), "jaxdem": _JaxdemRules(),
-    "torch_ppo": _TorchRules(), "arlbench": _ArlbenchRules(),
+_BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
+    "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": _before_jaxdem,
+    "torch_ppo": _before_torch, "arlbench": _before_arlbench,
 }  # fmt: skip
-"""By a system's family."""
+"""Family of systems -> what changes a source before its names are translated."""
+_AFTER: Mapping[str, Callable[[Draft], None]] = {
+    "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": _after_jaxdem,
+    "torch_ppo": _decay_as_torch,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- translation
 
 
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Recognise whose names a source has; note what told, and which version they are read at."""
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
@@ -262,16 +232,16 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     if one.name != one.family and any(mark <= names for mark in one.marks):
         draft.note(f"version: only {one.title} {one.version} has such names; others are {others}")
     elif others:
-        draft.note(f"version: its names do not tell versions apart; {others}")
+        draft.note(f"version: its names do not distinguish versions; {others}")
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Put everything that a source sets into a draft."""
-    told = another_algorithm(source.words)
-    if told and given.get("system") != COMMON.name:
-        raise ConfigError(f"{draft.source}: {told}")
-    draft.read = list(source.names())
+    other = another_algorithm(source.words)
+    if other and given.get("system") != COMMON.name:
+        raise draft.fault(other)
     begin(draft, source, given)
+    source.negate(draft.system)
+    draft.read = list(source.names())
     for name, value in given.items():
         if not is_of_the_file(name) and name not in ("system", "without", "metric", "name"):
             source.drop(name, name.replace("-", "_"))
@@ -279,31 +249,34 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     for name in source.names():
         row = draft.row(name)
         if name.replace("-", "_") in draft.without and row is not None and row.fate == "taken":
-            for given in (source.constants, source.searched):
-                given.pop(name, None)
+            source.constants.pop(name, None)
+            source.searched.pop(name, None)
             draft.leave_out(name, "as asked")
-    rules = RULES.get(draft.system.family)
-    if rules is not None:
-        rules.before(draft, source)
-    for name in [name for name in source.names() if _names_env(draft, name)]:
+    family = draft.system.family
+    if family in _BEFORE:
+        _BEFORE[family](draft, source)
+    for name in source.names():  # the environment decides what other names mean
+        row = find(name, draft.system)
+        if row is None or row.target != "env":
+            continue
         if name in source.constants:
             draft.constant(name, source.constants.pop(name))
         elif len(source.searched[name].get("values", ())) == 1:
             draft.constant(name, source.searched.pop(name)["values"][0])
-    _once_each(draft, source)
+    _check_targets(draft, source)
     for name, value in source.constants.items():
         draft.constant(name, value)
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
     settle(draft, source)
-    if rules is not None:
-        rules.after(draft, source)
+    if family in _AFTER:
+        _AFTER[family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
 
 
-def _once_each(draft: Draft, source: Source) -> None:
-    """Refuse names that would be one target, as actor.lr and critic.lr."""
+def _check_targets(draft: Draft, source: Source) -> None:
+    """Refuse names that have one target, such as actor.lr and critic.lr."""
     found: dict[str, list[str]] = {}
     for name in source.names():
         target = draft.target(name)
@@ -319,9 +292,9 @@ def _once_each(draft: Draft, source: Source) -> None:
 
 
 def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
-    """Return whether several names of one target of ours cannot all be meant.
+    """Return whether several names of one target contradict each other.
 
-    Names that a system's own table has beside each other are its rules' business.
+    Names in the table of one system are left to its rules.
     """
     if len({plain_name(name) for name in names}) < len(names):
         return True
@@ -332,67 +305,46 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
-def _names_env(draft: Draft, name: str) -> bool:
-    row = find(name, draft.system)
-    return row is not None and row.target == "env"
-
-
-# ---------------------------------------------------------- what the source leaves unsaid
+# ------------------------------------------------------------------- the system's defaults
 
 
 def settle(draft: Draft, source: Source) -> None:
-    """Write down what the system's program would do where the source is silent."""
-    said = {name.replace("-", "_") for name in (*source.names(), *source.used)}
-    for row in draft.system.rows:
-        silent = row.default is UNKNOWN or row.name in draft.silent
-        if row.fate != "taken" or silent or row.name.replace("-", "_") in said:
+    """Add the system's defaults where ours differ, and its other differences."""
+    given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
+    known = [row for row in draft.system.rows if row.default is not UNKNOWN]
+    for row in known:
+        if row.fate != "taken" or row.name in draft.silent or row.name.replace("-", "_") in given:
             continue
-        if _is_set(draft, row.target) or is_idle(draft, row.target):
+        if _is_set(draft, row.target) or _is_idle(draft, row.target):
             continue
         draft.defaults.append(f"{row.name} {row.default}")
-        _put_default(draft, row)
-    _add_always(draft)
-
-
-def _put_default(draft: Draft, row: Row) -> None:
-    try:
-        value = row.values.of(row.default)
-    except NoCounterpart as reason:
-        raise ConfigError(f"{draft.source}: its {row.name} is {row.default!r} by default: {reason}"
-                          ) from None  # fmt: skip
-    settings = value if isinstance(value, Settings) else {row.target: value}
-    if not all(_same(draft, target, one) for target, one in settings.items()):
-        for target, one in settings.items():
-            draft.put(row.name, target, one)
-
-
-def _add_always(draft: Draft) -> None:
-    """Add what the system's program always does, and what differs whatever is set."""
-    named = {row.target for row in draft.system.rows if row.default is not UNKNOWN}
+        try:
+            settings = row.settings(row.default)
+        except NoCounterpart as reason:
+            raise draft.fault(f"its {row.name} is {row.default!r} by default: {reason}") from None
+        if not all(_is_ours(draft, target, one) for target, one in settings.items()):
+            for target, one in settings.items():
+                draft.put(row.name, target, one)
+    targets = {row.target for row in known}
     for target, value in draft.system.always.items():
-        if target in named or _is_set(draft, target) or is_idle(draft, target):
+        if target in targets or _is_set(draft, target) or _is_idle(draft, target):
             continue
         checked = check_value(target, value)
-        if target == "hidden_sizes" and {"hidden_size", "num_layers"} & {
-            *draft.fixed,
-            *draft.space,
-        }:
-            continue  # fmt: skip
+        sized = {"hidden_size", "num_layers"} & {*draft.fixed, *draft.space}
+        if target == "hidden_sizes" and sized:
+            continue
         draft.defaults.append(f"({target} {value})")
-        if checked != KNOBS[target].default or _is_filled(draft, target):
+        # our defaults of these two depend on other settings
+        other = draft.fixed.get("network", "mlp") in ("cnn", "gnn", "transformer")
+        depends = target == "reward_clip" or (target == "activation" and other)
+        if depends or checked != KNOBS[target].default:
             draft.fixed[target] = checked
     for text in draft.system.differs:
         draft.note(text)
 
 
-def _is_filled(draft: Draft, target: str) -> bool:
-    """Whether ours would not be the default that the table of knobs has."""
-    filled = draft.fixed.get("network", "mlp") in ("cnn", "gnn", "transformer")
-    return (target == "activation" and filled) or target == "reward_clip"
-
-
-def is_idle(draft: Draft, target: str) -> bool:
-    """Whether a knob changes nothing in this study."""
+def _is_idle(draft: Draft, target: str) -> bool:
+    """Whether a hyperparameter has no effect in this study."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True
@@ -402,24 +354,12 @@ def is_idle(draft: Draft, target: str) -> bool:
     if switch is not None:
         return not draft.fixed.get(switch, KNOBS[switch].default) and switch not in draft.space
     if target in ("log_std_init", "distribution"):
-        return _actions(draft) == "discrete"
+        with suppress(HpoError):
+            entry = find_environment(str(draft.env.get("id", "")))
+            return entry is not None and entry.actions == "discrete"
     if target in ("lr_schedule_multiplier", "lr_decay_exponent"):
         return draft.fixed.get("lr_schedule", "constant") == "constant"
     return False
-
-
-def _actions(draft: Draft) -> str:
-    try:
-        entry = find_environment(str(draft.env.get("id", "")))
-    except HpoError:
-        return "any"
-    return "any" if entry is None else entry.actions
-
-
-def _same(draft: Draft, target: str, value: Any) -> bool:
-    if target in KNOBS and value is not None:
-        value = check_value(target, value)
-    return value == _ours(draft, target)
 
 
 def _is_set(draft: Draft, target: str) -> bool:
@@ -431,16 +371,15 @@ def _is_set(draft: Draft, target: str) -> bool:
     return key in draft.rest.get(section, {}) if key else target in draft.rest
 
 
-def _ours(draft: Draft, target: str) -> Any:
-    """Return what we take where a study is silent."""
+def _is_ours(draft: Draft, target: str, value: Any) -> bool:
     section, _, key = target.partition(".")
     if target in KNOBS:
-        return KNOBS[target].default
+        return (value if value is None else check_value(target, value)) == KNOBS[target].default
     entry = draft.entry
     if section == "env" and entry is not None:
-        return entry.keys[key].default if key in entry.keys else entry.params.get(key)
-    fields = {field.key: field.default for field in SECTIONS.get(section, ())}
-    return fields.get(key, UNKNOWN)
+        return value == (entry.keys[key].default if key in entry.keys else entry.params.get(key))
+    defaults = {field.key: field.default for field in SECTIONS.get(section, ())}
+    return value == defaults.get(key, UNKNOWN)
 
 
 # ----------------------------------------------------------------- around a configuration
@@ -448,13 +387,11 @@ def _ours(draft: Draft, target: str) -> Any:
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 
 
-def add_space(draft: Draft, names: Iterable[str] = _SEARCHED) -> None:
+def add_space(draft: Draft) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
-        raise ConfigError(
-            f"{draft.source} has a search space already; only a single configuration gets one"
-        )
-    for name in names:
+        raise draft.fault("it has a search space already; only a single configuration gets one")
+    for name in _SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:
@@ -463,8 +400,7 @@ def add_space(draft: Draft, names: Iterable[str] = _SEARCHED) -> None:
         draft.fixed.pop(name, None)
         if value > 0 or "zero" not in fields:
             fields["min"], fields["max"] = min(fields["min"], value), max(fields["max"], value)
-        fields["default"] = value
-        draft.space[name] = fields
+        draft.space[name] = {**fields, "default": value}
     draft.note("space: around the file's values, which are the default and are tried first")
     draft.rest["search"] = {"method": "tpe"}
     draft.rest["early_terminate"] = {

@@ -1,9 +1,4 @@
-"""A study in the making: what another system's words have become so far.
-
-Constants and distributions arrive under foreign names and are put where a study file has them, by
-the tables. Every name ends in one of the lists at the head of the file: taken, changed on the way,
-without effect, left out; a fifth list is what the system does where the source is silent.
-"""
+"""A study in the making: the settings of another system that are translated so far."""
 
 from __future__ import annotations
 
@@ -20,10 +15,10 @@ from ..knobs import KNOBS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.load import loads
 from ..studies.study_keys import SECTIONS
-from ..studies.study_values import check_env_value, count_of
+from ..studies.study_values import count_of
 from ..studies.yaml_io import to_yaml
-from .formats import fitted, one_line, plain_value, read_word, switch, translated
-from .name_mapping import COMMON, NoCounterpart, Row, Settings, System, plain_name
+from .formats import env_value, fitted, one_line, plain_value, read_word, translated
+from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
 from .plain_python import Unread
 from .tables import find
 
@@ -40,45 +35,40 @@ _NETWORK = re.compile(
 
 @dataclass
 class Source:
-    """What a file sets, in its own terms.
-
-    Attributes:
-        constants: name -> value; words of a command line are texts.
-        searched: name -> distribution, as a study file writes it.
-        words: of the command, and the file's name.
-        family: the only system in question, if the user named one.
-        calls: of Python: the functions and classes whose arguments these are.
-        used: names that a rule decided together with others.
-    """
-
+    # name -> value; words of a command line are texts
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    # name -> distribution, as a study file writes it
     searched: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    words: Sequence[str] = ()
-    family: str = ""
-    calls: Sequence[str] = ()
-    used: set[str] = field(default_factory=set[str])
+    words: Sequence[str] = ()  # of the command, and the file's name
+    family: str = ""  # the only system in question, if the user named one
+    calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
+    used: set[str] = field(default_factory=set[str])  # names that a rule has read
 
     def names(self) -> tuple[str, ...]:
-        """Return all names."""
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Return the value of a constant as a number, a switch or a text; None if it is none."""
+        """Return the value of a constant as a number, a bool or a text; None if there is none."""
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Return all values that a name can have: its constant, its listed values or bounds.
-
-        Of a normal distribution it is the middle.
-        """
+        """Return a constant, listed values, or bounds (of a normal distribution the middle)."""
         if name in self.searched:
             fields = self.searched[name]
             listed = fields.get("values", [fields.get(key) for key in ("min", "max", "mu")])
             return [read_word(value) for value in listed if value is not None]
         return [read_word(self.constants.get(name, default))]
 
+    def negate(self, system: System) -> None:
+        """Read `--no-flag` and `--noflag` as the flag, off."""
+        found: dict[str, Any] = {}
+        for name, value in self.constants.items():
+            negated = value is True and name.startswith("no") and system.find(name) is None
+            row = system.find(re.sub("^no[_-]?", "", name)) if negated else None
+            found |= {row.name: False} if row else {name: value}
+        self.constants = found
+
     def drop(self, *names: str) -> None:
-        """Forget names whose part a rule has played."""
         for name in names:
             if name in self.constants or name in self.searched:
                 self.used.add(name)
@@ -86,7 +76,6 @@ class Source:
             self.searched.pop(name, None)
 
     def put(self, name: str, value: Any) -> None:
-        """Set a constant that a rule makes, whatever it was."""
         self.drop(name)
         self.constants[name] = value
 
@@ -95,23 +84,8 @@ class Source:
 class Draft:
     """One study in the making.
 
-    Attributes:
-        source: what it is made of, for messages and for the head of the file.
-        system: whose names they are.
-        env: id and keys of the environment.
-        fixed: knob -> value.
-        space: knob or `env.<name>` -> distribution.
-        rest: further keys of the study file.
-        loggers: type -> options; `on` says whether the source logs there.
-        taken: name -> the targets that it set; none where it decided others together with them.
-        notes: what was changed on the way.
-        idle: names with a value at which they do nothing, there or here.
-        left_out: what has no counterpart, each with the reason.
-        defaults: names that the source leaves to the system, with its defaults.
-        without: names that the user wants left out, whatever they do.
-        lost: searched names that were left out.
-        silent: names of the system whose defaults mean nothing here.
-        read: all names of the source; each must end in one of the lists.
+    Every name of the source ends in one of the lists at the head of the file: taken, changed,
+    without effect, left out. A fifth list has the system's defaults.
     """
 
     source: str
@@ -119,40 +93,41 @@ class Draft:
     env: dict[str, Any] = field(default_factory=dict[str, Any])
     fixed: dict[str, Any] = field(default_factory=dict[str, Any])
     space: dict[str, Any] = field(default_factory=dict[str, Any])
-    rest: dict[str, Any] = field(default_factory=dict[str, Any])
+    rest: dict[str, Any] = field(default_factory=dict[str, Any])  # other keys of the study file
+    # type -> options; `on`: whether the source logs there
     loggers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    # name -> the targets that it set; none if it is read together with others
     taken: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    notes: list[str] = field(default_factory=list[str])
-    idle: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])  # what changed
+    idle: list[str] = field(default_factory=list[str])  # names whose value has no effect
     left_out: list[str] = field(default_factory=list[str])
     defaults: list[str] = field(default_factory=list[str])
-    without: tuple[str, ...] = ()
-    lost: list[str] = field(default_factory=list[str])
-    silent: set[str] = field(default_factory=set[str])
-    read: list[str] = field(default_factory=list[str])
+    without: tuple[str, ...] = ()  # names that the user leaves out
+    lost: list[str] = field(default_factory=list[str])  # searched names that are left out
+    silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
+    read: list[str] = field(default_factory=list[str])  # all names of the source
 
     @property
     def entry(self) -> EnvEntry | None:
-        """The table's entry of the environment, if one was named and is known."""
         return ENVIRONMENTS.get(self.env.get("id", ""))
 
     def note(self, text: str) -> None:
-        """Keep what was changed, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Keep what has no counterpart, once."""
         text = f"{name}: {reason}"
         if text not in self.left_out:
             self.left_out.append(text)
 
+    def fault(self, text: str, **remedies: Any) -> ConfigError:
+        return ConfigError(f"{self.source}: {text}", **remedies)
+
     def section(self, name: str) -> dict[str, Any]:
-        """Return a section to fill."""
         return self.rest.setdefault(name, {})
 
     def unlisted(self) -> list[str]:
-        """Return the names of the source that stand in no list, of which there must be none."""
+        """Return the names of the source that no list has; there must be none."""
         texts = (*self.notes, *self.idle, *self.left_out, *self.defaults)
         words = {word for text in texts for word in re.split(r"[:, ]+", text)} | set(self.taken)
         return [name for name in self.read if name not in words]
@@ -160,19 +135,17 @@ class Draft:
     # ------------------------------------------------------------------ names
 
     def row(self, name: str) -> Row | None:
-        """Return the row of a foreign name, or of one of ours; None if nobody knows it."""
         known = self.system.find(name)
         if known is not None:
             return known
-        own, knob = self._own_key(name), canonical_name(name.rsplit(".", 1)[-1])
+        own, knob = self._env_target(name), canonical_name(name.rsplit(".", 1)[-1])
         shared = find(name) if own is None else None
         if shared is not None:
             return shared
         target = own or knob or (name if name.startswith("env.") and not self.entry else None)
         return None if target is None else Row(name, "taken", target)
 
-    def _own_key(self, name: str) -> str | None:
-        """Return `env.<key>` where the environment has a parameter or key of that name."""
+    def _env_target(self, name: str) -> str | None:
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
         if entry is None:
             return None
@@ -183,16 +156,13 @@ class Draft:
         return None
 
     def target(self, name: str) -> str | None:
-        """Return what a foreign name can be searched as: a knob or `env.<name>`, or None."""
-        row = self.row(name)
-        if row is None or row.fate != "taken":
-            return None
-        return row.target if row.target in KNOBS or row.target.startswith("env.") else None
+        """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""
+        target = (row := self.row(name)) and row.target
+        return target if target and (target in KNOBS or target.startswith("env.")) else None
 
     # ------------------------------------------------------------------ values
 
     def constant(self, name: str, value: Any) -> None:
-        """Put a value that is not searched where it belongs."""
         value, row = read_word(value), self.row(name)
         if row is None:
             self._unknown(name, f"its value is {value!r}", value)
@@ -210,43 +180,39 @@ class Draft:
             self.leave_out(name, f"{value} (line {value.line}) is not a plain value")
             return
         try:
-            ours = row.values.of(value)
-            settings = ours if isinstance(ours, Settings) else {row.target: ours}
+            settings = row.settings(value)
             for target, one in settings.items():
                 self.put(name, target, one)
         except (NoCounterpart, ConfigError) as reason:
             if isinstance(value, Unread):
-                raise self._unread(name, row, value) from None
+                schedules = {"learning_rate": " (a schedule: lr_schedule=linear)",
+                             "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
+                raise ConfigError(
+                    f"{self.source}:{value.line}: {name} is {value}, which cannot be read without "
+                    f"running it; give its value{schedules.get(row.target, '')}, or leave it out",
+                    flags={name: "VALUE"},
+                    without={"without": name},
+                ) from None
             if isinstance(reason, ConfigError):
                 raise
             raise ConfigError(f"{name} is {value!r}: {reason}") from None
         self.taken[name] = list(dict.fromkeys((*self.taken.get(name, ()), *settings)))
         if row.note and settings and not _is_off(value):
             self.note(f"{name}: {row.note}")
-        if any(one != value for one in settings.values()) or list(settings) != [row.target]:
-            self.note(f"{name}: {_shown(value)} is {_shown_settings(row, settings)} here")
-
-    def _unread(self, name: str, row: Row, value: Unread) -> ConfigError:
-        """Return the refusal of a value that is not a plain one, with the ways out."""
-        schedules = {"learning_rate": "lr_schedule", "clip_eps": "clip_eps_schedule"}
-        also = schedules.get(row.target)
-        return ConfigError(
-            f"{self.source}:{value.line}: {name} is {value}, which cannot be read without "
-            f"running it; give its value{f' (a schedule: {also}=linear)' if also else ''}, or "
-            "leave it out",
-            flags={name: "VALUE"},
-            without={"without": name},
-        )
+        renamed = list(settings) != [row.target]
+        if renamed or settings[row.target] != value:
+            shown = [f"{target} {_shown(one)}" if renamed else _shown(one)
+                     for target, one in settings.items()]  # fmt: skip
+            self.note(f"{name}: {_shown(value)} is {', '.join(shown) or 'nothing'} here")
 
     def put(self, name: str, target: str, value: Any) -> None:
-        """Put one value of ours at one target; `name` is for messages."""
         section, _, key = target.partition(".")
         self._search_no_more(target)
         if target in KNOBS:
             plain = plain_value(target, value)
-            self.fixed[target] = _told(name, lambda: check_value(target, plain))
+            self.fixed[target] = _named(name, lambda: check_value(target, plain))
         elif section == "env" and key:
-            self.env[key] = self._env_value(name, key, value)
+            self.env[key] = _named(name, lambda: env_value(self.entry, key, value))
         elif section == "loggers":
             kind, _, option = key.partition(".")
             logger = self.loggers.setdefault(kind, {"on": False})
@@ -265,7 +231,7 @@ class Draft:
             self.rest[target] = count
 
     def _search_no_more(self, target: str) -> None:
-        """Forget a target in the space and in what is enqueued, some of which may become equal."""
+        """Remove a target from the space, and from enqueued trials, which may become equal."""
         self.space.pop(target, None)
         tried = self.rest.pop("enqueue", [])
         kept = list[dict[str, Any]]()
@@ -278,16 +244,7 @@ class Draft:
         if len(kept) < len(tried):
             self.note(f"enqueue: {len(kept)} of these are left, as {target} is given")
 
-    def _env_value(self, name: str, key: str, value: Any) -> Any:
-        entry = self.entry
-        if entry is None:
-            return value
-        if key in entry.keys and entry.keys[key].type == "bool":
-            value = switch(value)
-        return _told(name, lambda: check_env_value(entry, key, value))
-
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
-        """Put a distribution where it belongs, under our name."""
         row = self.row(name)
         if row is None:
             self.lost.append(name)
@@ -309,8 +266,8 @@ class Draft:
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
             raise ConfigError(
-                f"{name} is searched, but one study has one value of it; "
-                "import the sweep once for each",
+                f"{name} is searched, but one study has one value of it; import the sweep once "
+                "for each",
                 flags={name: "VALUE"},
             )
         found = translated(self.note, name, row, distribution)
@@ -318,27 +275,25 @@ class Draft:
         for target, fields in found.items():
             if "value" in fields:
                 self.put(name, target, fields["value"])
-            else:
-                self.search(name, target, fields)
-
-    def search(self, name: str, target: str, fields: dict[str, Any]) -> None:
-        """Search one target of ours; `name` is for messages."""
-        self.fixed.pop(target, None)
-        if target.startswith("env."):
-            self.env.pop(target.removeprefix("env."), None)
-        self.space[target] = fitted(self.note, name, target, fields, self.entry)
+                continue
+            self.fixed.pop(target, None)
+            if target.startswith("env."):
+                self.env.pop(target.removeprefix("env."), None)
+            self.space[target] = fitted(self.note, name, target, fields, self.entry)
 
     def _unknown(self, name: str, what: str, value: Any) -> None:
         if _is_off(value):
             self.idle.append(f"{name} {value}")
             return
-        if _NETWORK.search(plain_name(name)) and not self._unwanted(name):
-            raise self._refusal(name, what, "it seems to choose a network, and nobody knows it")
-        near = self.system.nearest(name) if self.system.strict else None
-        if near is not None and not self._unwanted(name):
-            raise self._refusal(
-                name, what, f"{self.system.title} has no such flag; did you mean {near}?"
+        if not self._unwanted(name):
+            near = self.system.nearest(name) if self.system.strict else None
+            because = (
+                "it seems to choose a network, and no table has it"
+                if _NETWORK.search(plain_name(name))
+                else near and f"{self.system.title} has no such flag; did you mean {near}?"
             )
+            if because:
+                raise self._refusal(name, what, because)
         self.leave_out(name, f"no counterpart; {what}")
 
     def _unwanted(self, name: str) -> bool:
@@ -353,7 +308,7 @@ class Draft:
     # ------------------------------------------------------------------ the file
 
     def override(self, flags: Mapping[str, Any]) -> None:
-        """Set what was given after `--`: foreign or our own names, or dotted keys of the file."""
+        """Set the flags given after `--`: foreign names, ours, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
             if name in ("system", "without"):
@@ -370,34 +325,40 @@ class Draft:
                 self.constant(name, value)
 
     def text(self) -> str:
-        """Return the study file, its lists first."""
         if "id" not in self.env:
-            raise ConfigError(
-                f"{self.source}: no environment is named; name one", flags={"env": "CartPole-v1"}
-            )
+            raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            raise ConfigError(
-                f"{self.source}: nothing would be searched, as {', '.join(self.lost)} "
-                f"{'has' if len(self.lost) == 1 else 'have'} no counterpart here; is it a sweep "
-                "of another system?",
+            have = "has" if len(self.lost) == 1 else "have"
+            raise self.fault(
+                f"nothing would be searched, as {', '.join(self.lost)} {have} no counterpart "
+                "here; is it a sweep of another system?",
                 flags={"system": "NAME"},
             )
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no length of a run is named; 1,000,000 is ours")
-        if self._never_ends() and "steps" not in self.section("evaluation"):
+        keys = self.entry.keys if self.entry else {}
+        continuous = "continuous" in keys and keys["continuous"].default
+        if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
             self.note("evaluation: 8 networks of 5,000 requests each, as no episode ends")
-        self._log()
+        self._write_loggers()
         keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}
         data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
         body = to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
-        self._check(body)
+        try:
+            study = loads(body, f"{self.source} (imported)")
+            reasons = list(check(study).mistakes) if not study.imports else []
+        except StudyError as error:
+            reasons = [mistake.text for mistake in error.mistakes]
+        except ConfigError as error:
+            reasons = [str(error)]
+        if reasons:
+            raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
         return self.head() + body
 
-    def _log(self) -> None:
-        """Write the loggers that are on; options of others are left out."""
+    def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():
             named = {option: value for option, value in options.items() if option != "on"}
             if options["on"]:
@@ -408,36 +369,19 @@ class Draft:
                 name = next((name for name, targets in self.taken.items()
                              if f"loggers.{kind}.{option}" in targets), option)  # fmt: skip
                 self.taken.pop(name, None)
-                self.leave_out(name, f"nothing is sent there without its switch; add loggers: "
+                self.leave_out(name, f"the logger is off; add loggers: "
                                      f"[{{type: {kind}, {option}: {value}}}]")  # fmt: skip
 
-    def _check(self, body: str) -> None:
-        try:
-            study = loads(body, f"{self.source} (imported)")
-            reasons = list(check(study).mistakes) if not study.imports else []
-        except StudyError as error:
-            reasons = [mistake.text for mistake in error.mistakes]
-        except ConfigError as error:
-            reasons = [str(error)]
-        if reasons:
-            raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
-
-    def _never_ends(self) -> bool:
-        entry = self.entry
-        own = entry is not None and "continuous" in entry.keys and entry.keys["continuous"].default
-        return bool(self.env.get("continuous", own))
-
     def head(self) -> str:
-        """Return the comment at the head of the file: the version read, and the lists."""
         lines = [f"# Imported from {one_line(self.source)}."]
         if self.system.version:
             lines.append(f"# Read as {self.system.title}, {self.system.version}.")
         taken = [f"{one_line(name)} as {', '.join(targets)}" if targets and targets != [name]
                  else one_line(name) for name, targets in self.taken.items()]  # fmt: skip
         lines += _wrapped("Taken", taken)
-        lines += _listed("Changed on the way:", self.notes)
+        lines += _listed("Changed:", self.notes)
         lines += _wrapped("Without effect", self.idle)
-        lines += _listed("Left out, for want of a counterpart:", self.left_out)
+        lines += _listed("Left out:", self.left_out)
         lines += _wrapped(f"Defaults of {self.system.title}", self.defaults)
         return "\n".join(lines) + "\n"
 
@@ -453,14 +397,8 @@ def _listed(title: str, items: list[str]) -> list[str]:
 
 
 def is_of_the_file(name: str) -> bool:
-    """Return whether a flag is a dotted key of a study file, such as `budget.trials`."""
     section, _, key = name.partition(".")
     return bool(key) and section in (*SECTIONS, "eval_env")
-
-
-def of_the_file(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some flags that are dotted keys of a study file."""
-    return {name: value for name, value in flags.items() if is_of_the_file(name)}
 
 
 def _is_off(value: Any) -> bool:
@@ -472,13 +410,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _shown_settings(row: Row, settings: Mapping[str, Any]) -> str:
-    pairs = (f"{_shown(value)}" if list(settings) == [row.target] else f"{target} {_shown(value)}"
-             for target, value in settings.items())  # fmt: skip
-    return ", ".join(pairs) or "nothing"
-
-
-def _told(name: str, check: Callable[[], Any]) -> Any:
+def _named(name: str, check: Callable[[], Any]) -> Any:
+    """Run a check, with the foreign name in front of its message."""
     try:
         return check()
     except ConfigError as error:

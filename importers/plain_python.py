@@ -1,8 +1,4 @@
-"""Plain values in Python sources: `dict(pi=[64])`, `nn.ReLU`, `2**11`; nothing is ever run.
-
-`value_of` reads one value. `read_source` collects what a file gives to names of a table, wherever
-it does: assignments, dictionaries, arguments of calls, fields of classes, defaults of argparse.
-"""
+"""Plain values in Python sources: `dict(pi=[64])`, `nn.ReLU`, `2**11`; nothing is ever run."""
 
 from __future__ import annotations
 
@@ -26,62 +22,57 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 _MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
-_IDLE = "left out"
 _OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback",
             "optimizer", "action_space")  # fmt: skip
 
 
 class NotPlain(ConfigError):
-    """A text that is no plain value; the message says which part."""
+    """A text that is not a plain value; the message names the part."""
 
 
 class Unread(str):
-    """What stands where a plain value should: its text; `line` says where."""
+    """The text of an expression that is not a plain value."""
 
     line = 0
 
 
 def value_of(text: str) -> Any:
-    """Return what a text stands for; a name is a text, `torch.nn.ReLU` its last part.
+    """Return the value of an expression; a name is a text, `torch.nn.ReLU` its last part.
 
     >>> value_of("dict(net_arch=dict(pi=[64, 64], vf=[64, 64]), activation_fn=nn.ReLU)")
     {'net_arch': {'pi': [64, 64], 'vf': [64, 64]}, 'activation_fn': 'ReLU'}
     """
-    return _whole(_parsed(" ".join(text.split()), "eval").body)
+    try:
+        return _plain(_parsed(" ".join(text.split()), "eval").body)
+    except RecursionError:
+        raise NotPlain("nested too deeply") from None
 
 
 @dataclass
 class Source:
-    """What a Python file gives to names of a table.
+    """The values that a Python file gives to the names of a table."""
 
-    Attributes:
-        named: name -> value; `Unread` where there is no plain one.
-        env: what makes its environment: the text given to a `make`, or a class.
-        positional: texts that the table's own call has in front.
-        calls: the table's own calls.
-    """
-
-    named: dict[str, Any] = field(default_factory=dict[str, Any])
-    env: str | None = None
-    positional: list[str] = field(default_factory=list[str])
-    calls: list[str] = field(default_factory=list[str])
+    named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
+    env: str | None = None  # the text given to a `make`, or a class
+    positional: list[str] = field(default_factory=list[str])  # texts in front of a table's call
+    calls: list[str] = field(default_factory=list[str])  # the table's own calls
 
 
 def read_source(
     text: str, known: Callable[[str], bool | str], calls: tuple[str, ...] = (),
     given: Mapping[str, Any] | None = None, around: Mapping[str, str] | None = None,
 ) -> Source:  # fmt: skip
-    r"""Return what a Python file gives to known names, and to others beside them.
+    r"""Return the values that a Python file gives to known names, and to names next to them.
 
-    `known` says what becomes of a name, or nothing; values of names that are left out may differ.
-    `around` maps other calls to the names that they amount to, as `name` or `name=keyword`; names
-    in `given` may have several values.
+    It reads assignments, dictionaries, arguments of calls, fields of classes and defaults of
+    argparse. Two different values of a known name are refused, unless it is in `given`, or its
+    fate (what `known` returns) is "left out". `around` is `System.around`.
 
     >>> read_source("a = 1\nPPO(lr=2 * 4)\n", lambda name: name == "lr", ("PPO",)).named
     {'lr': 8}
     """
+    given, reader = given or {}, _Reader(known, calls, around or {})
     tree = _parsed(text, "exec")
-    reader = _Reader(known, calls, around or {})
     try:
         reader.constants = _constants(tree)
         reader.visit(tree)
@@ -90,28 +81,23 @@ def read_source(
     found = reader.found
     for name, values in reader.values.items():
         plain = [one for one in values if not isinstance(one[0], Unread)]
-        distinct = [one for i, one in enumerate(plain) if one[0] not in [x for x, _ in plain[:i]]]
-        if (
-            len(distinct) > 1
-            and name not in (given or {})
-            and (known(name) not in (False, "", _IDLE))
-        ):
-            (first, at), (second, there) = distinct[:2]
+        (first, at), *others = plain or values
+        second = next((one for one in others if one[0] != first), None) if plain else None
+        if second and name not in given and known(name) not in (False, "", "left out"):
             raise NotPlain(
-                f"{name} is {first!r} (line {at}) and {second!r} (line {there}); give one of them",
+                f"{name} is {first!r} (line {at}) and {second[0]!r} (line {second[1]}); give one "
+                "of them",
                 flags={name: first},
             )
-        found.named[name] = (plain or values)[0][0]
+        found.named[name] = first
     envs = dict.fromkeys(reader.envs)
-    if len(envs) > 1 and not {"env", "env_id", "env_name", "ENV_NAME"} & set(given or {}):
+    if len(envs) > 1 and not {"env", "env_id", "env_name", "ENV_NAME"} & set(given):
         raise NotPlain(f"it makes {' and '.join(map(repr, envs))}; name one", env=next(iter(envs)))
     found.env = next(iter(envs), reader.env_class)
     return found
 
 
 class _Reader:
-    """Walks a tree and keeps (value, line) of each name."""
-
     def __init__(
         self, known: Callable[[str], bool | str], calls: tuple[str, ...], around: Mapping[str, str]
     ) -> None:
@@ -122,22 +108,20 @@ class _Reader:
         self.env_class: str | None = None
 
     def visit(self, node: ast.AST) -> None:
-        """Read a node and what is in it, but not the inside of a value that was taken whole."""
+        """Read a node and its children, but not the inside of a value that was taken whole."""
         pairs = [(name.replace("-", "_"), value) for name, value in _pairs(node)]
-        own = isinstance(node, ast.Call) and self._own_call(node)
-        several = sum(bool(self.known(name)) for name, _ in pairs) > 1
         mapping = isinstance(node, ast.Dict | ast.ClassDef) or (
             isinstance(node, ast.Call) and _last_name(node.func) in _MAPPINGS)  # fmt: skip
+        several = sum(bool(self.known(name)) for name, _ in pairs) > 1
+        own = isinstance(node, ast.Call) and self._is_own_call(node)
         container = own or _is_option(node) or (several and mapping)
-        whole = set[int]()
-        for name, value in pairs:
-            if self.known(name) or container:
-                firm = container or mapping
-                if self._keep(name, value, firm) and self.known(name):
-                    whole.add(id(value))
+        whole = {
+            id(value) for name, value in pairs
+            if (container or self.known(name))
+            and self._keep(name, value, container or mapping) and self.known(name)
+        }  # fmt: skip
         if isinstance(node, ast.Call):
-            self._call_around(node, dict(pairs))
-            self._made_env(node)
+            self._read_call(node, dict(pairs))
         elif isinstance(node, ast.Assign) and "env" in map(_last_name, node.targets):
             made = node.value.func if isinstance(node.value, ast.Call) else node.value
             self.env_class = self.env_class or _last_name(made) or None
@@ -146,19 +130,18 @@ class _Reader:
             if id(inner) not in whole or not isinstance(inner, ast.Dict | ast.Call):
                 self.visit(child)
 
-    def _own_call(self, node: ast.Call) -> bool:
-        name = _last_name(node.func)
-        if name not in self.calls:
-            return False
-        maker = _last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        if name.lower() == "create" and not maker.endswith(("Trainer", "PPO")):
+    def _is_own_call(self, node: ast.Call) -> bool:
+        name, owner = _last_name(node.func), _owner(node)
+        if name not in self.calls or (
+            name.lower() == "create" and not owner.endswith(("Trainer", "PPO"))
+        ):
             return False
         self.found.calls.append(name)
         self.found.positional += _texts(node)
         return True
 
     def _keep(self, name: str, node: ast.AST, firm: bool) -> bool:
-        """Keep a value; one that is not plain only where it is firmly the table's."""
+        """Keep a value; one that is not plain only where the name is surely the table's."""
         value = self._value(node)
         if isinstance(value, Unread) and (not firm or name in _OBJECTS):
             return False
@@ -166,49 +149,47 @@ class _Reader:
         return True
 
     def _value(self, node: ast.AST) -> Any:
-        """Return a plain value, also what the file gives to a name or attribute, or `Unread`."""
+        """Return a plain value, also the one that the file gives to a name, or `Unread`."""
         name = _reference(node)
-        distinct = self.constants.get(name or "", [])
+        constants = self.constants.get(name or "", [])
         try:
             if name is None:
-                return _whole(node)
-            if len(distinct) == 1:
-                return distinct[0]
-        except NotPlain:
+                return _plain(node)
+            if len(constants) == 1:
+                return constants[0]
+        except (NotPlain, RecursionError):
             pass
         named = isinstance(node, ast.Name | ast.Attribute)
         value = Unread(_last_name(node) if named else _shown(node))
         value.line = getattr(node, "lineno", 0)
         return value
 
-    def _call_around(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
-        """Keep a wrapper or the like as the name that it amounts to."""
-        name, _, keyword = self.around.get(_last_name(node.func), "").partition("=")
-        if not name:
-            return
+    def _read_call(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
+        """Keep a wrapper as the name that it amounts to, and the text that makes an env."""
+        called, texts = _last_name(node.func), _texts(node)
+        name, _, keyword = self.around.get(called, "").partition("=")
         if keyword:
             self._keep(name, given.get(keyword) or node.args[-1], True)
-        else:
+        elif name:
             plain = {key: self._value(value) for key, value in given.items()}
             self.values.setdefault(name, []).append((plain or True, node.lineno))
-
-    def _made_env(self, node: ast.Call) -> None:
-        """Keep the text that an environment is made of."""
-        name, texts = _last_name(node.func), _texts(node)
-        owner = _last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        if texts and (name in _MAKERS or (name.lower() == "create" and owner == "Environment")):
+        created = called.lower() == "create" and _owner(node) == "Environment"
+        if texts and (called in _MAKERS or created):
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
             self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
 
 
+def _owner(node: ast.Call) -> str:
+    return _last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+
+
 def _texts(node: ast.Call) -> list[str]:
-    """Return the texts among a call's arguments in their place."""
     plain = (one.value for one in node.args if isinstance(one, ast.Constant))
     return [text for text in plain if isinstance(text, str)]
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (name, value) of what a node gives to names."""
+    """Yield (name, value) of all names that a node sets."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             name = target.id if isinstance(target, ast.Name) else _reference(target)
@@ -230,9 +211,8 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield from keywords.items()
             return
         name = max((one.lstrip("-") for one in _texts(node)), key=len)
-        switch = {"store_true": False, "store_false": True}
-        action = keywords.get("action")
-        default = switch.get(str(getattr(action, "value", "")))
+        action = str(getattr(keywords.get("action"), "value", ""))
+        default = {"store_true": False, "store_false": True}.get(action)
         yield name, keywords.get("default", ast.Constant(default, lineno=node.lineno))
 
 
@@ -259,13 +239,13 @@ def _constants(tree: ast.AST) -> dict[str, list[Any]]:
     for node in ast.walk(tree):
         pairs = list(_pairs(node))
         if isinstance(node, ast.FunctionDef):
-            named = [one.arg for one in node.args.args]
             defaults = node.args.defaults
+            named = [one.arg for one in node.args.args]
             pairs += zip(named[len(named) - len(defaults) :], defaults, strict=True)
         for name, value in pairs:
             try:
-                plain = _whole(value) if _reference(value) is None else None
-            except NotPlain:
+                plain = _plain(value) if _reference(value) is None else None
+            except (NotPlain, RecursionError):
                 continue
             known = found.setdefault(name.replace("-", "_"), [])
             if plain is not None and plain not in known:
@@ -280,66 +260,49 @@ def _reference(node: ast.AST) -> str | None:
     return _last_name(node) or None
 
 
-def _whole(node: ast.AST | None) -> Any:
-    try:
-        return _plain(node)
-    except RecursionError:
-        raise NotPlain("nested too deeply") from None
-
-
 def _parsed(text: str, mode: str) -> Any:
     if len(text) > _LONGEST:
         raise NotPlain(f"{len(text):,} characters; allowed: {_LONGEST:,}")
     try:
         return ast.parse(text.strip() if mode == "eval" else text, mode=mode)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise NotPlain(f"no Python: {error}") from None
+        raise NotPlain(f"not Python: {error}") from None
 
 
 def _plain(node: ast.AST | None) -> Any:
-    if isinstance(node, ast.Constant) and not isinstance(node.value, bytes | complex):
-        return None if node.value is ... else node.value
-    if isinstance(node, ast.Name | ast.Attribute):
-        return _last_name(node)
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_plain(item) for item in node.elts]
-    if isinstance(node, ast.Dict) and None not in node.keys:
-        return {str(_plain(k)): _plain(v) for k, v in zip(node.keys, node.values, strict=True)}
-    if isinstance(node, ast.UnaryOp | ast.BinOp):
-        return _number(node)
-    if isinstance(node, ast.Call):
-        return _call(node)
+    match node:
+        case ast.Constant(value=value) if not isinstance(value, bytes | complex):
+            return None if value is ... else value
+        case ast.Name() | ast.Attribute():
+            return _last_name(node)
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_plain(item) for item in items]
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            return {str(_plain(k)): _plain(v) for k, v in zip(keys, values, strict=True)}
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _plain(operand)
+            if isinstance(inner, int | float):
+                return -inner
+        case ast.BinOp(left=left, op=op, right=right):
+            pair, act = (_plain(left), _plain(right)), _OPERATORS.get(type(op))
+            numbers = all(isinstance(x, int | float) and abs(x) < _LARGEST for x in pair)
+            if act and numbers and (act is not operator.pow or abs(pair[1]) <= 64):
+                return _computed(node, act, *pair)
+        case ast.Call(func=func, args=[], keywords=words) if _last_name(func) in _MAPPINGS:
+            if all(word.arg for word in words):
+                return {str(word.arg): _plain(word.value) for word in words}
+        case ast.Call(func=func, args=[one], keywords=[]) if _last_name(func) in _CASTS:
+            return _computed(node, _CASTS[_last_name(func)], _plain(one))
+        case _:
+            pass
     raise NotPlain(f"{_shown(node)} is not a plain value")
 
 
-def _number(node: ast.UnaryOp | ast.BinOp) -> Any:
-    """Return what arithmetic of numbers makes, within sane sizes."""
-    if isinstance(node, ast.UnaryOp):
-        inner = _plain(node.operand)
-        if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
-            return -inner
-        raise NotPlain(f"{_shown(node)} is not a plain value")
-    left, right = _plain(node.left), _plain(node.right)
-    act = _OPERATORS.get(type(node.op))
-    numbers = all(isinstance(x, int | float) and abs(x) < _LARGEST for x in (left, right))
-    if act is None or not numbers or (act is operator.pow and abs(right) > 64):
-        raise NotPlain(f"{_shown(node)} is not a plain value")
+def _computed(node: ast.AST, act: Callable[..., Any], *given: Any) -> Any:
     try:
-        return act(left, right)
-    except (ArithmeticError, ValueError) as error:
+        return act(*given)
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise NotPlain(f"{_shown(node)}: {error}") from None
-
-
-def _call(node: ast.Call) -> Any:
-    name = _last_name(node.func)
-    if name in _MAPPINGS and not node.args and all(word.arg for word in node.keywords):
-        return {str(word.arg): _plain(word.value) for word in node.keywords}
-    if name in _CASTS and len(node.args) == 1 and not node.keywords:
-        try:
-            return _CASTS[name](_plain(node.args[0]))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise NotPlain(f"{_shown(node)}: {error}") from None
-    raise NotPlain(f"{_shown(node)} is not a plain value")
 
 
 def _last_name(node: ast.AST) -> str:

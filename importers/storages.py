@@ -1,7 +1,4 @@
-"""Spaces and studies that other libraries hold: ConfigSpace's files, Optuna's storages.
-
-Parameters come under foreign names; conditions, rules and finished trials follow them to ours.
-"""
+"""Spaces and studies that other libraries store: ConfigSpace's files, Optuna's storages."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
 from .convert import begin, settle
 from .converted_study import Draft, Source
-from .formats import plain_value, settings_of
+from .formats import plain_value, read_word
 from .name_mapping import NoCounterpart, is_number
 
 _NO_NAMES = ("env", "system", "without", "metric", "name")
@@ -26,7 +23,7 @@ _BEST = 10
 
 
 def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Source:
-    """Recognise whose names a space has, and name the environment, which decides their meaning."""
+    """Recognise a space's system, and name the environment, which decides what names mean."""
     flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
     source = Source(flags, {name: {} for name in names})
     begin(draft, source, given)
@@ -40,7 +37,6 @@ def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sour
 
 
 def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
-    """Read a space of ConfigSpace."""
     from ..spaces.via_configspace import from_configspace
 
     draft = Draft(str(path))
@@ -48,7 +44,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     source = _begin(draft, space.names, given)
     names = {parameter.name: draft.target(parameter.name) for parameter in space.parameters}
     for parameter in space.parameters:
-        _parameter(draft, parameter, names)
+        _add_parameter(draft, parameter, names)
     rules = _rules(draft, space, names)
     if rules:
         draft.rest["forbid"] = rules
@@ -56,7 +52,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     return draft
 
 
-def _parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
+def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
     distribution = parameter.distribution.as_mapping()
     values = distribution.get("values")
     if values is not None and len(values) == 1 and not parameter.when:
@@ -69,10 +65,8 @@ def _parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | Non
     for condition in parameter.when:
         ours = names.get(condition.name)
         if ours is None:
-            raise ConfigError(
-                f"{parameter.name} is searched when {condition.name} has some value, "
-                f"but {condition.name} has no counterpart here"
-            )
+            raise ConfigError(f"{parameter.name} depends on {condition.name}, which has no "
+                              "counterpart here")  # fmt: skip
         when[ours] = _ours(draft, condition.name, condition.values)
     draft.searched(parameter.name, distribution | ({"when": when} if when else {}))
 
@@ -86,21 +80,20 @@ def _rules(draft: Draft, space: Space, names: Mapping[str, str | None]) -> list[
         if isinstance(rule, ValueRule):
             rules.append({names[name]: _ours(draft, name, values) for name, values in rule.wanted})
         elif any(names[name] != name for name in rule.names):
-            raise ConfigError(f"the rule {rule} names knobs that are called otherwise here")
+            raise ConfigError(f"the rule {rule} names hyperparameters with other names here")
         else:
             rules.append(rule.as_data())
     return rules
 
 
 def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
-    """Return values that a condition or a rule names as the parameter's own values became."""
     row = draft.row(name)
     if row is None:
         return list(values)
     found = list[Any]()
     for value in values:
         try:
-            ours = settings_of(row, value)
+            ours = row.settings(read_word(value))
         except NoCounterpart as reason:
             raise ConfigError(f"a condition or rule names {name} {value!r}: {reason}") from None
         found.append(plain_value(row.target, ours.get(row.target)))
@@ -123,7 +116,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
     source = _begin(
         draft, theirs.space, {**ours, **{k: v for k, v in given.items() if k != "env"}}
     )
-    _constants(draft, theirs.exported, given)
+    _add_constants(draft, theirs.exported, given)
     for parameter, fields in theirs.space.items():
         values = [_list_of(value) for value in fields.get("values", ())]
         if len(values) == 1:
@@ -136,22 +129,22 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
             draft.note(f"{parameter}: its range changed from {theirs.changed[parameter]} to "
                        "the last one, which is taken")  # fmt: skip
     settle(draft, source)
-    _objective(draft, theirs.directions[0], theirs.metrics, given)
+    _set_metric(draft, theirs.directions[0], theirs.metrics, given)
     _enqueue(draft, theirs.trials, -1.0 if theirs.directions[0] == "maximize" else 1.0)
     draft.section("search")["method"] = "tpe"
     return draft
 
 
-def _constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Put what is not searched: the environment given, and what a study of ours was begun with."""
+def _add_constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Put the given environment, and the constants of a study that we exported."""
     env = exported.get("env", {})
     if "env" in given:
         draft.constant("env", given["env"])
     elif is_list(env):
         names = ", ".join(str(one["id"]) for one in env)
-        raise ConfigError(
-            f"{draft.source}: its trials were scored over {len(env)} environments ({names}); "
-            "an imported study has one: name it",
+        raise draft.fault(
+            f"its trials were scored over {len(env)} environments ({names}); an imported study "
+            "has one: name it",
             flags={"env": env[0]["id"], "metric": "eval/return_mean"},
         )
     elif "id" in env:
@@ -163,26 +156,25 @@ def _constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, An
 
 
 def _list_of(value: Any) -> Any:
-    """Return a list that Optuna keeps as a JSON text."""
     if not isinstance(value, str) or not value.startswith("["):
         return value
     try:
         found = json.loads(value)
-    except json.JSONDecodeError:  # a text that only begins like a list
+    except json.JSONDecodeError:  # a text that only starts like a list
         return value
     return found if is_list(found) else value
 
 
-def _objective(
+def _set_metric(
     draft: Draft, goal: str, metrics: tuple[str, ...], given: Mapping[str, Any]
 ) -> None:
     if goal not in ("minimize", "maximize"):
-        raise ConfigError(f"{draft.source}: it has no direction")
+        raise draft.fault("it has no direction")
     named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
     if "metric" not in given and named is None and goal == "minimize":
-        raise ConfigError(
-            f"{draft.source}: it minimises what Optuna has no name for; name the metric, "
-            "such as eval/service_blocking_probability; for returns, which are maximised",
+        raise draft.fault(
+            "it minimises a metric without a name; name the metric, such as "
+            "eval/service_blocking_probability; for returns, which are maximised",
             flags={"metric": "eval/return_mean", "metric.goal": "maximize"},
         )
     name = str(given.get("metric", named or "eval/return_mean"))
@@ -192,7 +184,7 @@ def _objective(
 
 
 def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
-    """Enqueue the best trials; one without a finite value measured nothing."""
+    """Enqueue the best trials with a finite value."""
     finite = [one for one in trials if math.isfinite(one[1][0])]
     total = len(list(trials))
     best = sorted(finite, key=lambda trial: sign * trial[1][0])[:_BEST]
@@ -201,11 +193,10 @@ def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
     if best:
         draft.note(f"enqueue: its {len(best)} best of {total} finished trials")
     if total > len(finite):
-        draft.note(f"enqueue: {total - len(finite)} trials with an infinite value are passed over")
+        draft.note(f"enqueue: {total - len(finite)} trials with an infinite value are skipped")
     if None in tried:
-        draft.note(
-            f"enqueue: {tried.count(None)} of them left out, as the space has not all their values"
-        )
+        draft.note(f"enqueue: {tried.count(None)} of them left out, as the space lacks some of "
+                   "their values")  # fmt: skip
 
 
 def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -216,7 +207,7 @@ def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | 
         if row is None or row.fate != "taken":
             continue
         try:
-            settings = settings_of(row, _list_of(value))
+            settings = row.settings(read_word(_list_of(value)))
         except NoCounterpart:
             return None
         for target, one in settings.items():

@@ -1,7 +1,7 @@
 """XLRON's flags: an optical-network trainer whose flags, defaults and code are read at 1.1.0.
 
-Capitals matter there (`GAMMA` is the discount, `gamma` a fibre's constant). What follows from
-several flags together (schedules, lambda, layers) is done by `xlron_rules.py`.
+Capitals matter there (`GAMMA` is the discount, `gamma` a fibre's constant). Flags that depend on
+each other (schedules, lambda, layers) are read in `xlron_rules.py`.
 """
 
 from __future__ import annotations
@@ -21,28 +21,24 @@ from .name_mapping import (
     System,
     Values,
     left,
-    off,
+    name_sets,
     parsed,
     refused,
-    same,
+    table,
     taken,
     words,
 )
 
+# fmt: off
 _NOT_HERE = "networks of this kind are not built here"
 _NO_EFFECT = "has no effect there"
-_BOUNDS = "belongs to bounds, not to training"
-_GN = "the physical layer (GN model) is not simulated here"
-_UNGATED = "IAM_GATING: the value learns from rows without a valid action there, and not here"
-_VONE = "virtual networks are not simulated here"
+# stem of a table that XLRON ships -> its name here
 _TABLES = {"modulations_deeprmsa": "deeprmsa", "modulations": "full",
-           "modulations_gn_model": "gn_model", "pcs_64qam": "pcs_64qam"}  # fmt: skip
-"""Stem of a table that XLRON ships -> its name here."""
+           "modulations_gn_model": "gn_model", "pcs_64qam": "pcs_64qam"}
 _RINGS = {"4node": "ring4", "7node": "ring7"}
 
 
 def _topology(value: Any) -> Settings:
-    """Read a name; the endings _directed and _undirected are the key `directed` here."""
     name = str(value)
     for ending, directed in (("_undirected", False), ("_directed", True)):
         if name.endswith(ending):
@@ -52,18 +48,16 @@ def _topology(value: Any) -> Settings:
 
 
 def _bitrates(value: Any) -> list[float] | None:
-    """Read `100,400`."""
     if value in (None, ""):
         return None
     parts = value if isinstance(value, list | tuple) else str(value).split(",")
     try:
         return [float(part) for part in parts if str(part).strip()]
     except ValueError:
-        raise NoCounterpart("allowed: numbers with commas between, such as 100,400") from None
+        raise NoCounterpart("allowed: numbers separated by commas, such as 100,400") from None
 
 
 def _modulation(value: Any) -> str:
-    """Read a path; the tables that XLRON ships have names here."""
     path = PurePath(str(value))
     return _TABLES.get(path.stem, str(value)) if path.suffix == ".csv" else str(value)
 
@@ -73,50 +67,44 @@ def _network(kind: str) -> Values:
 
 
 _TRAINING = (
-    *same("""
-        SEED seed 42; NUM_LEARNERS seeds.per_config 1; TOTAL_TIMESTEPS env_steps 1000000
-        NUM_ENVS num_envs 1; ROLLOUT_LENGTH rollout_length 150; UPDATE_EPOCHS update_epochs 1
-        NUM_MINIBATCHES num_minibatches 1; STEPS_PER_INCREMENT log_every
-        LR learning_rate 0.0005; LR_SCHEDULE lr_schedule cosine
-        LR_END_FRACTION lr_end_fraction 0.1; LR_SCHEDULE_MULTIPLIER lr_schedule_multiplier 1.0
-        WARMUP_MULTIPLIER lr_warmup_multiplier 1.0; WARMUP_STEPS_FRACTION lr_warmup_fraction 0.2
-        ADAM_EPS adam_eps 1e-05; ADAM_BETA1 adam_beta1 0.9; ADAM_BETA2 adam_beta2 0.999
-        WEIGHT_DECAY weight_decay 0.0; MAX_GRAD_NORM max_grad_norm 0.5
+    *table("""
+        SEED = 42; NUM_LEARNERS seeds.per_config 1; TOTAL_TIMESTEPS env_steps 1000000
+        NUM_ENVS = 1; ROLLOUT_LENGTH = 150; UPDATE_EPOCHS = 1; NUM_MINIBATCHES = 1
+        STEPS_PER_INCREMENT log_every; LR learning_rate 0.0005; LR_SCHEDULE = cosine
+        LR_END_FRACTION = 0.1; LR_SCHEDULE_MULTIPLIER = 1.0
+        WARMUP_MULTIPLIER lr_warmup_multiplier 1.0
+        WARMUP_STEPS_FRACTION lr_warmup_fraction 0.2; ADAM_EPS = 1e-05; ADAM_BETA1 = 0.9
+        ADAM_BETA2 = 0.999; WEIGHT_DECAY = 0.0; MAX_GRAD_NORM = 0.5
         SEPARATE_VF_OPTIMIZER separate_vf_optimiser False; VF_LR vf_learning_rate
-        VF_LR_SCHEDULE vf_lr_schedule; VF_LR_END_FRACTION vf_lr_end_fraction
-        VF_WARMUP_MULTIPLIER vf_warmup_multiplier; VF_WARMUP_STEPS_FRACTION vf_warmup_fraction
-        VF_SCHEDULE_MULTIPLIER vf_schedule_multiplier; VF_ADAM_EPS vf_adam_eps
-        VF_ADAM_BETA1 vf_adam_beta1; VF_ADAM_BETA2 vf_adam_beta2
-        VF_MAX_GRAD_NORM vf_max_grad_norm; VF_WEIGHT_DECAY vf_weight_decay
-        STEP_ON_GRADIENT schedule_on_gradient_steps False; GAMMA gamma 0.999
-        GAE_LAMBDA gae_lambda; INITIAL_LAMBDA gae_lambda_initial 0.9
-        FINAL_LAMBDA gae_lambda_final 0.98
-        LAMBDA_SCHEDULE_MULTIPLIER gae_lambda_schedule_multiplier 1.0; CLIP_EPS clip_eps 0.2
-        VF_COEF vf_coef 0.5; ENT_COEF ent_coef 0.0; ENT_SCHEDULE ent_schedule constant
-        ENT_END_FRACTION ent_end_fraction 0.1
-        ENT_SCHEDULE_MULTIPLIER ent_schedule_multiplier 1.0; LOGR_CLIP logr_clip 10.0
-        ADV_CLIP adv_clip 10.0; REWARD_SCALE reward_scale 1.0
-        REWARD_CENTERING reward_centering False
-        INITIAL_AVERAGE_REWARD average_reward_initial 0.0
-        REWARD_STEPSIZE average_reward_step 0.001; PRIO_ALPHA priority_alpha 0.0
+        VF_LR_SCHEDULE =; VF_LR_END_FRACTION =; VF_WARMUP_MULTIPLIER =
+        VF_WARMUP_STEPS_FRACTION vf_warmup_fraction; VF_SCHEDULE_MULTIPLIER =; VF_ADAM_EPS =
+        VF_ADAM_BETA1 =; VF_ADAM_BETA2 =; VF_MAX_GRAD_NORM =; VF_WEIGHT_DECAY =
+        STEP_ON_GRADIENT schedule_on_gradient_steps False; GAMMA = 0.999; GAE_LAMBDA =
+        INITIAL_LAMBDA gae_lambda_initial 0.9; FINAL_LAMBDA gae_lambda_final 0.98
+        LAMBDA_SCHEDULE_MULTIPLIER gae_lambda_schedule_multiplier 1.0; CLIP_EPS = 0.2
+        VF_COEF = 0.5; ENT_COEF = 0.0; ENT_SCHEDULE = constant; ENT_END_FRACTION = 0.1
+        ENT_SCHEDULE_MULTIPLIER = 1.0; LOGR_CLIP = 10.0; ADV_CLIP = 10.0; REWARD_SCALE = 1.0
+        REWARD_CENTERING = False; INITIAL_AVERAGE_REWARD average_reward_initial 0.0
+        REWARD_STEPSIZE average_reward_step 0.001
         PRIO_BETA0 priority_beta0 1.0; OFF_POLICY_IAM off_policy_masking False
         IAM_DAMPING masking_damping True; IAM_GATING masking_gating True
-        IAM_GATING_MIN_ACTIONS masking_gate_min_actions 2
-        VALID_MASS_TARGET valid_mass_target 0.05; VALID_MASS_LOSS_COEF valid_mass_coef 0.0
-        VML_SCHEDULE valid_mass_schedule constant; VML_END_FRACTION valid_mass_end_fraction 10.0
-        VML_SCHEDULE_MULTIPLIER valid_mass_schedule_multiplier 1.0"""),
-    taken("RHO_CLIP", "rho_clip", -1.0, off()),
-    taken("C_CLIP", "c_clip", -1.0, off()),
-    *left(COMPUTED, "MINIBATCH_SIZE", "NUM_UPDATES", "NUM_INCREMENTS", "ACTION_DIM",
-          "INPUT_DIM"),
+        IAM_GATING_MIN_ACTIONS masking_gate_min_actions 2; VALID_MASS_TARGET = 0.05
+        VALID_MASS_LOSS_COEF valid_mass_coef 0.0; VML_SCHEDULE valid_mass_schedule constant
+        VML_END_FRACTION valid_mass_end_fraction 10.0
+        VML_SCHEDULE_MULTIPLIER valid_mass_schedule_multiplier 1.0
+        C_CLIP =@off -1.0"""),
+    *table("RHO_CLIP =@off -1.0", "value targets follow V-trace here; XLRON keeps those of the "
+           "rollout, and its minibatches are parts of a rollout's steps, of all environments"),
+    *table("PRIO_ALPHA priority_alpha 0.0", "PRIO_BETA0 rises to 1 over the run here, and by "
+           "PRIO_ALPHA of that way there; weights are (N P)^-beta here and P^-beta there, N^beta "
+           "times as large"),
+    *left(COMPUTED, "MINIBATCH_SIZE NUM_UPDATES NUM_INCREMENTS ACTION_DIM INPUT_DIM"),
     *left("has no effect there: actions are always masked", "ACTION_MASKING"),
-    *left(_NO_EFFECT, "TEMPERATURE", "EPSILON"),
-)  # fmt: skip
-
-_CRELU = NoCounterpart(
-    "it doubles the width of what it is applied to, for which XLRON's own layers are not built "
-    "either; take relu or tanh"
+    *left(_NO_EFFECT, "TEMPERATURE EPSILON"),
 )
+
+_CRELU = NoCounterpart("it doubles the width of its input, for which XLRON's own layers are not "
+                       "built either; take relu or tanh")
 _NETWORKS = (
     taken("USE_TRANSFORMER", "network", False, _network("transformer")),
     taken("USE_GNN", "network", False, _network("gnn")),
@@ -128,107 +116,96 @@ _NETWORKS = (
     taken("DISABLE_NODE_FEATURES", "gnn_node_features", False, words({True: False, False: True})),
     taken("mlp_layers", "gnn_edge_mlp_layers", note="and of the nodes, the graph, attention"),
     taken("mlp_latent", "gnn_edge_mlp_latent", note="and of the nodes, the graph, attention"),
-    *same("""
-        NUM_LAYERS num_layers 2; NUM_UNITS hidden_size 64
-        message_passing_steps gnn_message_passing_steps 3
-        num_spectral_features gnn_num_spectral_features 8
-        edge_embedding_size gnn_edge_embedding_size 128
-        node_embedding_size gnn_node_embedding_size 16
-        global_embedding_size gnn_global_embedding_size 8; edge_mlp_layers gnn_edge_mlp_layers 2
-        edge_mlp_latent gnn_edge_mlp_latent 128; node_mlp_layers gnn_node_mlp_layers 2
-        node_mlp_latent gnn_node_mlp_latent 128; global_mlp_layers gnn_global_mlp_layers 1
-        global_mlp_latent gnn_global_mlp_latent 16; attn_mlp_layers gnn_attn_mlp_layers 1
-        attn_mlp_latent gnn_attn_mlp_latent 64; gnn_layer_norm gnn_layer_norm True
-        mlp_layer_norm gnn_mlp_layer_norm False
+    *table("""
+        NUM_LAYERS = 2; NUM_UNITS hidden_size 64; message_passing_steps gnn_= 3
+        num_spectral_features gnn_= 8; edge_embedding_size gnn_= 128
+        node_embedding_size gnn_= 16; global_embedding_size gnn_= 8; edge_mlp_layers gnn_= 2
+        edge_mlp_latent gnn_= 128; node_mlp_layers gnn_= 2; node_mlp_latent gnn_= 128
+        global_mlp_layers gnn_= 1; global_mlp_latent gnn_= 16; attn_mlp_layers gnn_= 1
+        attn_mlp_latent gnn_= 64; gnn_layer_norm = True; mlp_layer_norm gnn_= False
         normalize_by_link_length gnn_normalise_by_link_length False
-        transformer_obs_type transformer_obs_type departure
-        transformer_embedding_size transformer_embedding_size 128
-        transformer_intermediate_size transformer_intermediate_size 256
-        transformer_num_layers transformer_layers 1; transformer_num_heads transformer_heads 4
+        transformer_obs_type = departure; transformer_embedding_size = 128
+        transformer_intermediate_size = 256; transformer_num_layers transformer_layers 1
+        transformer_num_heads transformer_heads 4
         num_wire_features transformer_wire_features 8
         transformer_dropout_rate transformer_dropout 0.1
         transformer_attention_dropout_rate transformer_attention_dropout 0.1
-        transformer_enable_dropout transformer_enable_dropout False
-        transformer_share_layers transformer_share_layers False
-        transformer_actor_mlp_width transformer_actor_mlp_width 128
-        transformer_critic_mlp_width transformer_critic_mlp_width 128
-        transformer_actor_mlp_depth transformer_actor_mlp_depth 1
-        transformer_critic_mlp_depth transformer_critic_mlp_depth 2
-        transformer_actor_pooling transformer_actor_pooling mean
-        transformer_critic_pooling transformer_critic_pooling mean"""),
+        transformer_enable_dropout = False; transformer_share_layers = False
+        transformer_actor_mlp_width = 128; transformer_critic_mlp_width = 128
+        transformer_actor_mlp_depth = 1; transformer_critic_mlp_depth = 2
+        transformer_actor_pooling = mean; transformer_critic_pooling = mean"""),
     *left("has no effect there: sizes follow from the actions", "edge_output_size_actor"),
-    *refused(_NOT_HERE, "edge_output_size_critic", "global_output_size_critic", harmless=(1,)),
-    *refused(_NOT_HERE, "global_output_size_actor", "node_output_size_actor",
-             "node_output_size_critic", harmless=(0,)),
-)  # fmt: skip
+    *refused(_NOT_HERE, "edge_output_size_critic global_output_size_critic", (1,)),
+    *refused(_NOT_HERE, "global_output_size_actor node_output_size_actor "
+                        "node_output_size_critic", (0,)),
+)
 
 _SAVED = (
     taken("MODEL_PATH", "init.from", note="with RETRAIN_MODEL; a folder of ours, no .eqx"),
     taken("KEEP_VF", "init.keep", values=words({True: "critic", False: "all"})),
-    *same("""
+    *table("""
         RETRAIN_MODEL init.from; SAVE_MODEL checkpoint.best_evaluation
         EVAL_DURING_TRAINING evaluation.every; EVAL_FREQUENCY evaluation.every
         EVAL_TIMESTEPS evaluation.steps; deterministic evaluation.greedy; WANDB loggers.wandb
         PROJECT loggers.wandb.project; DOWNSAMPLE_FACTOR loggers.wandb.every
         EXPERIMENT_NAME name; DETERMINISTIC_OPS population.deterministic"""),
-    *left("files are named by the study", "OVERWRITE_MODEL", "DATA_OUTPUT_FILE",
-          "EPISODE_DATA_OUTPUT_FILE"),
-    *left("the journal holds every metric", "LOG_LOSS_INFO", "LOG_ALL_INFO", "ENHANCED_LOGGING",
-          "log_wrapper"),
+    *left("files are named by the study",
+          "OVERWRITE_MODEL DATA_OUTPUT_FILE EPISODE_DATA_OUTPUT_FILE"),
+    *left("the journal has every metric",
+          "LOG_LOSS_INFO LOG_ALL_INFO ENHANCED_LOGGING log_wrapper"),
     *left("an evaluation writes traces", "TRAJ_DATA_OUTPUT_FILE"),
     *left("plots and the report are made of a study that ran", "PLOTTING"),
-    *left("belongs to evaluation, not to training", "EVAL_HEURISTIC", "EVAL_MODEL",
-          "RENDER_EVAL_MODE", "RENDER_FPS", "RENDER_SCALE", "RENDER_OUTPUT_FILE",
-          "RENDER_MAX_STEPS", "RENDER_CLICK_THROUGH", "EVAL_STEPS", "min_traffic", "max_traffic",
-          "step_traffic"),
-    *left(MACHINE, "NUM_DEVICES", "VISIBLE_DEVICES", "EMULATED_DEVICES", "PREALLOCATE_MEM",
-          "PREALLOCATE_MEM_FRACTION", "PRINT_MEMORY_USE"),
-    *left(OUTPUT, "PRINT_FLAGS", "DEBUG", "DEBUG_LOSS", "DEBUG_NANS", "NO_TRUNCATE", "ORDERED",
-          "PROFILE", "DISABLE_JIT"),
-    *left("how the environment's state is stored; its numbers here are exact",
-          "mixed_precision", "large_float_dtype", "small_float_dtype", "time_dtype",
-          "float_dtype", "int_dtype", "large_int_dtype", "small_int_dtype", "binary_dtype",
-          "reward_dtype", "action_dtype"),
-    *refused("parameters stay float32", "params_dtype", harmless=(None, "float32")),
+    *left("belongs to evaluation, not to training", """
+        EVAL_HEURISTIC EVAL_MODEL RENDER_EVAL_MODE RENDER_FPS RENDER_SCALE RENDER_OUTPUT_FILE
+        RENDER_MAX_STEPS RENDER_CLICK_THROUGH EVAL_STEPS min_traffic max_traffic step_traffic"""),
+    *left(MACHINE, """NUM_DEVICES VISIBLE_DEVICES EMULATED_DEVICES PREALLOCATE_MEM
+                      PREALLOCATE_MEM_FRACTION PRINT_MEMORY_USE"""),
+    *left(OUTPUT, """PRINT_FLAGS DEBUG DEBUG_LOSS DEBUG_NANS NO_TRUNCATE ORDERED PROFILE
+                     DISABLE_JIT"""),
+    *left("how the environment's state is stored; its numbers here are exact", """
+        mixed_precision large_float_dtype small_float_dtype time_dtype float_dtype int_dtype
+        large_int_dtype small_int_dtype binary_dtype reward_dtype action_dtype"""),
+    *refused("parameters stay float32", "params_dtype", (None, "float32")),
     *refused("everything is float32", "ENABLE_X64"),
-    *left(_BOUNDS, "COMPILE_RR_BOUNDS", "CUTSET_EXHAUSTIVE", "CUTSET_PARALLEL_PROCESSES",
-          "CUTSET_BATCH_SIZE", "CUTSET_ITERATIONS", "CUTSET_TOP_K", "CUTSET_TOP_PCT",
-          "NEGLECT_SPECTRUM_CONTINUITY", "num_trials", "cutset_link_selection_mode",
-          "sort_requests"),
-    *refused("training alone is imported", "ACTION_OPTIMIZATION", "optimise_launch_power",
-             "differentiable"),
-    *left("belongs to the optimisation of actions, not to training",
-          "INITIALIZE_ACTIONS_HEURISTIC", "INITIALIZE_ACTIONS_RANDOM",
-          "INITIALIZE_ACTIONS_ASCENDING", "INITIALIZE_ACTIONS_DESCENDING",
-          "INITIALIZE_ACTIONS_MAX", "temperature", "OPTIMIZATION_LEARNING_RATE",
-          "OPTIMIZATION_ITERATIONS", "PATH_SLOT_ACTIONS", "GAUSSIAN_SMOOTHING", "GAUSSIAN_SIGMA",
-          "traffic_array"),
-)  # fmt: skip
+    *left("belongs to bounds, not to training", """
+        COMPILE_RR_BOUNDS CUTSET_EXHAUSTIVE CUTSET_PARALLEL_PROCESSES CUTSET_BATCH_SIZE
+        CUTSET_ITERATIONS CUTSET_TOP_K CUTSET_TOP_PCT NEGLECT_SPECTRUM_CONTINUITY num_trials
+        cutset_link_selection_mode sort_requests"""),
+    *refused("training alone is imported",
+             "ACTION_OPTIMIZATION optimise_launch_power differentiable"),
+    *left("belongs to the optimisation of actions, not to training", """
+        INITIALIZE_ACTIONS_HEURISTIC INITIALIZE_ACTIONS_RANDOM INITIALIZE_ACTIONS_ASCENDING
+        INITIALIZE_ACTIONS_DESCENDING INITIALIZE_ACTIONS_MAX temperature
+        OPTIMIZATION_LEARNING_RATE OPTIMIZATION_ITERATIONS PATH_SLOT_ACTIONS GAUSSIAN_SMOOTHING
+        GAUSSIAN_SIGMA traffic_array"""),
+)
 
-_NO_ENV = {"rsa_gn_model": _GN, "rmsa_gn_model": _GN, "vone": _VONE,
-           "rsa_multiband": "several bands are not simulated here"}  # fmt: skip
+_GN = NoCounterpart("the physical layer (GN model) is not simulated here")
 _ENVIRONMENT: tuple[Row, ...] = (
-    taken("env_type", "env", "rmsa",
-          words({name: NoCounterpart(because) for name, because in _NO_ENV.items()})),
+    taken("env_type", "env", "rmsa", words({
+        "rsa_gn_model": _GN, "rmsa_gn_model": _GN,
+        "vone": NoCounterpart("virtual networks are not simulated here"),
+        "rsa_multiband": NoCounterpart("several bands are not simulated here")})),
     taken("topology_name", "env.topology", "4node",
           parsed(_topology, "the ending _directed or _undirected is env.directed; 4node and "
                             "7node are ring4 and ring7")),
-    *same("""
-        load env.load 250.0; mean_service_holding_time env.mean_holding_time 25.0
-        truncate_holding_time env.truncate_holding_time False; min_bw env.min_bitrate 25
+    *table("""
+        load env.= 250.0; mean_service_holding_time env.mean_holding_time 25.0
+        truncate_holding_time env.= False; min_bw env.min_bitrate 25
         max_bw env.max_bitrate 100; step_bw env.step_bitrate 1
         custom_traffic_matrix_csv_filepath env.traffic_matrix
-        continuous_operation env.continuous False; max_requests env.max_requests 4
+        continuous_operation env.continuous False; max_requests env.= 4
         ENV_WARMUP_STEPS env.warmup_requests 0; incremental_loading env.incremental False
-        end_first_blocking env.end_first_blocking False
-        traffic_requests_csv_filepath env.requests; include_no_op env.no_op False
-        reward_type env.reward service; k env.k 5; link_resources env.slots 5
-        slot_size env.slot_width 12.5; guardband env.guardband 1
-        aggregate_slots env.aggregate_slots 1; disjoint_paths env.disjoint_paths False
-        path_sort_criteria env.path_order spectral_resources; scale_factor env.scale_factor 1.0"""
-    ),
-    taken("values_bw", "env.bitrates", values=
-          parsed(_bitrates, "numbers with commas between; none: the range of min_bw to max_bw")),
+        end_first_blocking env.= False
+        include_no_op env.no_op False; reward_type env.reward service; k env.= 5
+        link_resources env.slots 5; slot_size env.slot_width 12.5; guardband env.= 1
+        aggregate_slots env.= 1; disjoint_paths env.= False
+        path_sort_criteria env.path_order spectral_resources; scale_factor env.= 1.0"""),
+    taken("traffic_requests_csv_filepath", "env.requests", note=
+          "the columns are source,destination,bitrate,arrival,holding here, with absolute "
+          "arrivals; XLRON's are source,bandwidth,destination,arrival,holding,current time"),
+    taken("values_bw", "env.bitrates", values=parsed(
+        _bitrates, "numbers separated by commas; none: the range of min_bw to max_bw")),
     taken("random_traffic", "env.traffic_matrix", False,
           words({True: "random", False: "uniform"})),
     taken("traffic_intensity", "env.load", values=words({0: Settings()})),
@@ -237,43 +214,37 @@ _ENVIRONMENT: tuple[Row, ...] = (
           parsed(_modulation, "the tables that XLRON ships by their names: " + ", ".join(
               f"{stem}.csv is {name}" for stem, name in _TABLES.items()))),
     *refused("one study has one load, or searches env.load: give it under `space`",
-             "min_load", "max_load", "step_load", harmless=(None,)),
+             "min_load max_load step_load", (None,)),
     *refused("requests drawn in advance from a list have no counterpart; give a CSV file of "
-             "requests (traffic_requests_csv_filepath)", "deterministic_requests",
-             "list_of_requests"),
+             "requests (traffic_requests_csv_filepath)",
+             "deterministic_requests list_of_requests"),
     *left("times are relative here as well", "relative_arrival_times"),
     *left("paths are not packed here", "pack_path_bits"),
-    *left(_NO_EFFECT, "maximise_throughout", "symbol_rate"),
+    *left(_NO_EFFECT, "maximise_throughout symbol_rate"),
     *refused("the end of an episode by max_requests is a truncation", "terminate_on_episode_end"),
-    *refused("warm-up takes the policy's own actions", "warmup_action_type", harmless=(None,)),
-    *left("heuristics are evaluated, not trained", "path_heuristic",
-          "node_heuristic"),
-    *left("set env.histograms", "log_actions", "log_path_lengths"),
-    *refused("all candidate paths are kept, however long", "maximum_path_length_km",
-             harmless=(None,)),
-    *refused("give topology_name, the file itself", "topology_directory",
-             harmless=(None,)),
-    *refused("a study has one topology", "multiple_topologies_directory", harmless=(None,)),
+    *refused("warm-up takes the policy's own actions", "warmup_action_type", (None,)),
+    *left("heuristics are evaluated, not trained", "path_heuristic node_heuristic"),
+    *left("set env.histograms", "log_actions log_path_lengths"),
+    *refused("all candidate paths are kept, however long", "maximum_path_length_km", (None,)),
+    *refused("give topology_name, the file itself", "topology_directory", (None,)),
+    *refused("a study has one topology", "multiple_topologies_directory", (None,)),
     *(row for name, default in {"alpha": 0.2, "beta_2": -21.7, "gamma": 1.2, "span_length": 100,
                                 "lambda0": 1550}.items()
       for row in refused("capacities of lightpaths follow from fixed constants of the fibre here",
-                         name, harmless=(default,))),
-    *left("belongs to virtual networks, which are not simulated here", "node_resources",
-          "virtual_topologies", "min_node_resources", "max_node_resources", "node_probs"),
-    *left("belongs to the physical layer (GN model), which is not simulated here",
-          "calc_minimum_osnr", "beta_fec", "fec_rate", "span_lumped_loss_db", "ref_lambda",
-          "max_power_per_fibre", "power_per_channel", "power_per_channel_per_band",
-          "launch_power_csv", "launch_power_type", "nonlinear_coefficient", "raman_gain_slope",
-          "attenuation", "attenuation_bar", "dispersion_coeff", "dispersion_slope", "coherent",
-          "mod_format_correction", "interband_gap_width", "interband_gap_start",
-          "enforce_band_gaps", "snr_margin", "max_snr", "min_snr", "max_power", "min_power",
-          "step_power", "discrete_launch_power", "min_concentration", "max_concentration",
-          "last_fit", "GNN_OUTPUT_LP", "GNN_OUTPUT_RSA", "noise_data_filepath",
-          "band_data_filepath", "band_preference", "slots_per_band", "inter_band_gap_ghz",
-          "uniform_spans", "num_subchannels", "use_raman_amp", "raman_pump_power_fw",
-          "raman_pump_power_bw", "raman_pump_freq_fw", "raman_pump_freq_bw",
-          "raman_max_bandwidth_thz"),
-)  # fmt: skip
+                         name, (default,))),
+    *left("belongs to virtual networks, which are not simulated here",
+          "node_resources virtual_topologies min_node_resources max_node_resources node_probs"),
+    *left("belongs to the physical layer (GN model), which is not simulated here", """
+        calc_minimum_osnr beta_fec fec_rate span_lumped_loss_db ref_lambda max_power_per_fibre
+        power_per_channel power_per_channel_per_band launch_power_csv launch_power_type
+        nonlinear_coefficient raman_gain_slope attenuation attenuation_bar dispersion_coeff
+        dispersion_slope coherent mod_format_correction interband_gap_width interband_gap_start
+        enforce_band_gaps snr_margin max_snr min_snr max_power min_power step_power
+        discrete_launch_power min_concentration max_concentration last_fit GNN_OUTPUT_LP
+        GNN_OUTPUT_RSA noise_data_filepath band_data_filepath band_preference slots_per_band
+        inter_band_gap_ghz uniform_spans num_subchannels use_raman_amp raman_pump_power_fw
+        raman_pump_power_bw raman_pump_freq_fw raman_pump_freq_bw raman_max_bandwidth_thz"""),
+)
 
 OLDER = {
     "NUM_SEEDS": "NUM_LEARNERS", "NUM_STEPS": "ROLLOUT_LENGTH",
@@ -281,48 +252,38 @@ OLDER = {
     "LOSS_DAMPING_VALID_MASS_TARGET": "VALID_MASS_TARGET",
     "LOSS_DAMPING_K_MIN": "IAM_GATING_MIN_ACTIONS", "LOAD_MODEL": "RETRAIN_MODEL",
     "gnn_mlp_layers": "mlp_layers", "gnn_latent": "mlp_latent",
-}  # fmt: skip
+}
 """Flag of earlier versions, which its documents still name -> the flag of today."""
-_NOW = (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)
-
-
-def _older() -> tuple[Row, ...]:
-    rows = {row.name: row for row in _NOW}
-    return (
-        *(replace(rows[new], name=old, default=UNKNOWN) for old, new in OLDER.items()),
-        taken("ON_POLICY_IAM", "off_policy_masking", values=words({True: False, False: True})),
-        *left("an episode ends by max_requests", "max_timesteps"),
-        *left("has no effect there: sizes follow from the actions", "output_nodes_size",
-              "output_globals_size"),
-        *left(MACHINE, "DEFAULT_DEVICE"),
-    )  # fmt: skip
-
+_NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
+_UNGATED = "IAM_GATING: the value learns from rows without a valid action there, and not here"
 
 XLRON = System(
-    "xlron",
-    "XLRON",
-    (*_NOW, *_older()),
+    "xlron", "XLRON",
+    (
+        *_NOW.values(),
+        *(replace(_NOW[new], name=old, default=UNKNOWN) for old, new in OLDER.items()),
+        taken("ON_POLICY_IAM", "off_policy_masking", values=words({True: False, False: True})),
+        *left("an episode ends by max_requests", "max_timesteps"),
+        *left("has no effect there: sizes follow from the actions",
+              "output_nodes_size output_globals_size"),
+        *left(MACHINE, "DEFAULT_DEVICE"),
+    ),
     programs=("xlron",),
-    marks=tuple(map(frozenset, (
-        {"env_type", "topology_name"}, {"topology_name", "link_resources"},
-        {"aggregate_slots", "CLIP_EPS"},
-    ))),
-    version="1.1.0 (26 June 2026)",
-    exact=True,
-    strict=True,
+    marks=name_sets("env_type topology_name; topology_name link_resources; "
+                    "aggregate_slots CLIP_EPS"),
+    version="1.1.0 (26 June 2026)", exact=True, strict=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
-    differs=(
-        "episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "
-        "bootstraps from the first one of the next episode",
-        _UNGATED,
-    ),
-)  # fmt: skip
-
+    differs=("episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "
+             "bootstraps from the first one of the next episode", _UNGATED),
+)
 XLRON_JULY = replace(
     XLRON, name="xlron_july_2026", title="XLRON after 1.1.0",
+    rows=tuple(replace(row, note="weights are (N P)^-beta here, and divided by the largest of "
+                                 "them there") if row.name == "PRIO_ALPHA" else row
+               for row in XLRON.rows),
     version="with its fixes of 11 July 2026 (pull request 34)", _index={}, _folded={},
     differs=("episodes that are cut bootstrap from their last observation here, and from nothing "
              "there", _UNGATED),
-)  # fmt: skip
-"""The same flags; what they do with priorities, cut episodes and schedules is in the rules."""
+)
+"""The same flags; `xlron_rules.py` reads priorities, cut episodes and schedules differently."""

@@ -60,6 +60,7 @@ _SLOW = frozenset(
         "studies/test_every_file",
         "test_acceptance",
         "test_cli",
+        "test_gpu_visit",
     ]
 )
 """Files that take three quarters of the time of all tests: they compile, or kill processes."""
@@ -72,10 +73,10 @@ _LINKS = tempfile.TemporaryDirectory(prefix="hpo-link-")
 
 
 def _make_importable() -> None:
-    """Put the checkout on the path as `hpo`, for this process and its children, if need be."""
-    if importlib.util.find_spec("hpo") is not None:
-        return
-    (Path(_LINKS.name) / "hpo").symlink_to(ROOT, target_is_directory=True)
+    """Put `helpers`, and if need be the checkout as `hpo`, on the path, for children as well."""
+    (Path(_LINKS.name) / "helpers").symlink_to(TESTS / "helpers", target_is_directory=True)
+    if importlib.util.find_spec("hpo") is None:
+        (Path(_LINKS.name) / "hpo").symlink_to(ROOT, target_is_directory=True)
     sys.path.insert(0, _LINKS.name)
     paths = [_LINKS.name, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -145,11 +146,30 @@ _have_patience()
 _check_shapes()
 
 
+class _NoJax:
+    """Skips the test, or the test file, that imports jax."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "jax":
+            pytest.skip("imports jax", allow_module_level=True)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-jax", action="store_true", help="only quick tests that need no jax")
+
+
 def pytest_configure(config):
     """Make the marker `slow` known; a file of the list that is gone is a mistake."""
+    if config.getoption("--no-jax"):
+        sys.meta_path.insert(0, _NoJax())
     config.addinivalue_line("markers", "slow: of the three quarters of the time")
     if gone := sorted(str(path) for path in _SLOW if not path.is_file()):
         raise pytest.UsageError(f"tests/conftest.py: no such files: {gone}")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out slow files, which start processes that import jax."""
+    return True if config.getoption("--no-jax") and collection_path in _SLOW else None
 
 
 def pytest_collection_modifyitems(items):

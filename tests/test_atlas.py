@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import re
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata, spearmanr
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
@@ -31,9 +31,6 @@ from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
 from hpo.testing.analytic_lanes import AnalyticFactory
 
 ROOT = Path(__file__).resolve().parent.parent
-_spec = importlib.util.spec_from_file_location("s", ROOT / "tests" / "search" / "samples.py")
-samples = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(samples)
 STUDIES = sorted((ROOT / "studies" / "atlas").glob("*.yaml"))
 
 

@@ -2,17 +2,16 @@
 
 import json
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.loading import run_file
 from hpo.studies.load import load
 
 ROOT = Path(__file__).resolve().parents[1]
-together = SimpleNamespace(**run_path(str(ROOT / "benchmarks" / "defaults_together.py")))
+together = run_file("benchmarks/defaults_together.py")
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,13 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from helpers import doc_blocks as shown
 from hpo.cli import main, make_parser
 
-shown = SimpleNamespace(**run_path(str(Path(__file__).with_name("doc_blocks.py"))))
 ROOT, DOCS, PAGES, named = shown.ROOT, shown.DOCS, shown.PAGES, shown.named
 LINK = re.compile(r"(?:\]\(|src=\")([^)\s\"]+)[)\"]")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.S | re.M)

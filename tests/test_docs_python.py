@@ -6,20 +6,19 @@ learned is learned for real, and shortened.
 
 from contextlib import nullcontext
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
 import hpo
+from helpers import doc_blocks as shown
+from helpers.loading import run_file
 from hpo.core.saved_policy import save_policy
 from hpo.search import api
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 HERE = Path(__file__).parent
-shown = SimpleNamespace(**run_path(str(HERE / "doc_blocks.py")))
-typed = SimpleNamespace(**run_path(str(HERE / "test_docs_run.py")))
+typed = run_file("tests/test_docs_run.py")
 RUN_HERE = ("docs/migrating.md", "docs/outputs.md", "docs/python.md")
 ELSEWHERE = {
     ("docs/autorl.md", "hpo.AutoRLEnv("): "search/autorl/test_autorl.py",

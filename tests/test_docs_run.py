@@ -8,11 +8,10 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.store import query
@@ -21,7 +20,7 @@ from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 ROOT = Path(__file__).resolve().parent.parent
-documents = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_docs.py"))))
+documents = run_file("tests/test_docs.py")
 START = "docs/start.md"
 STUDY = """\
 env: CartPole-v1

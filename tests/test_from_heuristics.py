@@ -4,18 +4,18 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from runpy import run_path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.loading import run_file
 from hpo.studies.spec import Seeds
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "studies" / "from_heuristics"
-told_module = run_path(str(ROOT / "benchmarks" / "from_heuristics.py"))
-told = told_module["table"]
+told_module = run_file("benchmarks/from_heuristics.py")
+told = told_module.table
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,8 @@ def test_the_best_few_of_the_survey_served_the_final_requests(kept):
 @pytest.mark.slow
 def test_further_heuristics_get_the_requests_that_judged_the_policies(kept):
     """A heuristic that was measured by its study is measured again, to the bit."""
-    study = replace(
-        told_module["load"](STUDIES / "nsfnet_from_200.yaml"), seeds=Seeds(per_config=1)
-    )
-    [(rule, values)] = told_module["served"](study, ["ksp_ff"])
+    study = replace(told_module.load(STUDIES / "nsfnet_from_200.yaml"), seeds=Seeds(per_config=1))
+    [(rule, values)] = told_module.served(study, ["ksp_ff"])
     assert values == kept["nsfnet_from_200"]["heuristics"][rule][:1]
 
 

@@ -13,7 +13,7 @@ def analytic(folder: Path) -> None:
     from hpo.search.run import Settings, run
     from hpo.studies.spec import Confirm, EarlyTerminate
 
-    samples = load_file(ROOT / "tests" / "search" / "samples.py")
+    samples = load_file(ROOT / "tests" / "helpers" / "search_samples.py")
     study = samples.study(
         samples.WITH_BUCKETS,
         "random",

@@ -9,7 +9,7 @@ from .common import ROOT, Outcome, hpo_command, load_file
 
 def refusals(small: bool, work: Path) -> Outcome:
     """Return every file to `hpo check` and to `hpo run`, each in a process of its own."""
-    hostile = load_file(ROOT / "tests" / "studies" / "hostile.py")
+    hostile = load_file(ROOT / "tests" / "helpers" / "hostile.py")
     files = hostile.hostile_files(work, 200)[:: 50 if small else 1]
     faults = []
     for path in files:

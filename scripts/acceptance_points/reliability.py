@@ -121,7 +121,7 @@ def _studies() -> Callable[..., None]:
     from hpo.search.state.progress import Observer
     from hpo.studies.spec import Confirm, EarlyTerminate
 
-    samples = load_file(ROOT / "tests" / "search" / "samples.py")
+    samples = load_file(ROOT / "tests" / "helpers" / "search_samples.py")
     study = samples.study(
         samples.WITH_BUCKETS,
         "tpe",

@@ -1,7 +1,3 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jaxtyping import TypeCheckError
 
+from helpers import slow
 from hpo.core.advantages import Steps, gae, temporal_differences, v_trace
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 T, E = 9, 3
 compiled = jax.jit(gae)
 compiled_v_trace = jax.jit(v_trace)

@@ -1,14 +1,11 @@
 """Several bodies an environment: each is a segment of its own wherever something is learned."""
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import dials, slow
 from hpo.core.envs import registry
 from hpo.core.envs.contract import agents_of, mean_over_bodies, per_body
 from hpo.core.evaluation import Policies, evaluate
@@ -24,8 +21,6 @@ from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
-dials = SimpleNamespace(**run_path(str(Path(__file__).with_name("dials.py"))))
 ENVS, STEPS, BODIES, LANES, EPISODES = 3, 12, dials.BODIES, 2, 3
 KNOBS = {
     "num_envs": ENVS, "rollout_length": STEPS, "num_minibatches": 2, "hidden_sizes": [6],

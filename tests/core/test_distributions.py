@@ -1,7 +1,3 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from helpers import slow
 from hpo.core.distributions import (
     Categorical,
     Distribution,
@@ -20,7 +17,6 @@ from hpo.core.distributions import (
     family_of,
 )
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `Family.noise` gives
 masked_sample = jax.jit(lambda logits, mask, noise: Categorical.make(logits, mask).sample(noise))
 

@@ -1,12 +1,9 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import countdown, slow
 from hpo.core import epochs, evaluation, refill, rollout, update
 from hpo.core.envs import registry
 from hpo.core.evaluation import Policies, evaluate
@@ -18,8 +15,6 @@ from hpo.core.pytree import stack
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
-countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 EPISODES = 4
 CONFIG = {"hidden_sizes": [6], "policy_gain": 1.0, "normalise_observations": True}
 

@@ -1,15 +1,14 @@
 """Features that only some plans have: against the loops, on and off in one program."""
 
 from functools import partial
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import countdown
+from helpers import whole_update as whole
 from hpo.core.minibatches import probabilities
 from hpo.core.plan import FEATURES, EnvPlan
 from hpo.core.trajectory import EpisodeSums, Rollout
@@ -18,8 +17,6 @@ from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-whole = SimpleNamespace(**run_path(str(Path(__file__).with_name("whole_update.py"))))
-countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 COMMON = {
     "learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2, "normalise_rewards": False,
 }  # fmt: skip

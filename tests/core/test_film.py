@@ -1,13 +1,10 @@
 """Films of compiled environments: the states of the evaluation, drawn one by one."""
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import pytest
 
+from helpers import twins
 from hpo.core import evaluation as filming
 from hpo.core.envs import registry
 from hpo.core.lane_state import RunningStatistics
@@ -18,8 +15,6 @@ from hpo.errors import ConfigError
 from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-twins = SimpleNamespace(**run_path(str(Path(__file__).with_name("host") / "twins.py")))
 
 
 class Drawing(twins.Compiled):

@@ -1,13 +1,11 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import ppo_loss
@@ -17,7 +15,6 @@ from hpo.core.plan import EnvPlan, make_plan
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 B = 12
 KNOBS = {"num_envs": 4, "rollout_length": 4, "hidden_sizes": [3]}
 

@@ -1,13 +1,10 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
 
+from helpers import dials, slow
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import loss_and_gradient, ppo_loss
@@ -25,10 +22,6 @@ from hpo.core.plan import EnvPlan, make_plan
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow, dials = (
-    SimpleNamespace(**run_path(str(Path(__file__).with_name(name))))
-    for name in ("slow.py", "dials.py")
-)
 RNG = np.random.default_rng(4)
 B, A = 12, 2
 MASK = np.array([[True, True], [True, False], [False, True], [False, False]] * 3)

@@ -3,14 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 import hpo.core
+from helpers.loading import run_file
 from hpo.core import evaluate, load_policy, predict, saved_policy
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
@@ -22,7 +21,7 @@ from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
+saved_policies = run_file("tests/core/test_saved_policy.py")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "outputs.md"
 
 

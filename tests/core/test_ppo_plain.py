@@ -7,14 +7,14 @@ compiled `update` one has the page's defaults, the other knobs that all matter i
 import math
 from functools import partial
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers.loading import run_file
+from helpers.whole_update import Updates
 from hpo.core.distributions import family_of
 from hpo.core.envs import registry
 from hpo.core.epochs import SHUFFLE
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled", "plain_promotion")
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "ppo_plain.py"
-Updates = run_path(str(HERE / "whole_update.py"))["Updates"]
-plain = SimpleNamespace(**run_path(str(PAGE)))
+plain = run_file("docs/ppo_plain.py")
 WHERE = EnvPlan("CartPole-v1", (("max_steps_in_episode", 15),))
 STATIC = {"num_envs": 4, "rollout_length": 24, "num_minibatches": 5, "hidden_sizes": [8, 8],
           "policy_gain": 1.0, "initialisation": "lecun", "normalise_rewards": False}  # fmt: skip

@@ -1,13 +1,10 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import countdown, slow
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
@@ -18,8 +15,6 @@ from hpo.core.rollout import ROLLOUT_STEPS, rollout
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
-countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 LANES = 2
 
 

@@ -1,14 +1,12 @@
 import dataclasses
 import json
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import RewardState, RunningStatistics
@@ -21,7 +19,6 @@ from hpo.views.words import on_command_line
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 GIVEN = {"hidden_sizes": [5], "policy_gain": 1.0, "normalise_observations": True,
          "observation_clip": 2.0, "normalise_rewards": False,
          "value_clip_eps": "same"}  # fmt: skip

@@ -1,7 +1,3 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import slow
 from hpo.core.hypers import KINDS, annealed_lambda, scheduled
 from hpo.knobs import SCHEDULES
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 FIXED = {"end": 0.1, "multiplier": 1.0, "exponent": 1.0, "warmup": 0.2, "peak": 1.0, "start": 0.0}
 
 

@@ -1,19 +1,16 @@
 """One step of the optimiser for several minibatches, against loops; what it makes of schedules."""
 
-from pathlib import Path
-from runpy import run_path
-
 import jax
 import numpy as np
 import pytest
 
+from helpers.whole_update import Updates
 from hpo.core.plan import EnvPlan, make_plan, plan_hash
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-Updates = run_path(str(Path(__file__).with_name("whole_update.py")))["Updates"]
 # Minibatches of 6, 6, 6 and 3 rows: steps of three of them and of the last alone.
 STATIC = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
           "policy_gain": 1.0, "accumulate_minibatches": 3, "normalise_rewards": False}  # fmt: skip

@@ -1,12 +1,10 @@
 """The documented examples and others pass the contracts; ones that break a promise do not."""
 
-from pathlib import Path
-from runpy import run_path
-
 import jax.numpy as jnp
 import optax
 import pytest
 
+from helpers.doc_blocks import block
 from hpo.core import distributions, own_optimisers
 from hpo.core.actions import environment_action
 from hpo.core.distributions import Categorical, Family, Gaussian
@@ -19,7 +17,6 @@ from hpo.testing.learners import DistributionContract, OptimiserContract
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 PAGE = "docs/ppo.md"
-block = run_path(str(Path(__file__).parents[1] / "doc_blocks.py"))["block"]
 SHOWN = block(PAGE, "class TestLion(").run()
 
 

@@ -1,17 +1,14 @@
 """A trace is the evaluation, step by step."""
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from helpers.loading import run_file
 from hpo.core import evaluation as tracing
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
+saved_policies = run_file("tests/core/test_saved_policy.py")
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@
 
 import math
 import re
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +11,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import countdown
+from helpers.whole_update import Updates
 from hpo.core.epochs import _split, minibatch_shape
 from hpo.core.minibatches import permutation
 from hpo.core.plan import EnvPlan, make_plan
@@ -22,8 +21,6 @@ from hpo.core.update import learn, update
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-Updates = run_path(str(Path(__file__).with_name("whole_update.py")))["Updates"]
-countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 STATIC = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
           "policy_gain": 1.0}  # fmt: skip
 FEATURES = ("normalise_observations", "normalise_rewards")

@@ -1,6 +1,5 @@
 """Imports that were wrong and silent, or refused for no reason: a test for each kind."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,18 +8,12 @@ import optuna
 import pytest
 import yaml
 
+from helpers import imported_files, imported_sweeps, imported_trains
 from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
 from hpo.importers.wandb_sweeps import read_sweep
 from hpo.studies.load import loads
-
-
-def _beside(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -157,7 +150,7 @@ if __name__ == "__main__":
          {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activation": "relu",
           "shared_encoder": True}),
         ("ppo_minigrid", ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, ""),
-         "environments of Navix are not known here"),
+         "Navix environments are not supported"),
         ("dpo_continuous_action",
          ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"DPO_ALPHA": 2.0'),
          "trains with the objective of DPO"),
@@ -477,8 +470,6 @@ def test_a_trial_at_infinity_does_not_head_the_queue(storage):
 
 # ---------------------------------------------------------------- every name is listed
 
-_files, _sweeps, _trains = _beside("files"), _beside("sweeps"), _beside("trains")
-
 
 def _names_of_yaml(data, outer=""):
     """Yield the names of nested data, whole and their last parts."""
@@ -494,20 +485,20 @@ def _is_listed(name, head):
                for word in words)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n, f in _files.FILES.items()
+@pytest.mark.parametrize("name", [n for n, f in imported_files.FILES.items()
                                   if not isinstance(f.expected, str)])  # fmt: skip
 def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch):
-    file = _files.FILES[name]
+    file = imported_files.FILES[name]
     draft = _draft(file, tmp_path)
     if draft is None:
         pytest.skip("its environment's package is not installed")
     assert draft.unlisted() == []
 
 
-@pytest.mark.parametrize("name", [n for n, (_, e) in _sweeps.SWEEPS.items()
+@pytest.mark.parametrize("name", [n for n, (_, e) in imported_sweeps.SWEEPS.items()
                                   if not isinstance(e, str)])  # fmt: skip
 def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
-    text, _ = _sweeps.SWEEPS[name]
+    text, _ = imported_sweeps.SWEEPS[name]
     (tmp_path / "sweep.yaml").write_text(text)
     draft = read_sweep(tmp_path / "sweep.yaml", {})
     head = draft.text().split("\n\n")[0]
@@ -517,9 +508,9 @@ def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
         assert _is_listed(one.replace("-", "_"), head.replace("-", "_")), one
 
 
-@pytest.mark.parametrize("name", _trains.COMMANDS)
+@pytest.mark.parametrize("name", imported_trains.COMMANDS)
 def test_every_flag_of_a_command_is_in_one_of_the_lists(name, tmp_path):
-    text, *_ = _trains.COMMANDS[name]
+    text, *_ = imported_trains.COMMANDS[name]
     draft = read_flags(text, {})
     head = draft.text()
     for flag in re.findall(r"--(?:no)?(\w+)", text):

@@ -1,27 +1,18 @@
 """Files and commands of other programs become studies that check, or are refused with a reason."""
 
-import importlib.util
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from helpers import imported_files as files
+from helpers import imported_trained as trained
 from hpo.cli import main
 from hpo.errors import HpoError
 from hpo.knobs import KNOBS, complete
 from hpo.studies.check import check
 from hpo.studies.load import loads
 from hpo.studies.yaml_io import plain, read_text
-
-
-def _beside(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-files, trained = _beside("files"), _beside("trained")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"),  # Box2D's, by SWIG
@@ -143,14 +134,14 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
         ("sb3", "x.yaml", "env: CartPole-v1\nnet_arch: {a: 1}\n", "not a pair of towers"),
         ("sb3", "x.yaml", "env: CartPole-v1\nlearning_rate: lin_1e999\n", "not a schedule"),
         ("sb3", "x.yaml", "- 1\n", "not a mapping"),
-        ("sb3", "x.yaml", "a: !!python/object/apply:os.system [x]\n", "no plain YAML"),
+        ("sb3", "x.yaml", "a: !!python/object/apply:os.system [x]\n", "not plain YAML"),
         ("sb3", "x.yaml", "[" * 60 + "]" * 60, "nested too deeply"),
         ("rejax", "x.yaml", "a: &a [1]\n" + "b: *a\n" * 201, "too large"),
-        ("rejax", "x.json", "{", "no JSON"),
+        ("rejax", "x.json", "{", "not JSON"),
         ("rlzoo", "ppo.yml", "CartPole-v1: 3\n", "name its environment"),
         ("rlzoo", "ppo.yml", "CartPole-v1: {}\nAcrobot-v1: 3\n", "2 environments"),
         ("rlzoo", "ppo.py", "import os\n", "no plain dictionary"),
-        ("rlzoo", "ppo.py", "(", "no Python"),
+        ("rlzoo", "ppo.py", "(", "not Python"),
         ("lerax", "x.py", "PPO(learning_rate=schedule(1))", "x.py:1: learning_rate is schedule"),
         ("cleanrl", "x.txt", "--a 'b", "split into words"),
         ("arlbench", "x.txt", "python a.py --seed='\x1b[31mx'", "whole number"),

@@ -142,7 +142,7 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
          "move env.topology and env.directed together"),
         ("PRIO_ALPHA: {values: [0.3, 0.6]}", "nothing would be searched, as PRIO_ALPHA has no"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),
-        ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "begin the range above"),
+        ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
         ("deterministic_requests: {values: [true, false]}", "cannot be taken"),
         ("LR_SCHEDULE: {values: [cosine, step]}", "step"),
         ("env_type: {values: [rmsa, rsa]}", "import the sweep once for each"),

@@ -6,11 +6,11 @@ from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
 from hpo.importers.name_mapping import (
     COMMON,
+    TRANSFORMS,
     UNKNOWN,
     NoCounterpart,
     Settings,
     System,
-    off,
     taken,
     times,
     words,
@@ -80,16 +80,17 @@ def test_a_system_is_recognised_by_its_command_or_by_its_names():
     assert recognise(["learning_rate", "gamma"], ["python", "train.py"]) == (COMMON, "")
 
 
-def test_a_name_stands_once_in_a_table():
-    with pytest.raises(ValueError, match="stands twice"):
+def test_a_name_appears_once_in_a_table():
+    with pytest.raises(ValueError, match="appears twice"):
         System("x", "x", (taken("a-b", "gamma"), taken("A_B", "gamma")))
 
 
 def test_values():
     assert times(2.0).of(0.25) == 0.5 and times(2.0).bound(0.1) == 0.2
-    assert off(0.0).of(0) is None and off(0.0).bound(0.0) == 1e-6
-    with pytest.raises(NoCounterpart, match="begin the range above"):
-        off(0.0).bound(-1.0)
+    off = TRANSFORMS["off"]
+    assert off.of(0) is None and off.bound(0.0) == 1e-6
+    with pytest.raises(NoCounterpart, match="start the range above"):
+        off.bound(-1.0)
     table = words({True: "on", "x": NoCounterpart("no x")}, others="rest")
     assert table.of(True) == "on" and table.of(1) == "rest"
     with pytest.raises(NoCounterpart, match="no x"):

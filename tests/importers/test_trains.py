@@ -1,20 +1,14 @@
 """What is imported trains with the values that the source trains with, written down by hand."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+from helpers import imported_trains as trains
 from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.importers.readers import read_flags
 from hpo.importers.wandb_sweeps import read_sweep
 from hpo.knobs import KNOBS, complete, matters
 from hpo.studies.load import loads
 from hpo.studies.yaml_io import plain, read_text
-
-_spec = importlib.util.spec_from_file_location("trains", Path(__file__).with_name("trains.py"))
-trains = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(trains)
 
 _BY_NETWORK = ("policy_gain", "value_gain")
 """Of heads, which are built otherwise where the network is no mlp: said in a note."""

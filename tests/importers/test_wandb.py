@@ -1,18 +1,13 @@
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
+from helpers import imported_sweeps as sweeps
 from hpo.errors import HpoError
 from hpo.importers.wandb_sweeps import read_sweep
 from hpo.studies.load import loads
 from hpo.studies.yaml_io import plain, read_text
 from hpo.views.words import on_command_line
-
-_spec = importlib.util.spec_from_file_location("sweeps", Path(__file__).with_name("sweeps.py"))
-sweeps = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(sweeps)
 
 
 def imported(tmp_path, text, **given):

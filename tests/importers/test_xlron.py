@@ -58,7 +58,7 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--terminate_on_episode_end", "import without it .-- --without"),
         ("--USE_GNN --mlp_latent=64", "mlp_latent needs mlp_layers"),
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
-        ("--values_bw=100,x", "numbers with commas"),
+        ("--values_bw=100,x", "numbers separated by commas"),
         ("--USE_GNN --use_attention_pooling=true", "seems to choose a network"),
         ("--env_type=rmsa --LRR=1e-3", "XLRON has no such flag; did you mean LR.* --without LRR"),
         ("--env_type=rmsa --lr=1e-3 --ENT_COEFF=0.1", "did you mean ENT_COEF"),

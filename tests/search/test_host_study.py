@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from helpers import search_samples as samples
 from hpo.core.host import stage
 from hpo.core.saved_policy import load_policy
 from hpo.machine.workers import worker_count
@@ -45,18 +46,6 @@ population: {lanes: 4}
 budget: {trials: 5}
 eval_env: {max_episode_steps: 30}
 """
-
-
-class CutAt(Observer):
-    """Asks for a clean end after some chunks, by a real signal."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +102,7 @@ def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path, str
     warnings, rounds = [], 0
     for chunks in (3, 11, 10**9):
         factory = LocalFactory(study, warn=warnings.append)
-        results = run(study, tmp_path / "hosted", factory, [CutAt(chunks)], Settings())
+        results = run(study, tmp_path / "hosted", factory, [samples.CutAt(chunks)], Settings())
         rounds += results.state == "interrupted"
     assert results.state == "finished" and rounds == 2
     assert tables_equal(unbroken, tmp_path / "hosted") == [] and not warnings

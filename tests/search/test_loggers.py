@@ -5,12 +5,11 @@ import struct
 import sys
 import threading
 import time
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
 from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.loggers import make_sink, sinks_of
@@ -20,7 +19,6 @@ from hpo.store.sinks import Background
 from hpo.studies.resolved import resolved
 from hpo.studies.spec import Logger
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 TENSORBOARD = Logger("tensorboard", {"top_k": 3, "every": 4})
 
 

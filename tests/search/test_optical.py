@@ -1,13 +1,11 @@
 """Optical networks as lanes: warm-up at refill, bitwise independence, metrics in the tables."""
 
 from functools import partial
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 from hpo.search.lanes.contract import Refill
@@ -22,7 +20,6 @@ from hpo.studies.load import loads
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 STUDY = """\
 name: small

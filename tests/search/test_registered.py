@@ -6,12 +6,13 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from runpy import run_path
 
 import jsonschema
 import pytest
 
+from helpers import search_samples
+from helpers.doc_blocks import block
 from hpo.cli import main
 from hpo.errors import ConfigError, StoreError, StudyError, UnknownNameError
 from hpo.search.rules.registry import make_explorer, make_pruner, register_rule
@@ -36,7 +37,6 @@ from hpo.testing.search import (
 )
 
 PAGE = "docs/search.md"
-block = run_path(str(Path(__file__).parents[1] / "doc_blocks.py"))["block"]
 SHOWN = block(PAGE, "class TestNear(").run()
 DRIFT = """\
 from hpo.search.rules.registry import option, register_rule
@@ -360,12 +360,10 @@ def test_our_explorers_keep_the_contract(name):
     from hpo.studies.spec import EarlyTerminate
     from hpo.testing.search import ExplorerContract
 
-    samples = run_path(str(Path(__file__).with_name("samples.py")))
-
     class Ours(ExplorerContract):
         def make(self, space):
             early = EarlyTerminate(name, every=2_000)
-            return make_explorer(samples["study"](space, early_terminate=early))
+            return make_explorer(search_samples.study(space, early_terminate=early))
 
     Ours().test_copies_lie_in_the_space()
     Ours().test_a_new_object_explores_as_one_that_has_explored_before()

@@ -2,12 +2,10 @@ import dataclasses
 import json
 import math
 import re
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.machine import software
 from hpo.search.analysis.checkpoint_values import importance_at, read_points
@@ -19,7 +17,6 @@ from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Checkpoint, EarlyTerminate, EnvSpec, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 Factory = samples.AnalyticFactory
 
 

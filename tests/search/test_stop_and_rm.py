@@ -3,12 +3,10 @@
 import os
 import threading
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.run import run
@@ -17,7 +15,6 @@ from hpo.store import StudyFolder, StudyLock, lock_holder, tables_equal
 from hpo.store.lock import STOP_NAME, StopRequest, ask_to_stop
 from hpo.store.remove_study import remove_studies
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 STUDY, FACTORY = samples.study(), samples.AnalyticFactory()
 
 

@@ -2,11 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import StoreError
 from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
@@ -15,8 +14,6 @@ from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 def write(folder, **files):

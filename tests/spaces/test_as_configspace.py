@@ -1,6 +1,4 @@
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from ConfigSpace import (
@@ -14,6 +12,7 @@ from ConfigSpace import (
 from hypothesis import HealthCheck, assume, given, settings
 
 import hpo.spaces
+from helpers import strategies
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 from hpo.spaces.make import ARCHITECTURE, PPO, knob_space
@@ -25,12 +24,6 @@ from hpo.spaces.via_configspace import (
     write_configspace,
 )
 from hpo.studies.load import loads
-
-_spec = importlib.util.spec_from_file_location(
-    "value_space_strategies", Path(__file__).with_name("strategies.py")
-)
-strategies = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(strategies)
 
 
 def same(one, other):

@@ -1,20 +1,13 @@
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from helpers import strategies
 from hpo.errors import ConfigError
 from hpo.spaces import Condition, Parameter, Space, ValueRule, make_distribution, parse_rule
 from hpo.spaces.via_configspace import from_configspace, from_configuration, to_configspace
 
 ConfigSpace = pytest.importorskip("ConfigSpace")
-_spec = importlib.util.spec_from_file_location(
-    "space_strategies", Path(__file__).with_name("strategies.py")
-)
-strategies = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(strategies)
 
 
 def parameter(name, when=(), **fields):

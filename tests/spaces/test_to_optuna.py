@@ -1,21 +1,13 @@
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import strategies
 from hpo.errors import ConfigError
 from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.spaces.via_optuna import distributions, from_internal, internal_params, suggest
-
-_spec = importlib.util.spec_from_file_location(
-    "space_strategies", Path(__file__).with_name("strategies.py")
-)
-strategies = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(strategies)
 
 
 @pytest.fixture(autouse=True)

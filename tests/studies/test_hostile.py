@@ -1,14 +1,9 @@
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "hostile_studies", Path(__file__).with_name("hostile.py")
-)
-hostile = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(hostile)
+from helpers import hostile
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,11 @@ import math
 import re
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.spaces import make_distribution
 from hpo.store.paired import Bounds
@@ -27,7 +25,6 @@ from hpo.views.charts.search_charts import history, pareto
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 OBJECTIVES = (Metric(), Metric(name="eval/thrift"))
 BUILDERS = (history, curves, parallel, slices, importance)
 SVG = "{http://www.w3.org/2000/svg}"

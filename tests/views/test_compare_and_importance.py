@@ -4,12 +4,11 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.store.journal import Journal
 from hpo.store.statistics import mean
@@ -18,8 +17,6 @@ from hpo.store.study_store import StudyStore
 from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 @pytest.fixture(scope="module")

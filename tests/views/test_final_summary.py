@@ -3,19 +3,17 @@ import io
 import json
 import shlex
 from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.studies.spec import Confirm
 from hpo.views.commands.watched_run import nothing_learnt
 from hpo.views.final_summary import next_commands, print_results, results_data
 from hpo.views.leaderboard_text import target, winner_line
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import json
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo import Callback, StopStudy
 from hpo.cli import main
 from hpo.search.analysis.checkpoint_values import read_points
@@ -18,7 +16,6 @@ from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation
 from hpo.views.commands.what_if import what_if_text
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 EVERY = Evaluation(every=2_000)
 
 

@@ -3,13 +3,11 @@ import random
 import re
 import statistics
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from helpers import view_samples as samples
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
@@ -20,8 +18,6 @@ from hpo.views.leaderboard_text import (
     rank_shares,
     winner_line,
 )
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 PARAMS = {
     "learning_rate": 0.0023123,

@@ -14,13 +14,11 @@ import sys
 import threading
 import urllib.request
 from contextlib import contextmanager
-from pathlib import Path
-from runpy import run_path
 from subprocess import PIPE
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
@@ -36,7 +34,6 @@ from hpo.views.live.server import LiveServer
 from hpo.views.live.study_status import ASKED, read_standing
 from hpo.views.report.report import PARTS, head_html
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 SECRET = "nobody may read this"
 
 

@@ -1,21 +1,17 @@
 import io
 import re
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from helpers import view_samples as samples
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Best, Leader
 from hpo.store.rows import TrialState
 from hpo.views.terminal.live_view import LiveView, panel
 from hpo.views.terminal.run_view import status_line
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 def screen(picture, width=80):

@@ -4,13 +4,12 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.search.run import run
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.importance import EffectPoint
@@ -27,7 +26,6 @@ from hpo.views.charts.search_charts import history, schedule
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -9,16 +9,14 @@ import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 from rich.console import Console
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.checkpoint_values import importance_at, read_points
 from hpo.search.analysis.knob_significance import answer_at
@@ -36,8 +34,6 @@ from hpo.studies.stopping_rules import finishing_rules
 from hpo.views.final_summary import print_results, results_data
 from hpo.views.formatting import duration, number, steps
 from hpo.views.time_spent import usage_at
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 class Studied:

@@ -5,21 +5,18 @@ import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 
 import pytest
 
 import hpo
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.report.page import Cell, Section, page, table
 from hpo.views.report.report import report_html, write_report
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
 SECTIONS = ["curves", "leaderboard", "history", "importance", "parallel", "slices", "stopping",
             "study"]  # fmt: skip

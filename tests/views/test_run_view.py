@@ -1,17 +1,13 @@
 import io
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.store.rows import TrialState
 from hpo.studies.spec import EarlyTerminate, Logger
 from hpo.views.terminal.run_view import LinesView, QuietView
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 class Hangup(io.StringIO):

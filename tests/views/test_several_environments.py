@@ -4,14 +4,13 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.run import run
 from hpo.store.aggregate_environments import (
@@ -35,9 +34,7 @@ from hpo.views.report.environments_section import environments_section, profile
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
-engine = SimpleNamespace(
-    **run_path(str(_TESTS / "search" / "engine" / "test_several_environments.py"))
-)
+engine = run_file("tests/search/engine/test_several_environments.py")
 
 
 @pytest.fixture(scope="module")

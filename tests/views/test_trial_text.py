@@ -1,17 +1,13 @@
 import json
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import view_samples as samples
 from hpo.errors import StoreError
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Confirm
 from hpo.views.formatting import number, steps
 from hpo.views.trial_text import trial_data, trial_text
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from helpers import tuned_samples as samples
 from hpo.cli import main
 from hpo.knobs import complete
 from hpo.search import tuned_runs as verifying
@@ -17,10 +16,6 @@ from hpo.store.permutation_test import agreement
 from hpo.studies.load import loads
 from hpo.studies.tuned.record import read_record
 from hpo.views.tuned_text import record_data, record_words, records_table
-
-samples = SimpleNamespace(
-    **run_path(str(Path(__file__).parents[1] / "studies" / "tuned" / "samples.py"))
-)
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,11 @@ import io
 import itertools
 import json
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.search.run import run
 from hpo.search.state.progress import Best, Observer, bounds_of
@@ -22,8 +20,6 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.watch_serve import picture_of, standings
 from hpo.views.live.study_status import read_standing
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 def commit(folder, phase="running"):

@@ -6,22 +6,20 @@ import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
 import hpo
+from helpers import view_samples as samples
 from hpo.cli import make_parser
 from hpo.errors import ConfigError, HpoError, StoreError
 from hpo.search.run import run
 from hpo.views.python import calls
 from hpo.views.words import REMEDIES, in_python, on_command_line, speaks_python
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 ROOT = Path(hpo.__file__).resolve().parent
 OUTSIDE = ("views", "tests", "docs", "scripts", "benchmarks", "results", "build")
-ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError")
+ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError", "fault")
 COMMANDS_KEPT = {
     "importers/formats.py",  # flags of the programs that it reads, `--name=value`
     "studies/overrides.py",  # the form in which a kept study file records the command that ran it
@@ -76,7 +74,7 @@ def test_every_remedy_has_words_and_is_used():
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg in REMEDIES:
                 named.add(node.arg)
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS:
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ERRORS:
                 assert {word.arg for word in node.keywords} <= {*REMEDIES, None}
     assert named == set(REMEDIES)
 

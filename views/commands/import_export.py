@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...files.atomic_files import make_folder
 from ...importers.convert import add_space
-from ...importers.converted_study import Draft, of_the_file
+from ...importers.converted_study import Draft, is_of_the_file
 from ...importers.formats import flags_of
 from ...importers.readers import NetworkFile
 from ...search.loggers import make_sink
@@ -93,7 +93,8 @@ def do_import(args: Namespace) -> int:
     draft.override(given)
     if args.space:
         add_space(draft)
-        draft.override(of_the_file(given))  # once more, over what came with the space
+        # once more, over the settings that came with the space
+        draft.override({key: value for key, value in given.items() if is_of_the_file(key)})
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:

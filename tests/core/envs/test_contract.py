@@ -1,20 +1,16 @@
 """The contract test itself: a good environment passes it, each kind of bad one does not."""
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import pytest
 
+from helpers import countdown
 from hpo.core.envs.contract import Environment, Step
 from hpo.errors import ConfigError
 from hpo.testing.environments import EnvironmentContract, play
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
 CONTRACT = EnvironmentContract()
 
 

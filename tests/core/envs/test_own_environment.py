@@ -1,13 +1,12 @@
 """The environment that docs/environments.md shows, as it stands there."""
 
 import re
-from pathlib import Path
-from runpy import run_path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from helpers.doc_blocks import ROOT, block
 from hpo.core.envs import registry
 from hpo.core.plan import EnvPlan
 from hpo.errors import UnknownNameError
@@ -19,14 +18,13 @@ from hpo.testing.environments import EnvironmentContract
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 PAGE = "docs/environments.md"
-blocks = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The two files of the page, written down; the study's `imports` have been run."""
-    shown = (blocks["ROOT"] / PAGE).read_text().split("<!-- own environment -->")[1]
-    code = blocks["block"](PAGE, "class Corridor:").code
+    shown = (ROOT / PAGE).read_text().split("<!-- own environment -->")[1]
+    code = block(PAGE, "class Corridor:").code
     study = re.search(r"```yaml\n(.*?)```", shown, re.S)[1]
     folder = tmp_path_factory.mktemp("own")
     (folder / "corridor.py").write_text(code)
@@ -39,7 +37,7 @@ class TestCorridor(EnvironmentContract):
     @pytest.fixture
     def environment(self, folder):
         """Return what the fixture of the page's own test does, which is this class."""
-        shown = blocks["block"](PAGE, "class TestCorridor(")
+        shown = block(PAGE, "class TestCorridor(")
         made = shown._replace(code=shown.code.replace("    @pytest.fixture\n", "")).run()
         assert made["TestCorridor"].__bases__ == (EnvironmentContract,)
         environment = made["TestCorridor"]().environment()

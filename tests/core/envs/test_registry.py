@@ -1,15 +1,10 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import pytest
 
+from helpers import countdown
 from hpo.core.envs import registry
 from hpo.core.plan import EnvPlan
 from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError, UnknownNameError
-
-countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
 
 
 def test_equal_plans_give_the_same_object():

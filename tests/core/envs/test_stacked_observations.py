@@ -1,12 +1,9 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import countdown
 from hpo.core.envs import registry
 from hpo.core.envs.contract import (
     HostedEnvironment,
@@ -20,8 +17,6 @@ from hpo.errors import ConfigError
 from hpo.testing.environments import EnvironmentContract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
 
 
 class TestStacked(EnvironmentContract):

@@ -1,18 +1,15 @@
 """Traces and films of hosted environments are their evaluations, looked at."""
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import gymnasium
 import numpy as np
 import pytest
 
+from helpers.loading import run_file
 from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-made = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py")))).made
+made = run_file("tests/core/host/test_saved_policy.py").made
 
 
 class Talking(gymnasium.Env):

@@ -1,13 +1,11 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow_networks as slow
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import RunningStatistics
@@ -18,7 +16,6 @@ from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SIZES = {"cnn_channels": [3, 2], "cnn_kernels": [3, 2], "cnn_strides": [2, 1], "cnn_dense": [5]}
 
 

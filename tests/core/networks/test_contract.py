@@ -1,13 +1,12 @@
 """Every network passes the contract test; ones that break a promise do not."""
 
-from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 import pytest
 
+from helpers.doc_blocks import block
 from hpo.core.networks import registry
 from hpo.core.networks.layers import Outputs
 from hpo.core.networks.mlp import MLP, Head
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 RMSA = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 0)))
 
 PAGE = "docs/networks.md"
-block = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))["block"]
 
 
 class TestMLP(NetworkContract):

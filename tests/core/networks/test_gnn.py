@@ -1,13 +1,10 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import jraph
 import numpy as np
 import pytest
 
+from helpers import slow_networks as slow
 from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
 from hpo.core.networks.gnn import GNN
@@ -24,7 +21,6 @@ from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SMALL = {"network": "gnn", "gnn_message_passing_steps": 2, "gnn_edge_embedding_size": 5,
          "gnn_node_embedding_size": 4, "gnn_global_embedding_size": 3, "gnn_edge_mlp_latent": 6,
          "gnn_node_mlp_latent": 5, "gnn_global_mlp_latent": 4,

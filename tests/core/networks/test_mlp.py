@@ -1,7 +1,4 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from helpers import slow
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.networks.mlp import ACTIVATIONS, MLP
@@ -18,7 +16,6 @@ from hpo.knobs import KNOBS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "slow.py")))
 SLOW_ACTIVATIONS = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0.0),

@@ -1,12 +1,9 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow_networks as slow
 from hpo.core.envs import registry as environments
 from hpo.core.envs.optical.heuristics import make_heuristic
 from hpo.core.networks import registry
@@ -15,8 +12,6 @@ from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 
 
 def plan_of(keys, id="rmsa", **knobs):

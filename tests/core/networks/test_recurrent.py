@@ -1,20 +1,15 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow_networks as slow
 from hpo.core import policy
 from hpo.core.networks import registry
 from hpo.core.networks.recurrent import Recurrent
 from hpo.core.plan import EnvPlan, make_plan
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

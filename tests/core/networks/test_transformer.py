@@ -1,12 +1,9 @@
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow_networks as slow
 from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
 from hpo.core.networks.path_pooling import Pooling
@@ -16,7 +13,6 @@ from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SMALL = {"network": "transformer", "transformer_layers": 2, "transformer_heads": 2,
          "transformer_embedding_size": 8, "transformer_intermediate_size": 6,
          "transformer_actor_mlp_width": 5, "transformer_critic_mlp_width": 4}  # fmt: skip

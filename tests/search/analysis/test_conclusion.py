@@ -3,14 +3,12 @@
 import dataclasses
 import json
 from html import unescape
-from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 
 import pytest
 
 import hpo
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
 from hpo.search.engine.commits import Committer
@@ -32,7 +30,6 @@ from hpo.testing.analytic_lanes import AnalyticPopulation
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
 SPACE = Space((POOR, samples.REAL.parameters[1]))

@@ -2,19 +2,17 @@
 
 import random
 import warnings
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import optuna
 import pytest
 
+from helpers.loading import run_file
 from hpo.search.analysis.knob_importance import fanova
 from hpo.spaces.via_optuna import internal_params
 
 pytest.importorskip("sklearn", reason="the extra fanova")
 
-SPACE = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_ped_anova.py")))).SPACE
+SPACE = run_file("tests/search/analysis/test_ped_anova.py").SPACE
 
 
 def by_optuna(space, params, values):

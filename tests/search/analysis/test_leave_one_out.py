@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from helpers.loading import run_file
 from hpo.errors import ConfigError, StoreError
 from hpo.search.analysis.across_environments import (
     EnvironmentScores,
@@ -31,9 +30,7 @@ from hpo.store.score_tables import Estimate
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, SearchSpec, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
 
-engine = SimpleNamespace(
-    **run_path(str(Path(__file__).parents[1] / "engine" / "test_several_environments.py"))
-)
+engine = run_file("tests/search/engine/test_several_environments.py")
 RACE = Seeds(4, racing=Racing(2))
 CONFIRM = Confirm(top_k=3, choose=5, report=6)
 

@@ -3,13 +3,11 @@ import json
 import shutil
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError
 from hpo.search.analysis.checkpoint_values import (
@@ -29,8 +27,6 @@ from hpo.store.rows import Commit, EvaluationRow, Stream, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
 from hpo.views.commands.importance import _of_method
 from hpo.views.formatting import steps
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 @pytest.fixture(scope="module")

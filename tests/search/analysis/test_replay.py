@@ -1,29 +1,22 @@
 """A real population: its copies, its winner trained again bit by bit, the command line."""
 
 import json
-import os
 import re
-import signal
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.analysis import replay as module
 from hpo.search.analysis.replay import replay
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 STUDY = """\
 name: evolving
@@ -137,22 +130,13 @@ def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
     assert replay(StudyFolder(tmp_path / "old"), 0).same
 
 
-class CutAt(Observer):
-    """Asks for a clean end after some chunks."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, tmp_path):
     """Knobs of copies lie in the lanes' checkpoint: cut between two rungs, the end is the same."""
     path = tmp_path / study.name
-    assert run(study, path, LocalFactory(study), [CutAt(6)], samples.quick()).state != "finished"
+    assert (
+        run(study, path, LocalFactory(study), [samples.CutAt(6)], samples.quick()).state
+        != "finished"
+    )
     assert run(study, path, LocalFactory(study), (), samples.quick()).state == "finished"
     assert tables_equal(folder.path, path) == []
 

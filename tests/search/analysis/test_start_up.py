@@ -1,20 +1,16 @@
 """Trials that bear a model's name and were drawn at random, checked against the sampler itself."""
 
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import AskRow, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import SearchSpec
 from hpo.views.trial_text import start_up_words, trial_data, trial_text
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 def told(method, asks, states=(), **options):

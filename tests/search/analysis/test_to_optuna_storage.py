@@ -1,14 +1,12 @@
 """A study in Optuna's storage: what its own tools read there, and the way back."""
 
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import optuna
 import pytest
 
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.checkpoint_values import read_points
 from hpo.search.run import run
@@ -18,7 +16,6 @@ from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
 from hpo.studies.load import load
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PARTS = {
     "learning_rate": {"min": 1e-5, "max": 1.0, "distribution": "log_uniform"},
     "gamma": {"min": 0.8, "max": 0.9999, "distribution": "one_minus_log"},

@@ -4,14 +4,12 @@ import dataclasses
 import json
 import shutil
 from html import unescape
-from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 
 import pytest
 
 import hpo
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
@@ -31,7 +29,6 @@ from hpo.studies.spec import (
 )
 from hpo.views.report.report import write_report
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
 PBT = samples.study(
     samples.Space((POOR, samples.REAL.parameters[1])),

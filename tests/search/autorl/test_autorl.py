@@ -5,14 +5,13 @@ The program is that of test_replay.py, so that only one of them compiles it.
 
 import dataclasses
 import re
-from pathlib import Path
-from runpy import run_path
 
 import jax
 import numpy as np
 import pytest
 
 import hpo
+from helpers.doc_blocks import block
 from hpo.errors import ConfigError, StoreError
 from hpo.search.autorl import FEATURES
 from hpo.search.lanes.contract import Refill
@@ -235,11 +234,10 @@ def test_one_program_serves_all(env):
 
 
 def test_the_example_of_the_documentation_runs(capsys):
-    shown = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))["block"]
-    block = shown("docs/autorl.md", "hpo.AutoRLEnv(")
-    code = block.code
+    shown = block("docs/autorl.md", "hpo.AutoRLEnv(")
+    code = shown.code
     for long, short in (("16384", "1024"), ("runs=16", "runs=8"), ("steps=8", "steps=2")):
         assert long in code
         code = code.replace(long, short)
-    block._replace(code=code).run()
+    shown._replace(code=code).run()
     assert re.fullmatch(r"constant \d+, schedule \d+\n", capsys.readouterr().out)

@@ -8,12 +8,10 @@ import signal
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import Place, RayTeam, connected
@@ -29,7 +27,6 @@ from hpo.testing.analytic_lanes import analytic_shares
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=8, block=2)
 
 

@@ -3,13 +3,11 @@
 import dataclasses
 import random
 from functools import partial
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import _words
@@ -32,7 +30,6 @@ from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 from hpo.testing.analytic_lanes import AnalyticShares, analytic_shares
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(
     rows=2, lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
 )

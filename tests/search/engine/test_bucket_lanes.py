@@ -5,12 +5,10 @@ import json
 import shutil
 import threading
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import Leave
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import CompileBeside
@@ -27,7 +25,6 @@ from hpo.studies.programs import programs_note
 from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)

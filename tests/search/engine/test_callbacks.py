@@ -1,20 +1,18 @@
 """Callbacks see what the tables say, change nothing, and end a study cleanly when they raise."""
 
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hpo
+from helpers import search_samples as samples
 from hpo.errors import CallbackError, SearchError
 from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.run import run
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 CONFIRM = samples.Confirm(2, 2, 2)
 
 

@@ -2,17 +2,14 @@
 
 import json
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import Settings, run
 from hpo.store import Journal, tables_equal
 from hpo.views.terminal.run_view import LinesView
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))
 FACTORY = samples.AnalyticFactory(lanes=8, block=4, quanta={"16": 500, "32": 1000, "64x64": 2000})
 YEAR = 400 * 86_400.0

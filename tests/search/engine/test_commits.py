@@ -1,18 +1,16 @@
 """When commits fall: soon after a start, then further apart, and as often as the study says."""
 
 import dataclasses
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.engine import commits
 from hpo.search.engine.commits import Committer
 from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
-from hpo.search.state.progress import Observer
 from hpo.search.state.search_state import Ledger
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -21,7 +19,6 @@ from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, study_hash
 from hpo.studies.spec import Budget, Checkpoint
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 TEXT = "env: CartPole-v1\nenv_steps: 16k\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
 
 
@@ -79,24 +76,18 @@ def test_without_a_boundary_there_is_nothing_to_commit(monkeypatch):
     assert times(monkeypatch, 40.0, boundaries=False, soon=True) == []
 
 
-class Dies(Observer):
-    """A life of two chunks: the second is lost."""
-
-    def __init__(self):
-        self.left = 2
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if not self.left:
-            raise KeyboardInterrupt
-
-
 def test_lives_of_seconds_get_somewhere_at_the_default_pace(tmp_path):
     study = samples.study(budget=Budget(trials=6))
     run(study, tmp_path / "whole", samples.AnalyticFactory(), (), samples.quick())
     for life in range(1, 6):
         with pytest.raises(KeyboardInterrupt):
-            run(study, tmp_path / "short", samples.AnalyticFactory(), [Dies()], samples.quick())
+            run(
+                study,
+                tmp_path / "short",
+                samples.AnalyticFactory(),
+                [samples.Stop(2)],
+                samples.quick(),
+            )
         with Journal(tmp_path / "short") as journal:
             head = journal.head()
             assert (head.number, LoopState.from_text(head.loop_state).boundary) == (life, life)

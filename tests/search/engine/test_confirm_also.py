@@ -5,11 +5,11 @@ import importlib
 import shutil
 import sys
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.cli import main
 from hpo.errors import HpoError
 from hpo.search import api
@@ -27,8 +27,7 @@ from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, EarlyTerminate
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
-growing = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_growing_confirm.py"))))
+growing = run_file("tests/search/engine/test_growing_confirm.py")
 LENGTH, KINDS = growing.LENGTH, growing.KINDS
 anything_runs = growing.anything_runs
 CONFIRM = samples.Confirm(2, 3, 6)

@@ -4,12 +4,10 @@ import dataclasses
 import json
 import math
 import sqlite3
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
@@ -21,7 +19,6 @@ from hpo.store.journal_file import FORMAT
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Metric, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter(

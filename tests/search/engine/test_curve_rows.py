@@ -3,21 +3,17 @@
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.core.metrics import joined
 from hpo.search.run import run
-from hpo.search.state.progress import Observer
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.chunk_sizes import curve_rows, row_ends
 from hpo.studies.spec import EarlyTerminate
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 CONFIRM = samples.Confirm(2, 2, 2)
 PBT = EarlyTerminate("pbt", every=4_000)
 STUDIES = {
@@ -91,18 +87,6 @@ def test_joined_rows_are_those_of_their_chunks(plain, tmp_path):
     assert compared > 50
 
 
-class Stop(Observer):
-    """Ends the process's part of a study after some chunks, as a kill would."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
 def test_half_rows_come_back_after_a_crash(tmp_path, name, commit_seconds):
@@ -110,7 +94,7 @@ def test_half_rows_come_back_after_a_crash(tmp_path, name, commit_seconds):
     halves = set()
     for chunks in (1, 6, 3):
         with pytest.raises(KeyboardInterrupt):
-            go(study, tmp_path / "cut", 1, [Stop(chunks)], commit_seconds=commit_seconds)
+            go(study, tmp_path / "cut", 1, [samples.Stop(chunks)], commit_seconds=commit_seconds)
         with Journal(tmp_path / "cut") as journal:
             halves |= set(re.findall(r'"half_row_chunks":(\d)', journal.head().loop_state))
     assert ("1" in halves) == (commit_seconds == 0.0)  # else nothing was committed

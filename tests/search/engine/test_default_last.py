@@ -1,12 +1,10 @@
 """Whatever ends first, budget or time, takes the default's runs before the winner's."""
 
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers.loading import run_file
 from hpo.search.engine.engine import Engine
 from hpo.search.state.buckets import order
 from hpo.search.state.loop_state import Phase
@@ -14,7 +12,7 @@ from hpo.search.state.trials import Run
 from hpo.store.rows import REFERENCE_TRIAL, Stream
 from hpo.studies.spec import Budget
 
-confirming = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_confirm_default.py"))))
+confirming = run_file("tests/search/engine/test_confirm_default.py")
 samples, study, go, rows_of = (
     confirming.samples, confirming.study, confirming.go, confirming.rows_of,
 )  # fmt: skip

@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import StoreError
 from hpo.search.engine import finish_trials
 from hpo.search.run import run
@@ -17,7 +16,6 @@ from hpo.store import Journal, tables_equal
 from hpo.store.study_store import StudyStore
 from hpo.testing import analytic_lanes
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))
 FACTORY = samples.AnalyticFactory(lanes=8, block=4, quanta={"16": 500, "32": 1000, "64x64": 2000})
 

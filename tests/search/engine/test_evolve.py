@@ -3,16 +3,13 @@
 import dataclasses
 import itertools
 import math
-import os
 import random
-import signal
 from collections import Counter
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
+from helpers import view_samples
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
@@ -24,7 +21,6 @@ from hpo.store.query import query
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PBT = EarlyTerminate("pbt", every=2_000)
 PB2 = EarlyTerminate("pb2", every=2_000)
 FACTORY = samples.AnalyticFactory(lanes=40, diverges_above=0.3)
@@ -69,8 +65,7 @@ def test_the_worst_go_on_from_the_best(tmp_path):
 
 def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
     """One episode a chunk, so that it is the mean of all returns so far."""
-    views = run_path(str(Path(__file__).parents[2] / "views" / "samples.py"))
-    go(tmp_path / "s", study(), views["ReturningFactory"](lanes=40, diverges_above=0.3))
+    go(tmp_path / "s", study(), view_samples.ReturningFactory(lanes=40, diverges_above=0.3))
     rows, _ = read(tmp_path / "s")
     assert sum(bool(row.schedule) for row in rows.values()) >= 4
     _, found = query(
@@ -118,16 +113,6 @@ def test_copies_pay(tmp_path):
     assert with_copies > alone
 
 
-class CutAt(Observer):
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 STUDIES = {
     "pbt": study(confirm=Confirm(3, 2, 2)),
     "pb2": study(PB2, confirm=Confirm(2, 2, 2)),
@@ -144,7 +129,9 @@ def test_an_interrupted_population_goes_on_to_the_same_end(tmp_path, name):
     go(tmp_path / "unbroken", asked)
     rng, state, rounds = random.Random(name), "interrupted", 0
     while state == "interrupted":
-        state = go(tmp_path / "broken", asked, observers=[CutAt(rng.randrange(1, 5))]).state
+        state = go(
+            tmp_path / "broken", asked, observers=[samples.CutAt(rng.randrange(1, 5))]
+        ).state
         rounds += 1
     assert rounds >= 3
     assert tables_equal(tmp_path / "unbroken", tmp_path / "broken") == []

@@ -1,12 +1,10 @@
 import dataclasses
 import re
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, MissingExtraError, SearchError
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
@@ -15,7 +13,6 @@ from hpo.store import TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 Factory = samples.AnalyticFactory
 RAISED = re.compile(r".*test_failures\.py:\d+: MemoryError: out of memory")
 """What a row says of an error in code that is not ours: where it was raised comes first."""

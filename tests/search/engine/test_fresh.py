@@ -1,12 +1,10 @@
 """A confirm stage opened again runs only what it has not seen, and ends as if run at once."""
 
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
@@ -15,7 +13,6 @@ from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Metric
 from hpo.testing.analytic_lanes import AnalyticPopulation
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
 
 

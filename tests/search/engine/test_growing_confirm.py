@@ -2,12 +2,10 @@
 
 import math
 import shutil
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.environments.references import Reference
 from hpo.search.analysis.checkpoint_values import fresh_seeds
 from hpo.search.engine.commits import Committer
@@ -26,7 +24,6 @@ from hpo.studies.spec import (
     Seeds,
 )
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")

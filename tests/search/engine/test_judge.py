@@ -1,8 +1,6 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
+from helpers import search_samples as samples
 from hpo.search.engine.rung_decisions import is_due, judge
 from hpo.search.lanes.contract import Resolver
 from hpo.search.rules.successive_halving import Asha
@@ -13,7 +11,6 @@ from hpo.search.state.trials import Run, RunState, Trial
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import EarlyTerminate
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 STUDY = samples.study()
 SCHEDULES = {"a": schedule_of(STUDY, 1000)}
 

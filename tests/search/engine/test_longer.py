@@ -3,21 +3,18 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
 from hpo.search.engine.extend_run import as_begun, single_as_begun, words_of_growth
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
-from hpo.search.state.progress import Observer
 from hpo.search.study_estimate import preview
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -26,8 +23,6 @@ from hpo.studies.load import loads
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
 from hpo.studies.train_study import moving_schedules, single
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 def one(env_steps=8_000, **changes):
@@ -98,22 +93,10 @@ def test_a_trial_that_loses_its_value_in_the_longer_run_leaves_no_policy(tmp_pat
     assert str(found.leaderboard[0].state) == "diverged"
 
 
-class Stop(Observer):
-    """Ends the process's part of a study after some chunks, as a kill would."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
 def test_a_run_that_grows_by_less_than_a_chunk_has_ended(tmp_path):
     """Both lengths round up to the same chunk, behind which no run would ever end."""
     go(one(7_990), tmp_path / "grown")
-    grown = go(one(7_999), tmp_path / "grown", [Stop(chunks=1)])
+    grown = go(one(7_999), tmp_path / "grown", [samples.Stop(chunks=1)])
     long = go(one(7_999), tmp_path / "long")
     assert grown.state == long.state == "finished"
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
@@ -128,7 +111,7 @@ def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds
     """Also one that comes before the first commit of the longer run."""
     go(one(), tmp_path / "grown")
     with pytest.raises(KeyboardInterrupt):
-        go(one(16_000), tmp_path / "grown", [Stop(chunks)], commit_seconds=commit_seconds)
+        go(one(16_000), tmp_path / "grown", [samples.Stop(chunks)], commit_seconds=commit_seconds)
     go(one(16_000), tmp_path / "grown")
     go(one(16_000), tmp_path / "long")
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
@@ -139,7 +122,7 @@ def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds
 def test_a_run_cut_in_the_middle_may_grow_too(tmp_path, chunks, commit_seconds):
     """At its last boundary as well, where nothing but the last commit is missing."""
     with pytest.raises(KeyboardInterrupt):
-        go(one(), tmp_path / "grown", [Stop(chunks)], commit_seconds=commit_seconds)
+        go(one(), tmp_path / "grown", [samples.Stop(chunks)], commit_seconds=commit_seconds)
     go(one(16_000), tmp_path / "grown")
     go(one(16_000), tmp_path / "long")
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
@@ -179,7 +162,7 @@ def test_seeds_that_took_turns_are_refused(tmp_path):
     with pytest.raises(StoreError, match="3 seeds took turns in 2 lanes"):
         go(replace(study, env_steps=16_000), tmp_path / "s", factory=factory)
     with pytest.raises(KeyboardInterrupt):
-        go(study, tmp_path / "cut", [Stop(10)], factory=factory, commit_seconds=0.0)
+        go(study, tmp_path / "cut", [samples.Stop(10)], factory=factory, commit_seconds=0.0)
     with pytest.raises(StoreError, match="seeds 0, 1 ended at 8000 env steps and left"):
         go(replace(study, env_steps=16_000), tmp_path / "cut", factory=factory)
     assert go(study, tmp_path / "cut", factory=factory).state == "finished"

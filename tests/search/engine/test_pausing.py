@@ -4,13 +4,11 @@ import dataclasses
 import errno
 import math
 import os
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, StoreError
 from hpo.search.checks import check_runnable
 from hpo.search.engine.commits import Shelf
@@ -27,7 +25,6 @@ from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Executor, Metric, SearchSpec, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
 ALWAYS = Settings(publish_seconds=1e9, commit_seconds=0.0)
 PAUSE = EarlyTerminate("asha", 2_000, 2.0, pause=1_000)

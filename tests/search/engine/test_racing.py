@@ -1,13 +1,12 @@
 """Seed racing: losers get few seeds, the best get all, equals are seldom dropped."""
 
 import random
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from scipy.stats import ttest_rel
 
+from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.search.engine.finish_trials import clearly_worse
 from hpo.search.run import run
 from hpo.search.state.schedule import stages
@@ -15,7 +14,6 @@ from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Budget, Racing, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
 RACING = samples.study(
     seeds=Seeds(12, racing=Racing(start=3)), early_terminate=None, budget=Budget(trials=30)
@@ -83,7 +81,7 @@ def test_what_racing_saves_goes_to_other_trials(tmp_path):
 
 @pytest.mark.parametrize("early", [None, "asha"])
 def test_racing_resumes_to_the_same_tables(tmp_path, early):
-    tests = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_resume.py"))))
+    tests = run_file("tests/search/engine/test_resume.py")
     rule = None if early is None else samples.study().early_terminate
     study = samples.study(
         seeds=RACING.seeds, early_terminate=rule, budget=Budget(trials=20), method="tpe"

@@ -7,12 +7,10 @@ import random
 import signal
 import threading
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import StoreError
 from hpo.search.run import Settings, run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
@@ -21,7 +19,6 @@ from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 Factory = samples.AnalyticFactory
 
 _PRELOAD = [

@@ -2,19 +2,15 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 def go(folder, **changes):

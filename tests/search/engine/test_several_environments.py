@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
 import hpo
+from helpers import search_samples as samples
 from hpo.environments.references import Reference
 from hpo.errors import ConfigError
 from hpo.search.analysis.verdict import front_values
@@ -36,7 +34,6 @@ from hpo.studies.spec import (
     Seeds,
 )
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 SCALES = (Reference(0.0, 80.0), Reference(20.0, 60.0), Reference(100.0, 50.0))
 IDS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")
 PARTS = [

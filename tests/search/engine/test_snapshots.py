@@ -2,19 +2,16 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Checkpoint, EarlyTerminate
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 WANTED = Checkpoint(2, policies_every=3_500, best_of_each=True)
 STUDIES = {
     "asha": samples.study(checkpoint=WANTED, budget=samples.Budget(trials=10)),
@@ -98,24 +95,12 @@ def test_nothing_but_policies_differs(straight, tmp_path):
     assert {name for name in policies(folder) if name.count("_") == 1} == set(policies(plain))
 
 
-class Stop(Observer):
-    """Ends the process's part of a study after some chunks, as a kill would."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
 def test_crashes_leave_the_policies_of_an_unbroken_study(straight, tmp_path, commit_seconds):
     study, folder = straight
     for chunks in (5, 4, 3):
         with pytest.raises(KeyboardInterrupt):
-            go(study, tmp_path / "s", [Stop(chunks)], commit_seconds=commit_seconds)
+            go(study, tmp_path / "s", [samples.Stop(chunks)], commit_seconds=commit_seconds)
     go(study, tmp_path / "s")
     assert policies(tmp_path / "s") == policies(folder)
 
@@ -141,7 +126,7 @@ def test_what_no_commit_knows_is_deleted_when_the_study_goes_on(tmp_path):
     """Snapshots of seven chunks of which none was committed, and one of a stranger."""
     folder = tmp_path / "s"
     with pytest.raises(KeyboardInterrupt):
-        go(STUDIES["asha"], folder, [Stop(7)], commit_seconds=1e9)
+        go(STUDIES["asha"], folder, [samples.Stop(7)], commit_seconds=1e9)
     assert any(name.endswith("_steps/0/7000") for name in policies(folder))
     (folder / "policies" / "mine_steps").mkdir()
     look = Look(folder)

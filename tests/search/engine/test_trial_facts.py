@@ -4,12 +4,10 @@ import json
 import os
 import signal
 import sqlite3
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.engine.commits import Committer
 from hpo.search.run import run
@@ -22,7 +20,6 @@ from hpo.store.study_folder import StudyFolder, read_leaderboard
 from hpo.studies.spec import EarlyTerminate
 from hpo.views.live.study_status import read_standing
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
 STUDY = samples.study(
     samples.Space((POOR, samples.REAL.parameters[1])),

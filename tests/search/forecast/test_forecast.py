@@ -5,11 +5,12 @@ import json
 import math
 import os
 from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.forecast.expected_work import Lanes, Part, expected_work
 from hpo.search.forecast.forecast import _compiling, _estimate, forecast
@@ -23,7 +24,6 @@ from hpo.studies.load import loads
 from hpo.studies.spec import Racing, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
 BUDGET = samples.Budget
 STUDIES = {
@@ -329,9 +329,7 @@ def test_several_workers_are_not_guessed():
 
 # ---------------------------------------------------------------------- several environments
 
-SEVERAL = SimpleNamespace(
-    **run_path(str(Path(__file__).parents[1] / "engine" / "test_several_environments.py"))
-)
+SEVERAL = run_file("tests/search/engine/test_several_environments.py")
 
 
 def test_several_environments_are_counted_each_by_its_own_program(tmp_path):

@@ -1,12 +1,10 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import search_samples as samples
 from hpo.core.memory import estimate_memory, for_platform
 from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
@@ -22,7 +20,6 @@ from hpo.search.study_estimate import preview
 from hpo.spaces import Space
 from hpo.studies.spec import EnvSpec, PopulationSpec, Racing, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PLENTY = 10**12
 
 

@@ -1,27 +1,21 @@
 """A configuration is completed once, whoever asks for it and however often."""
 
 import json
-import os
-import signal
 import sys
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo import knobs
 from hpo.errors import ConfigError
 from hpo.search.lanes.contract import Resolver
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
-from hpo.search.state.progress import Observer
 from hpo.store.codec import plain_json
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Checkpoint, Confirm, Racing, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 REAL = """\
 name: once
 env: CartPole-v1
@@ -37,18 +31,6 @@ checkpoint: {keep_best: 2, policies_every: 64}
 evaluation: {episodes: 1}
 budget: {trials: 4}
 """
-
-
-class CutAt(Observer):
-    """Asks for a clean end after some chunks."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture
@@ -101,7 +83,7 @@ def test_a_search_that_stops_trials(tmp_path, completed, changes):
 
 def test_a_study_that_goes_on_resolves_again_what_is_live(tmp_path, completed):
     study, factory = samples.study(budget=Budget(trials=24)), samples.AnalyticFactory(lanes=8)
-    run(study, tmp_path / "s", factory, [CutAt(20)], samples.quick())
+    run(study, tmp_path / "s", factory, [samples.CutAt(20)], samples.quick())
     before = len(completed)
     assert before == len(set(completed)) < 24
     run(study, tmp_path / "s", factory, (), samples.quick())

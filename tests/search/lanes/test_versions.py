@@ -1,17 +1,14 @@
 """What a study says about the packages whose versions decide its numbers."""
 
 from importlib import metadata
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.machine import software as module
 from hpo.machine.software import others, versions, versions_of_study
 from hpo.studies.spec import EnvSpec
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 BASE = {"hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy"}
 
 

@@ -1,14 +1,11 @@
 """Lanes that a foreign scheduler drives: here one in this process, that does what a test says."""
 
 import dataclasses
-import os
-import signal
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, SearchError
 from hpo.search import run as running
 from hpo.search.ray_tune.desk import Request
@@ -16,12 +13,10 @@ from hpo.search.ray_tune.loop import Driven
 from hpo.search.run import run
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import make_sampler
-from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Confirm, Evaluation, SearchSpec, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=8, block=2, diverges_above=0.3)
 
 
@@ -251,21 +246,11 @@ def test_the_budget_is_never_exceeded(driven, env_steps):
     assert {"finished", "unfinished"} <= {str(row.state) for row in seen.rows.values()}
 
 
-class CutAt(Observer):
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def on_chunk(self, progress):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_a_study_that_is_cut_goes_on_where_it_was(driven):
     asked = study(12, confirm=Confirm(2, 2, 2))
     whole = driven(asked, name="whole")
     for chunks in (5, 7, 20):
-        cut = driven(asked, name="cut", observers=[CutAt(chunks)])
+        cut = driven(asked, name="cut", observers=[samples.CutAt(chunks)])
         assert cut.results.state == "interrupted"
     seen = driven(asked, name="cut")
     assert seen.results.state == "finished"

@@ -1,13 +1,11 @@
 import itertools
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
 from hpo.search.rules.median_and_plateau import Median, Plateau
 from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_rule
@@ -15,8 +13,6 @@ from hpo.search.rules.successive_halving import Asha, Hyperband
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
 from hpo.testing.search import PrunerContract
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 def made(early):

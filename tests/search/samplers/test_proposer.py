@@ -1,18 +1,14 @@
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.search.samplers.proposal_queue import Proposer
 from hpo.search.samplers.registry import Past, draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
 from hpo.studies.search_methods import METHODS, Method
 from hpo.studies.spec import SearchSpec
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 def proposer(study):

@@ -1,10 +1,7 @@
 import dataclasses
 import inspect
 from importlib.util import find_spec
-from pathlib import Path
 from pkgutil import resolve_name
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from optuna.samplers import RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
 from hpo.search.samplers import random_and_grid as grid_search
 from hpo.search.samplers import random_and_grid as random_search
@@ -38,8 +36,6 @@ from hpo.store.rows import TrialState
 from hpo.studies.search_methods import METHODS
 from hpo.studies.spec import Metric
 from hpo.testing.search import SamplerContract, contract_space
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
 
 class TestRandom(SamplerContract):

@@ -2,13 +2,12 @@
 
 import dataclasses
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
 from hpo.search.state.objective import Objectives
@@ -19,7 +18,6 @@ from hpo.store.query import query
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 RETURN, THRIFT = Metric(), Metric("eval/thrift")
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
 
@@ -198,9 +196,7 @@ def test_several_objectives_resume_to_the_same_tables(tmp_path, method):
         constraints=(Constraint("eval/length_mean", min=1.0),),
     )  # fmt: skip
     finish(asked, tmp_path / "whole")
-    tests = SimpleNamespace(
-        **run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py"))
-    )
+    tests = run_file("tests/search/engine/test_resume.py")
     state, chunks = "interrupted", 2
     while state == "interrupted":
         state = run(asked, tmp_path / "cut", FACTORY, [tests.CutAt(chunks)], samples.quick()).state

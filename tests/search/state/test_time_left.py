@@ -6,12 +6,10 @@ import math
 import random
 import statistics
 import time
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
@@ -23,8 +21,6 @@ from hpo.store.journal import Journal
 from hpo.studies.spec import Racing, Seeds
 from hpo.testing.analytic_lanes import AnalyticPopulation
 from hpo.views.time_spent import usage_at
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 
 
 class Clock:

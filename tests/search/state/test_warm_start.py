@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import shutil
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import duckdb
 import pytest
 
+from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.state.warm_start import warm_start
@@ -28,7 +27,6 @@ from hpo.studies.spec import (
     WarmStart,
 )
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
 
 
@@ -83,9 +81,7 @@ def test_a_study_begins_where_the_earlier_one_ended(earlier, tmp_path, method):
 
 
 def test_it_is_written_down_so_that_a_resume_needs_no_earlier_study(earlier, tmp_path):
-    tests = SimpleNamespace(
-        **run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py"))
-    )
+    tests = run_file("tests/search/engine/test_resume.py")
     copy = tmp_path / "earlier"
     shutil.copytree(earlier[0], copy)
     asked = study(copy)

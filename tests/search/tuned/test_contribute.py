@@ -5,13 +5,13 @@ import itertools
 import re
 import shutil
 import subprocess
-from pathlib import Path
-from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from helpers import search_samples as samples
+from helpers import tuned_samples as records
 from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
 from hpo.search.run import run
@@ -30,11 +30,6 @@ from hpo.studies.tuned.record import SEEDS, record_text
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
 from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
-records = SimpleNamespace(
-    **run_path(str(Path(__file__).parents[2] / "studies" / "tuned" / "samples.py"))
-)
 
 
 class Population(AnalyticPopulation):

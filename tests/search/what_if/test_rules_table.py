@@ -1,14 +1,13 @@
 """Rules over many studies, by hand."""
 
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
+from helpers.loading import run_file
 from hpo.search.what_if.resampled import Luck
 from hpo.search.what_if.what_if import Span, WhatIf, WhatIfRow
 
 PATH = Path(__file__).parents[3] / "benchmarks" / "rules_table.py"
-rules_table = SimpleNamespace(**run_path(str(PATH)))
+rules_table = run_file("benchmarks/rules_table.py")
 
 
 def row(rule, stopped, saved, kept, again, why=""):

@@ -2,13 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from runpy import run_path
 from statistics import fmean
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from helpers.loading import run_file
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
 from hpo.search.what_if.recorded_curves import Guesses, _moved, read_record, value_at
@@ -18,8 +17,8 @@ from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Racing, Seeds
 
 _TESTS = Path(__file__).parents[1]
-engine = SimpleNamespace(**run_path(str(_TESTS / "engine" / "test_several_environments.py")))
-single = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_what_if.py"))))
+engine = run_file("tests/search/engine/test_several_environments.py")
+single = run_file("tests/search/what_if/test_what_if.py")
 EVERY = Evaluation(every=1_000)
 
 

@@ -1,12 +1,11 @@
 """A rule judged over a record does what a study with that rule did."""
 
 import dataclasses
-import importlib.util
 import math
-from pathlib import Path
 
 import pytest
 
+from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if.recorded_curves import Guesses, read_record
@@ -19,9 +18,6 @@ from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.what_if import what_if_text
 
-_spec = importlib.util.spec_from_file_location("s", Path(__file__).parents[1] / "samples.py")
-samples = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(samples)
 study, quick, Budget = samples.study, samples.quick, samples.Budget
 EVERY = Evaluation(every=1_000)
 ASHA = EarlyTerminate("asha", 1_000, 2.0)

@@ -4,14 +4,13 @@ import hashlib
 import math
 from dataclasses import replace
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 
+from helpers import tuned_samples as samples
 from hpo.environments.references import Reference
 from hpo.environments.registry import entry
 from hpo.errors import StudyError, UnknownNameError
@@ -35,8 +34,6 @@ from hpo.studies.tuned.summary import (
     time_to,
 )
 from hpo.studies.tuned.tables import tables_of
-
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):

@@ -1,23 +1,15 @@
-"""The slow simulator as a fixture: tests are no package, so it is loaded from its file."""
+"""The slow simulator as a fixture."""
 
 from __future__ import annotations
-
-import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def simulator():
-    name = "optical_slow_simulator"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("simulator.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    from helpers import simulator
+
+    return simulator
 
 
 @pytest.fixture(autouse=True)

@@ -1,21 +1,17 @@
 """An environment of two bodies with actions of several components, masks, endings and cuts.
 
-Loaded by its path. Each body turns a dial of three positions and may press a button; what a body
+Each body turns a dial of three positions and may press a button; what a body
 sees, may do and is paid differs from the other's. After an end it gives NaN, which nobody must
 look at.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
-
 import jax.numpy as jnp
 
+from helpers import countdown
 from hpo.core.envs.contract import MultiDiscrete
 
-countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 SIZES, BODIES = (3, 2), 2
 ID = "test-dials"
 

@@ -1,4 +1,4 @@
-"""Records that tests make up; test modules load this file by its path."""
+"""Records that tests make up."""
 
 import hashlib
 from dataclasses import replace

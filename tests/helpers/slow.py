@@ -1,6 +1,6 @@
 """Slow references of the numeric core: float64 NumPy, written from the formulas, no jax.
 
-Loaded by its path (tests are no package). `params` are the trees of the MLP with leaves as NumPy
+`params` are the trees of the MLP with leaves as NumPy
 arrays, so that they can be changed one number at a time for finite differences.
 """
 

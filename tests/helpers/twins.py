@@ -1,4 +1,4 @@
-"""One environment twice, compiled and Gymnasium's, and misfits; loaded by its path.
+"""One environment twice, compiled and Gymnasium's, and misfits.
 
 An episode ends at 0 from 6, down by 1 or 2 with every step as the action says, or is cut after 4
 steps, at times in the same one. Nothing is random, so that both give the same trajectories.

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of spaces; test modules load this file by its path."""
+"""Hypothesis strategies of spaces."""
 
 from hypothesis import strategies as st
 

@@ -1,12 +1,10 @@
-"""A finished study over learning curves of a formula, entries and progress; loaded by path."""
+"""A finished study over learning curves of a formula, entries and progress."""
 
 import dataclasses
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import numpy as np
 
+from helpers import search_samples as search
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Best, Progress
@@ -14,8 +12,6 @@ from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
 from hpo.testing.analytic_lanes import AnalyticPopulation
-
-search = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "search" / "samples.py")))
 
 
 class ReturningPopulation(AnalyticPopulation):

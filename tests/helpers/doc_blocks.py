@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 OTHERS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in OTHERS)]

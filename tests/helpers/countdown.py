@@ -1,4 +1,4 @@
-"""An environment of a third party, loaded by its path: masks, endings, cuts, both, information.
+"""An environment of a third party: masks, endings, cuts, both, information.
 
 An episode counts down from 3 to 6 and ends at 0; it is cut after 5 steps, at times in the same
 step. What it gives after an end is NaN, which nobody must look at.

@@ -1,21 +1,19 @@
 """Whole updates: compiled ones of a few lanes, and what they should have been, in NumPy.
 
-Loaded by its path. Everything after the rollout is computed anew in float64 loops, gradients by
+Everything after the rollout is computed anew in float64 loops, gradients by
 central differences; only random numbers come from the core's keys.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers import slow
 from hpo.core.envs import registry
 from hpo.core.epochs import PRIORITY, SHUFFLE
 from hpo.core.hypers import make_hypers
@@ -28,7 +26,6 @@ from hpo.core.rollout import rollout
 from hpo.core.update import learn
 from hpo.knobs import complete
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 TOTAL = 5  # updates of a full run
 
 

@@ -1,10 +1,13 @@
-"""Small studies that tests share; test modules load this file by its path."""
+"""Small studies that tests share."""
 
 import dataclasses
+import os
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hpo.search.run import Settings
+from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
 from hpo.studies.spec import (
     Budget,
@@ -73,6 +76,28 @@ class LosingFactory(AnalyticFactory):
                 and self.among(lane.payload))
         )  # fmt: skip
         return population
+
+
+class Stop(Observer):
+    """Ends the process's part of a study after some chunks, as a kill would."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            self.end()
+
+    def end(self):
+        raise KeyboardInterrupt
+
+
+class CutAt(Stop):
+    """Asks for a clean end after some chunks."""
+
+    def end(self):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def quick(**changes):
