@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.envs.optical.topology_tables import PLACES
+from ..core.envs.optical.topology import PLACES
 from ..errors import ConfigError, MissingExtraError
 from ..files.atomic_files import output, rename, sync, telling
 from .charts.model import GROUNDS, STYLES

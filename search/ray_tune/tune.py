@@ -20,7 +20,8 @@ from typing import Any
 from ray import tune  # pyright: ignore[reportMissingImports]
 
 from ...errors import ConfigError, HpoError, SearchError
-from ...spaces.to_ray import domains
+from ...spaces.base import Axis
+from ...spaces.space import Space
 from ...studies.spec import EarlyTerminate, Study
 from ...studies.user_code import user_module
 from ..engine.pbt_step import Evolver
@@ -32,6 +33,24 @@ from ..state.search_state import Ledger
 from .desk import Reply, Report, Request
 from .ray_trial import EXCHANGE, POINT, Exchange, Handle
 from .searcher import SUGGESTIONS, Proposals, Suggestions, point_of
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# Ray leaves out what a choice is among.
+
+
+def domains(space: Space) -> dict[str, Any]:
+    """Return the domain of every key, whether its parameter is active or not."""
+    return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
+
+
+def _on_axis(axis: Axis) -> Any:
+    if axis.kind == "choice":
+        return tune.choice(list(range(int(axis.high) + 1)))
+    if axis.kind == "integer":  # Ray's upper end is left out
+        draw = tune.lograndint if axis.log else tune.randint
+        return draw(int(axis.low), int(axis.high) + 1)
+    return (tune.loguniform if axis.log else tune.uniform)(axis.low, axis.high)
+
 
 _LIBRARY = "ray.tune"
 

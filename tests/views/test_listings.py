@@ -5,7 +5,7 @@ from hpo.cli import main
 from hpo.environments.table import ENVIRONMENTS
 from hpo.knobs import KNOBS
 from hpo.store.study_folder import StudySummary
-from hpo.views.listings import (
+from hpo.views.commands.catalogue import (
     envs_data,
     envs_listing,
     knobs_data,

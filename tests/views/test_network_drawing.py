@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hpo.core.envs.optical.topology import make_topology, topology_names
-from hpo.core.envs.optical.topology_tables import PLACES, TABLES
+from hpo.core.envs.optical.topology import PLACES, TABLES, make_topology, topology_names
 from hpo.views.pictures import draw_network, layout
 
 PUBLISHED = sorted(PLACES)

@@ -56,9 +56,9 @@ from ..leaderboard_text import (
     target,
     winner_line,
 )
-from ..listings import studies_listing
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
+from .catalogue import studies_listing
 
 _IN_MEMORY = 8_000_000  # bytes of a table
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,7 +17,30 @@ from xml.etree.ElementTree import ParseError
 
 from ....errors import ConfigError, UnknownNameError
 from ....files.plain_data import parse_json, reading
-from .topology_tables import TABLES
+
+_FILE = ConfigParser(interpolation=None)
+_FILE.read_string(Path(__file__).with_name("topologies.ini").read_text("utf-8"))
+
+
+def _places(name: str) -> dict[int, tuple[float, float]]:
+    text = _FILE[name]["places"]
+    if text in _FILE:
+        return _places(text)
+    found: dict[int, tuple[float, float]] = {}
+    for entry in text.split():
+        node, place = entry.split(":")
+        latitude, longitude = place.split(",")
+        found[int(node)] = (float(latitude), float(longitude))
+    return found
+
+
+TABLES: Mapping[str, str] = {name: _FILE[name]["links"] for name in _FILE.sections()}
+"""Network -> its links."""
+PLACES: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    name: _places(name) for name in _FILE.sections() if "places" in _FILE[name]
+}
+"""Network -> node -> (latitude, longitude), in degrees."""
+
 
 if TYPE_CHECKING:  # networkx costs 0.2 s to import and is needed only to search paths
     import networkx

@@ -155,7 +155,7 @@ def test_drawn_requests_are_served_as_the_study_serves_them():
     """The streams of a study: warm-up, then a window, in continuous operation."""
     saved = made(DRAWN, **MEMORIES["all"])
     env = make_from_keys(id="rmsa", **DRAWN)
-    keys = np.asarray(saved._alone(7).key)
+    keys = np.asarray(saved._as_lane(7).key)
     rule = PolicyRule(env, saved)
     ours = evaluate_baseline(env, rule, saved.hypers().eval_params, keys, 3, 60)
     theirs = saved.evaluate(3, seed=7, steps=60)
