@@ -387,8 +387,8 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
             raise ConfigError(f"{directory / NAME}: {error}", **remedies) from error
         files = [str(directory / IMPORTS / name) for name in imports]
         raise ConfigError(
-            f"{error}; this policy needs the code of {', '.join(imports)} in {directory}, which "
-            "runs only if asked for; read it, then allow it",
+            f"{error}; the policy needs {', '.join(imports)} of {directory}; read that code, then "
+            "allow it",
             policy_imports=(directory, files),
         ) from error
 

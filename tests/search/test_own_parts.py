@@ -48,7 +48,7 @@ def _forget():
     """Be a process that has not run the files."""
     for name, registry in (
         ("own-lion", own_optimisers._OWN),
-        ("own-laplace", distributions._OWN),
+        ("own-laplace", distributions._FAMILIES),
     ):
         registry.pop(name, None)
         for kinds in environments._OWN_DISTRIBUTIONS.values():

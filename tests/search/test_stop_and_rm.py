@@ -170,7 +170,7 @@ def test_a_folder_that_is_no_study_and_a_link_to_one_are_refused(two, capsys):
 
 def test_nobody_to_ask_removes_nothing(two, capsys, monkeypatch):
     assert main(["rm", "a", "--out", str(two)]) == 2
-    assert "add --yes" in capsys.readouterr().err
+    assert "without a question: --yes" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for answer, left in (("\n", ["a", "b"]), ("n\n", ["a", "b"]), ("y\n", ["b"])):
         monkeypatch.setattr("sys.stdin.readline", lambda answer=answer: answer, raising=False)

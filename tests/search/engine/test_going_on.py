@@ -85,7 +85,7 @@ def test_what_the_command_changes_now_is_said_too(hpo):
     hpo("run", "small.yaml")
     code, told = hpo("run", "small.yaml", "--set", "seed=3")
     assert code == 2 and "[now: seed=3]" in told
-    assert told.rstrip().endswith("go on with: hpo run small.yaml")
+    assert told.rstrip().endswith("resume with: hpo run small.yaml")
 
 
 def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):

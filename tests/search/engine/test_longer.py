@@ -223,7 +223,7 @@ def test_schedules_keep_what_they_count_over():
     plain = one(schedule_env_steps=None)
     linear = replace(plain, fixed={"lr_schedule": "linear"})
     found = reasons(linear, replace(linear, env_steps=16_000))
-    assert "counted over 8000 env steps (lr_schedule: linear)" in found["env_steps"]
+    assert "schedules over 8000 env steps (lr_schedule: linear)" in found["env_steps"]
     assert "type schedule_env_steps: 8000" in found["env_steps"]
     stated = replace(linear, env_steps=16_000, schedule_env_steps=8_000)
     assert reasons(linear, stated) == {}
