@@ -46,7 +46,7 @@ def test_before_a_trial_has_ended_the_picture_says_who_leads():
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
     text = "\n".join(screen(panel("", one, 0.0, "")))
     assert "-312.5 at 81.9k env steps in trial 7; none has finished yet" in text
-    assert status_line(one).endswith("| leads -312.5 at 81.9k in trial 7")
+    assert status_line(one).endswith("| trial 7 leads: -312.5 at 81.9k")
     nobody = samples.progress(best=None)
     assert "best       none has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
 

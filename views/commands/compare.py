@@ -394,7 +394,7 @@ def _text(
     lines = [verdict, "", *_values(sides, chosen, result)]
     if result.paired and not differs:
         lines.append(_seed_by_seed(result, sides, chosen))
-    lines += ["", chosen.caution] if chosen.caution else []
+    lines += ["", chosen.caution] if chosen.caution and not result.equal else []
     lines += ["", *more] if more else []
     if not differs and result.verdict == "undecided":
         lines += ["", *_what_decides(result, sides, chosen, which)]
@@ -463,7 +463,10 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -
 def _what_decides(
     result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
 ) -> list[str]:
-    more = result.more_seeds or 0
+    more, top = result.more_seeds or 0, chosen.values[0][0]
+    if result.equal and top in (chosen.bounds.low, chosen.bounds.high):
+        return [f"Both are at {number(top)}, the limit of the environment: more seeds cannot "
+                "separate them. Fewer env_steps or a harder environment may."]  # fmt: skip
     if sides[0].study != sides[1].study:
         return [f"About {more} more test seeds of each would decide."] if more else []
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0

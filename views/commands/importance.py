@@ -66,8 +66,8 @@ def _answer(answer: Answer) -> str:
             verdict = "matters" if knob.decided else "not shown"
             cells = [f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict]
         rows.append([knob.name, *cells])
-    header = ("hyperparameter", "explains", "95% interval", "by chance", "verdict")
-    first, *rest = answer.sentences
+    header = ("hyperparameter", "explains", "95% interval", "needed", "verdict")
+    first, *rest = (text for text in answer.sentences if text != answer.decided.unseen)
     if answer.disagreement:
         at = rest.index(answer.disagreement)
         rest[at] += ": hpo importance --method ped-anova"

@@ -36,6 +36,9 @@ PHASE_WORDS = {
     Phase.DONE: "done",
 }
 
+_STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Phase.REPORT: "test",
+           Phase.ALSO: "confirm"}  # fmt: skip
+
 
 def trials_text(progress: Progress) -> str:
     counts = progress.states
@@ -90,9 +93,9 @@ def status_line(progress: Progress) -> str:
     if progress.best is not None:
         best = f" | best {best_text(progress.best)}"
     elif (one := progress.leader) is not None:
-        best = f" | leads {number(one.value)} at {steps(one.env_steps)} in trial {one.trial}"
+        best = f" | trial {one.trial} leads: {number(one.value)} at {steps(one.env_steps)}"
     return (
-        f"{duration(progress.seconds)}{left_text(progress)} | {progress.phase} "
+        f"{duration(progress.seconds)}{left_text(progress)} | {_STAGES[progress.phase]} "
         f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
         f"{steps(round(progress.env_steps_per_second))}/s | lanes "
         f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
