@@ -148,7 +148,7 @@ class Side:
 
 
 def compare(
-    rejax_python: str, lanes: int, rounds: int, tile: int | None, before: Path | None
+    rejax_python: str, lanes: int, rounds: int, tile: int | None, before: Path | None = None
 ) -> dict:
     updates = {1: 200, 16: 20, 64: 10}.get(lanes, 20)
     common = ["--lanes", str(lanes), "--updates", str(updates)]
