@@ -208,7 +208,7 @@ def _shared(conclusion: Conclusion) -> list[str]:
         return []
     others = conclusion.sharing
     who = "1 other trial ends" if others == 1 else f"{others} other trials end"
-    how = "fewer env_steps or a harder environment may"
+    how = "fewer env_steps may"
     if conclusion.ceiling is None:  # it may be a floor, or all started at the ceiling
         how = "a different length of run, or a different task, may"
     return [f"{who} at {_number(top)} too: {how} separate them."]
