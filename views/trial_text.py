@@ -290,7 +290,7 @@ def _head(data: Mapping[str, Any]) -> list[str]:
     elif rule and (is_default or confirmed):
         lines.append(f"In the search it was stopped{rule}{where}.")
     if data.get("conclusion"):
-        lines += [folded(text, _WIDTH) for text in data["conclusion"]["sentences"][:1]]
+        lines += [folded(text, _WIDTH) for text in data["conclusion"]["sentences"]]
     if data.get("audit") is not None:
         lines.append(folded(_audit(data["audit"]), _WIDTH))
     if data["error"]:

@@ -146,9 +146,9 @@ def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
     assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
     assert found.verdict == ("ceiling" if ceiling else "no_difference")
     said = " ".join(sentences(found))
-    assert "4 other trials end at -200 too" in said and ("harder" in said) == bool(ceiling)
+    assert "4 other trials end at -200 too" in said and ("fewer" in said) == bool(ceiling)
     own = conclude(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
-    assert own.verdict == "default" and ("harder" in " ".join(sentences(own))) == bool(ceiling)
+    assert own.verdict == "default" and ("fewer" in " ".join(sentences(own))) == bool(ceiling)
 
 
 def test_the_same_difference_on_every_seed_decides_where_it_is_large() -> None:
