@@ -301,7 +301,8 @@ def test_a_state_is_written_once_and_read_from_the_last_commit(tmp_path, monkeyp
     for path in (tmp_path / "checkpoints").glob("lanes-*/paused/*"):
         (path / "lane.json").unlink()
         path.rmdir()
-    with pytest.raises(StoreError, match=r"no lane in .* of trial \d+, which is paused; .* copy"):
+    lost = r"no lane in .* of trial \d+, which is paused; restore .*copy"
+    with pytest.raises(StoreError, match=lost):
         run(asked, tmp_path, factory, (), ALWAYS)
 
 
