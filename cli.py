@@ -220,7 +220,13 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
     judged = verb("what-if", "what_if", "show what other stopping rules would have done")
-    confirmed = _add_confirm(verb)
+    confirmed = verb("confirm", "train", "train given trials on test seeds")
+    numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
+    _option(confirmed, "words", "TRIAL", numbers, nargs="+")
+    fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
+    _option(confirmed, "--seeds", "N", fewest, type=types.positive)
+    _option(confirmed, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
+    _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
     _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
@@ -257,17 +263,6 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 
 _SOURCE = "the folder of the study file, if it names other files"
-
-
-def _add_confirm(verb: Callable[..., Any]) -> Any:
-    confirmed = verb("confirm", "train", "train given trials on test seeds")
-    numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
-    _option(confirmed, "words", "TRIAL", numbers, nargs="+")
-    fewest = "on at least N test seeds (default: as many as the winner has, or 16)"
-    _option(confirmed, "--seeds", "N", fewest, type=types.positive)
-    _option(confirmed, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
-    _add_running(confirmed)
-    return confirmed
 
 
 def _add_serve(verb: Callable[..., Any]) -> None:

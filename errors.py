@@ -17,13 +17,10 @@ command line exits with `exit_code`.
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
-import sysconfig
 import threading
-import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -143,6 +140,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     >>> suggestion("tpee", ["tpe", "random"]), suggestion("max", ["maximize", "minimize"])
     (" did you mean 'tpe'?", " did you mean 'maximize'?")
     """
+    import difflib  # here, as below: `hpo --help` starts faster
+
     known, text = list(known), str(name).casefold()
     near = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
     if len(near) != 1:
@@ -160,15 +159,12 @@ def listed(name: str, known: Sequence[str]) -> str:
     """
     if len(known) <= _MOST_LISTED:
         return f"Known: {', '.join(known)}"
+    import difflib
+
     near = difflib.get_close_matches(str(name), known, n=_NEAREST, cutoff=0.0)
     return f"Nearest of {len(known)}: {', '.join(near)}"
 
 
-_LIBRARIES = tuple(
-    f"{os.path.abspath(path)}{os.sep}"
-    for name, path in sysconfig.get_paths().items()
-    if name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -221,12 +217,20 @@ def named(error: BaseException) -> str:
 
 def _place(trace: TracebackType | None) -> tuple[str, bool]:
     """Return where an exception was raised, and whether that is the user's code."""
+    import sysconfig
+    import traceback
+
+    paths = sysconfig.get_paths()
+    libraries = tuple(
+        os.path.join(os.path.abspath(paths[name]), "")
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    )
     found, is_own = "", False
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
         if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             continue
-        own = not path.startswith(("<", *_LIBRARIES))
+        own = not path.startswith(("<", *libraries))
         if own or not is_own:
             found, is_own = f"{shown_path(path)}:{line}", own
     return found, is_own

@@ -209,7 +209,10 @@ STATIC = (
 )  # fmt: skip
 
 
-_INHERITED = "; unset follows the policy's"
+def _follows(name: str, meaning: str, **rest: Any) -> Knob:
+    meaning = f"the critic's {meaning}; unset follows the policy's"
+    return number(name, None, meaning, off=True, **rest)
+
 
 TRACED = (
     number("learning_rate", 1e-3, "step size of the optimiser", **POSITIVE,
@@ -267,22 +270,16 @@ TRACED = (
            "own clip, moments and schedule for all critic parameters"),
     number("vf_learning_rate", None, "the critic's learning rate; unset: learning_rate / 3",
            **POSITIVE, off=True),
-    schedule("vf_lr_schedule", None, "the critic's schedule" + _INHERITED, off=True),
-    number("vf_lr_end_fraction", None, "the critic's final fraction" + _INHERITED, **FRACTION,
-           off=True),
-    number("vf_warmup_fraction", None, "the critic's warm-up share" + _INHERITED, low=0.0,
-           high=0.99, off=True),
-    number("vf_warmup_multiplier", None, "the critic's peak factor" + _INHERITED, **POSITIVE,
-           off=True),
-    number("vf_warmup_start_fraction", None, "the critic's first fraction" + _INHERITED,
-           **FRACTION, off=True),
-    number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED, **POSITIVE,
-           off=True),
-    number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **POSITIVE, off=True),
-    number("vf_adam_beta1", None, "the critic's first decay" + _INHERITED, low=0.0, high=0.99999,
-           off=True),
-    number("vf_adam_beta2", None, "the critic's second decay" + _INHERITED, low=0.0,
-           high=0.9999999, off=True),
+    schedule("vf_lr_schedule", None, "the critic's schedule; unset follows the policy's",
+             off=True),
+    _follows("vf_lr_end_fraction", "final fraction", **FRACTION),
+    _follows("vf_warmup_fraction", "warm-up share", low=0.0, high=0.99),
+    _follows("vf_warmup_multiplier", "peak factor", **POSITIVE),
+    _follows("vf_warmup_start_fraction", "first fraction", **FRACTION),
+    _follows("vf_schedule_multiplier", "horizon factor", **POSITIVE),
+    _follows("vf_adam_eps", "Adam epsilon", **POSITIVE),
+    _follows("vf_adam_beta1", "first decay", low=0.0, high=0.99999),
+    _follows("vf_adam_beta2", "second decay", low=0.0, high=0.9999999),
     number("vf_max_grad_norm", "same", "the critic's gradient clip; `same` is the policy's",
            **POSITIVE, off=True, choices=("same",)),
     number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's", low=0.0,

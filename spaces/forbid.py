@@ -164,22 +164,18 @@ def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         yield from _check_term(node.operand, shown, numeric=True)
     elif isinstance(node, ast.Constant):
-        _check_constant(node, shown, numeric)
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            is_legal = not numeric and (value is None or isinstance(value, str | bool))
+        else:
+            is_legal = abs(value) < 1e300
+        if not is_legal:
+            raise _refuse(node, shown)
     elif _name_of(node) is None:
         raise _refuse(node, shown)
     elif _name_of(node) not in _WORDS:
         yield _name_of(node) or ""
     elif numeric:
-        raise _refuse(node, shown)
-
-
-def _check_constant(node: ast.Constant, shown: str, numeric: bool) -> None:
-    value = node.value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        legal = not numeric and (value is None or isinstance(value, str | bool))
-    else:
-        legal = abs(value) < 1e300
-    if not legal:
         raise _refuse(node, shown)
 
 

@@ -255,14 +255,11 @@ ARCHITECTURE = (
 
 def knob_space(names: Sequence[str]) -> Space:
     """Return a space of hyperparameters with the distributions that their table suggests."""
-    return Space(tuple(_parameter(name) for name in names))
-
-
-def _parameter(name: str) -> Parameter:
-    knob = KNOBS[name]
-    assert knob.search is not None  # a test holds both tuples against the table
-    distribution = make_distribution(knob.search)
-    return Parameter(name, distribution, distribution.canonical(knob.default))
+    found: list[Parameter] = []
+    for name in names:
+        distribution = make_distribution(KNOBS[name].search or {})
+        found.append(Parameter(name, distribution, distribution.canonical(KNOBS[name].default)))
+    return Space(tuple(found))
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from ..errors import ConfigError, suggestion
@@ -99,6 +100,11 @@ class Space:
             if parameter.active(known):
                 chosen[parameter.name] = known[parameter.name] = choose(key, parameter)
         return {name: chosen[name] for name in self.names if name in chosen}
+
+    def active(self, params: Mapping[str, Any]) -> list[tuple[str, Parameter, Any]]:
+        """Return (key, parameter, value) of each active parameter of a whole configuration."""
+        known = {**self.constants, **params}
+        return [(key, one, params[one.name]) for key, one in self.keyed if one.active(known)]
 
     def sample(self, rng: Random) -> dict[str, Any]:
         """Draw a configuration (active parameters only); a forbidden one is drawn again.
@@ -275,31 +281,17 @@ def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
 
 def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
     """Return conditions that form a circle, each circle once."""
-    parents = _parents(parameters)
-    told: set[str] = set()
-    faults: list[tuple[int, str]] = []
-    for index, parameter in enumerate(parameters):
-        path = _path_back(parameter.name, parents)
-        if path and not told & set(path):
-            told.update(path)
-            circle = " -> ".join([*path, path[0]])
-            faults.append((index, f"`when` goes round in a circle: {circle}"))
-    return faults
-
-
-def _path_back(name: str, parents: Mapping[str, set[str]]) -> list[str]:
-    """Return the shortest way from a name over its parents to itself, without the end."""
-    came_from: dict[str, str] = {}
-    queue = [name]
-    while queue:
-        here = queue.pop(0)
-        for parent in sorted(parents[here]):
-            if parent == name:
-                path = [here]
-                while path[-1] != name:
-                    path.append(came_from[path[-1]])
-                return path[::-1]
-            if parent not in came_from:
-                came_from[parent] = here
-                queue.append(parent)
-    return []
+    left, faults = _parents(parameters), list[tuple[int, str]]()
+    order = list(left)
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1][:0:-1]  # children before their parents
+            at = min(range(len(circle)), key=lambda place: order.index(circle[place]))
+            path = " -> ".join([*circle[at:], *circle[: at + 1]])
+            index = [parameter.name for parameter in parameters].index(circle[at])
+            faults.append((index, f"`when` goes round in a circle: {path}"))
+            left = {name: left[name] - {*circle} for name in left if name not in circle}
+        else:
+            return sorted(faults)

@@ -39,7 +39,7 @@ from ..errors import ConfigError
 from ..files.atomic_files import output
 from ..files.plain_data import is_dict, is_list, is_mapping, parse_json, reading
 from .base import Distribution, freeze, same
-from .distributions import Categorical, Ordinal
+from .distributions import Categorical, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
 from .make import make_distribution
 from .space import Condition, Parameter, Space
@@ -63,26 +63,29 @@ def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
     if len(set(space.names)) < len(space.parameters):
         raise ConfigError("a name with several distributions has no counterpart in ConfigSpace")
     try:
-        return _values_space(space, seed)
+        nodes = {parameter.name: _node_of_values(parameter) for _, parameter in space.keyed}
+        texts = [rule.as_data() for rule in space.forbid if not isinstance(rule, ValueRule)]
+        if texts and nodes:  # as in their files: with the first hyperparameter
+            first = next(iter(nodes.values()))
+            first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
+        conditions = [
+            _among((EqualsCondition, InCondition), condition.values, node, nodes[condition.name])
+            for node, (_, parameter) in zip(nodes.values(), space.keyed, strict=True)
+            for condition in parameter.when
+            if condition.name not in space.constants
+        ]
+        clauses = (ForbiddenEqualsClause, ForbiddenInClause)
+        forbidden = [
+            _joined(
+                ForbiddenAndConjunction,
+                [_among(clauses, values, nodes[name]) for name, values in rule.wanted],
+            )
+            for rule in space.forbid
+            if isinstance(rule, ValueRule) and all(name in nodes for name in rule.names)
+        ]
+        return _assembled(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
-
-
-def _values_space(space: Space, seed: int | None) -> ConfigurationSpace:
-    nodes = {parameter.name: _hyperparameter_of_values(parameter) for _, parameter in space.keyed}
-    _keep_texts(space, list(nodes.values()))
-    conditions = [
-        _condition_as(nodes, parameter.name, condition)
-        for _, parameter in space.keyed
-        for condition in parameter.when
-        if condition.name not in space.constants
-    ]
-    forbidden = [
-        _joined(ForbiddenAndConjunction, [_clause(nodes[name], values) for name, values in wanted])
-        for wanted in (rule.wanted for rule in space.forbid if isinstance(rule, ValueRule))
-        if all(name in nodes for name, _ in wanted)
-    ]
-    return _assembled(seed, nodes, conditions, forbidden)
 
 
 def _assembled(
@@ -103,14 +106,6 @@ def _joined(kind: Any, parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else kind(*parts)
 
 
-def _keep_texts(space: Space, nodes: list[Any]) -> None:
-    """Keep rules that are expressions in the `meta` of the first hyperparameter, as files do."""
-    texts = [rule.as_data() for rule in space.forbid if not isinstance(rule, ValueRule)]
-    if texts and nodes:
-        kept = (nodes[0].meta or {}).get(META, {})
-        nodes[0].meta = {META: {**kept, "forbid": texts}}
-
-
 def shown_value(value: Any) -> Any:
     """Return a value as ConfigSpace can store it: lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
@@ -118,66 +113,37 @@ def shown_value(value: Any) -> Any:
     return value
 
 
-def _condition_as(nodes: dict[str, Any], child: str, condition: Condition) -> Any:
-    values = [shown_value(value) for value in condition.values]
-    if len(values) == 1:
-        return EqualsCondition(nodes[child], nodes[condition.name], values[0])
-    return InCondition(nodes[child], nodes[condition.name], values)
-
-
-def _clause(node: Any, values: tuple[Any, ...]) -> Any:
+def _among(kinds: tuple[Any, Any], values: Sequence[Any], *nodes: Any) -> Any:
+    """Return a condition or clause: equal to the only value, or one of several."""
     shown = [shown_value(value) for value in values]
-    return (
-        ForbiddenEqualsClause(node, shown[0])
-        if len(shown) == 1
-        else ForbiddenInClause(node, shown)
-    )
+    return kinds[0](*nodes, shown[0]) if len(shown) == 1 else kinds[1](*nodes, shown)
 
 
-def _hyperparameter_of_values(parameter: Parameter) -> Any:
-    distribution, name = parameter.distribution, parameter.name
-    default = shown_value(parameter.default)
-    kind = distribution.kind
-    plain = kind in _PLAIN and not distribution.zero and not getattr(distribution, "q", None)
-    meta: Any = (
-        None if plain else {META: {**distribution.as_mapping(), "default": parameter.default}}
-    )
-    if isinstance(distribution, Categorical | Ordinal):
-        return _choice(name, distribution, default)
-    if kind == "normal":
-        return _normal(name, distribution, default, meta)
+def _node_of_values(parameter: Parameter) -> Any:
+    ours, name = parameter.distribution, parameter.name
+    default, kind = shown_value(parameter.default), ours.kind
+    kept: Any = {META: {**ours.as_mapping(), "default": parameter.default}}
+    if isinstance(ours, Categorical | Ordinal):
+        shown = [shown_value(value) for value in ours.values]
+        texts = any(isinstance(value, tuple) or value is None for value in ours.values)
+        make = OrdinalHyperparameter if kind == "ordinal" else CategoricalHyperparameter
+        meta: Any = {META: ours.as_mapping()} if texts else None
+        return make(name, shown, default_value=default, meta=meta)
+    if isinstance(ours, Normal):
+        low, high = ours.bounds
+        return NormalFloatHyperparameter(name, ours.mu, ours.sigma, low, high, default, meta=kept)
     if kind == "pow2":
-        values = [shown_value(value) for value in distribution.grid(64)]
-        return OrdinalHyperparameter(name, values, default_value=default, meta=meta)
-    low, high = sorted(distribution.ends()[-2:])
-    log = kind in ("log_uniform", "log_int_uniform")
-    default = min(max(default, low), high)  # a default of zero lies outside of the range
+        return OrdinalHyperparameter(name, list(ours.grid(64)), default_value=default, meta=kept)
+    low, high = sorted(ours.ends()[-2:])
     if low == high:
-        kept: Any = {META: {**distribution.as_mapping(), "default": parameter.default}}
         return Constant(name, low, meta=kept)
-    if isinstance(low, int):
-        return UniformIntegerHyperparameter(name, low, int(high), int(default), log=log, meta=meta)
-    return UniformFloatHyperparameter(name, low, high, default, log=log, meta=meta)
-
-
-# exact in ConfigSpace, which keeps 13 decimals of real numbers
-_PLAIN = ("int_uniform", "log_int_uniform")
-
-
-def _choice(name: str, distribution: Categorical | Ordinal, default: Any) -> Any:
-    values = [shown_value(value) for value in distribution.values]
-    texts = any(isinstance(value, list | tuple) or value is None for value in distribution.values)
-    meta: Any = {META: distribution.as_mapping()} if texts else None
-    if distribution.kind == "ordinal":
-        return OrdinalHyperparameter(name, values, default_value=default, meta=meta)
-    return CategoricalHyperparameter(name, values, default_value=default, meta=meta)
-
-
-def _normal(name: str, distribution: Any, default: float, meta: Any) -> Any:
-    low, high = distribution.bounds
-    return NormalFloatHyperparameter(
-        name, distribution.mu, distribution.sigma, low, high, default, meta=meta
-    )
+    default = min(max(default, low), high)  # a default of zero lies outside of the range
+    log = kind in ("log_uniform", "log_int_uniform")
+    if not isinstance(low, int):  # they keep 13 decimals
+        return UniformFloatHyperparameter(name, low, high, default, log=log, meta=kept)
+    is_exact = isinstance(ours, IntUniform | LogIntUniform) and not ours.zero and not ours.q
+    meta = None if is_exact else kept
+    return UniformIntegerHyperparameter(name, low, high, int(default), log=log, meta=meta)
 
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -190,7 +156,7 @@ def write_configspace(space: ConfigurationSpace, path: Path) -> None:
         ConfigError: another ending.
     """
     _check_ending(path)
-    data = json.loads(json.dumps(space.to_serialized_dict(), default=_plain))
+    data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))
     if path.suffix == ".json":
         text = json.dumps(data, indent=2) + "\n"
     else:
@@ -293,23 +259,13 @@ class _Loader(yaml.SafeLoader):
     """Plain YAML, and tuples as ConfigSpace writes them; no other tag."""
 
 
-def _tuple(loader: _Loader, node: yaml.Node) -> list[Any]:
-    assert isinstance(node, yaml.SequenceNode)
-    return list(loader.construct_sequence(node, deep=True))
-
-
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
+_SEQUENCE: Any = yaml.SafeLoader.construct_yaml_seq
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _SEQUENCE)
 
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in _ENDINGS:
         raise ConfigError(f"{path}: files of ConfigSpace end in {', '.join(_ENDINGS)}")
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{value!r} cannot be written")
 
 
 def from_configspace(theirs: ConfigurationSpace) -> Space:
@@ -321,7 +277,12 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
     conditions: dict[str, list[Condition]] = {}
     for entry in theirs.conditions:
         for part in entry.components if isinstance(entry, AndConjunction) else (entry,):
-            conditions.setdefault(part.child.name, []).append(_condition_from(part))
+            if not isinstance(part, EqualsCondition | InCondition):
+                raise ConfigError(
+                    f"the condition {part} has no counterpart; allowed: equals, in, and"
+                )
+            condition = Condition(part.parent.name, _values(part.parent, part))
+            conditions.setdefault(part.child.name, []).append(condition)
     parameters = [
         _parameter(hyperparameter, tuple(conditions.get(name, ())))
         for name, hyperparameter in theirs.items()
@@ -384,33 +345,23 @@ def _fields(theirs: Any) -> Mapping[str, Any]:
     raise ConfigError(f"{theirs.name!r} is a {type(theirs).__name__}, which has no counterpart")
 
 
-def _condition_from(theirs: Any) -> Condition:
-    if not isinstance(theirs, EqualsCondition | InCondition):
-        raise ConfigError(f"the condition {theirs} has no counterpart; allowed: equals, in, and")
-    return Condition(theirs.parent.name, _values(theirs.parent, theirs))
-
-
 def _rule(theirs: Any) -> Rule:
     if isinstance(theirs, ForbiddenLessThanRelation):
         return parse_rule(f"{theirs.left.name} < {theirs.right.name}")
     if isinstance(theirs, ForbiddenGreaterThanRelation):
         return parse_rule(f"{theirs.left.name} > {theirs.right.name}")
-    parts = theirs.components if isinstance(theirs, ForbiddenAndConjunction) else (theirs,)
-    return ValueRule(tuple(_wanted(part) for part in parts))
-
-
-def _wanted(theirs: Any) -> tuple[str, tuple[Any, ...]]:
-    if not isinstance(theirs, ForbiddenEqualsClause | ForbiddenInClause):
-        raise ConfigError(f"the forbidden clause {theirs} has no counterpart")
-    return theirs.hyperparameter.name, _values(theirs.hyperparameter, theirs)
+    wanted: list[tuple[str, tuple[Any, ...]]] = []
+    for part in theirs.components if isinstance(theirs, ForbiddenAndConjunction) else (theirs,):
+        if not isinstance(part, ForbiddenEqualsClause | ForbiddenInClause):
+            raise ConfigError(f"the forbidden clause {part} has no counterpart")
+        wanted.append((part.hyperparameter.name, _values(part.hyperparameter, part)))
+    return ValueRule(tuple(wanted))
 
 
 def _values(parent: Any, theirs: Any) -> tuple[Any, ...]:
-    distribution, listed = (
-        _distribution(parent),
-        isinstance(theirs, InCondition | ForbiddenInClause),
-    )
-    values = theirs.values if listed else (theirs.value,)
+    distribution = _distribution(parent)
+    is_list = isinstance(theirs, InCondition | ForbiddenInClause)
+    values = theirs.values if is_list else (theirs.value,)
     return tuple(_own_value(distribution, value) for value in values)
 
 
@@ -426,12 +377,15 @@ def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
         ConfigError: a condition on one value of a real hyperparameter, which is never drawn.
     """
     nodes = {key: _hyperparameter_on_axis(key, parameter) for key, parameter in space.keyed}
-    conditions = [
-        _condition_to(space, nodes, nodes[key], condition)
-        for key, parameter in space.keyed
-        for condition in parameter.when
-        if not (condition.name in space.constants and condition.holds(space.constants))
-    ]
+    conditions: list[Any] = []
+    for key, parameter in space.keyed:
+        for condition in parameter.when:
+            if not condition.holds(space.constants):
+                where = _where(space, condition.name, condition.values)
+                parts = [
+                    InCondition(nodes[key], nodes[one], positions) for one, positions in where
+                ]
+                conditions.append(_joined(OrConjunction, parts))
     rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
     forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
     return _assembled(seed, nodes, conditions, forbidden)
@@ -452,15 +406,10 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the positions under keys of a configuration; `from_configuration` undoes it."""
     values: dict[str, Any] = {}
-
-    def choose(key: str, parameter: Parameter) -> Any:
-        axis, value = parameter.distribution.axis, params[parameter.name]
-        position = parameter.distribution.inward(value)
+    for key, parameter, value in space.active(params):
+        axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
         narrow = axis.kind != "real" or axis.low == axis.high
         values[key] = position if narrow else axis.share(position)
-        return value
-
-    space.resolve(choose)
     return values
 
 
@@ -477,14 +426,6 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
         low, high = int(axis.low), int(axis.high)
         return UniformIntegerHyperparameter(key, low, high, int(default), log=axis.log)
     return UniformFloatHyperparameter(key, 0.0, 1.0, axis.share(default))
-
-
-def _condition_to(space: Space, nodes: Mapping[str, Any], child: Any, condition: Condition) -> Any:
-    parts = [
-        InCondition(child, nodes[key], positions)
-        for key, positions in _where(space, condition.name, condition.values)
-    ]
-    return _joined(OrConjunction, parts)
 
 
 def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
@@ -511,9 +452,9 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
             options.append(_where(space, name, values))
         elif not any(same(space.constants[name], value) for value in values):
             return []
-    clauses: list[Any] = []
-    for chosen in itertools.product(*options):
-        parts = [ForbiddenInClause(nodes[key], positions) for key, positions in chosen]
-        if parts:
-            clauses.append(_joined(ForbiddenAndConjunction, parts))
-    return clauses
+    if not options:
+        return []
+    return [
+        _joined(ForbiddenAndConjunction, [ForbiddenInClause(nodes[key], at) for key, at in chosen])
+        for chosen in itertools.product(*options)
+    ]

@@ -96,6 +96,9 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
             if was != distribution:
                 changed[parameter] = str(was)
             space[parameter] = distribution  # Optuna's samplers go by the last one, too
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        metrics = tuple(study.metric_names or ())
     finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
     return OptunaStudy(
         name=name,
@@ -105,16 +108,10 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
             parameter for parameter in space if any(parameter not in t.params for t in trials)
         ),
         trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
-        metrics=_metrics(study),
+        metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),
         changed=changed,
     )
-
-
-def _metrics(study: optuna.Study) -> tuple[str, ...]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
-        return tuple(study.metric_names or ())
 
 
 def open_storage(storage: str, make: bool = False) -> Any:
@@ -200,15 +197,10 @@ def written_params(
     """
     values: dict[str, Any] = {}
     spread: dict[str, BaseDistribution] = {}
-
-    def choose(key: str, parameter: Parameter) -> Any:
-        value = params[parameter.name]
+    for key, parameter, value in space.active(params):
         if not (value == 0 and _zero_is_outside(parameter.distribution)):
             values[key] = _plain(value)
             spread[key] = _value_distribution(parameter.distribution)
-        return value
-
-    space.resolve(choose)
     return values, spread
 
 
@@ -284,26 +276,17 @@ def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
     return space.resolve(choose)
 
 
-def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distribution of every key, whether its parameter is active or not."""
-    return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
-
-
 def internal_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Return the arguments of `optuna.trial.create_trial` for a configuration of the space."""
-    positions: dict[str, Any] = {}
-    spread: dict[str, BaseDistribution] = {}
-
-    def choose(key: str, parameter: Parameter) -> Any:
-        value = params[parameter.name]
-        positions[key] = parameter.distribution.inward(value)
-        spread[key] = _on_axis(parameter.distribution.axis)
-        return value
-
-    space.resolve(choose)
-    return positions, spread
+    active = [
+        (key, parameter.distribution, value) for key, parameter, value in space.active(params)
+    ]
+    return (
+        {key: ours.inward(value) for key, ours, value in active},
+        {key: _on_axis(ours.axis) for key, ours, _ in active},
+    )
 
 
 def from_internal(space: Space, positions: Mapping[str, Any]) -> dict[str, Any]:

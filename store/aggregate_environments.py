@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..errors import ConfigError
 from .comparison import unpaired_interval
 from .interim_analyses import level_of
+from .libraries import np
 from .paired import paired_interval, placement_interval
 from .permutation_test import Scores
 from .statistics import (
@@ -26,9 +27,6 @@ from .statistics import (
     t_quantile,
     welch_degrees,
 )
-
-if TYPE_CHECKING:  # numpy is loaded on use
-    import numpy as np
 
 Over = Literal["mean", "iqm", "worst"]
 OVER: tuple[Over, ...] = ("mean", "iqm", "worst")
@@ -78,28 +76,22 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     with expanded percentiles. `worst` has none: the smallest of several means is biased. Nor is
     there one below 5 seeds, with a non-finite score, or without variation.
     """
-    import numpy as np
-
     table, statistic = _table(scores), _statistic(over)
     if over == "worst" or not np.isfinite(table).all():
         return NO_INTERVAL
     if table.shape[1] < _FEWEST or _are_still((table,)):
         return NO_INTERVAL
     if over == "mean":
-        return _wider(interval(table.mean(axis=0).tolist()), table)
+        found = interval(table.mean(axis=0).tolist())
+        if found.low is None or found.high is None:
+            return found
+        variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
+        reach, centre = t_quantile(0.975, _degrees((table,))) * math.sqrt(variance), table.mean()
+        low, high = min(found.low, float(centre) - reach), max(found.high, float(centre) + reach)
+        return Interval(low, high, found.kind)
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
     sampled = statistic(_resampled(table, 0))
     return NO_INTERVAL if _is_flat(sampled, table) else _ends(sampled, beyond)
-
-
-def _wider(found: Interval, table: np.ndarray) -> Interval:
-    """Return an interval of the mean that includes Student's for a sum of environments' means."""
-    if found.low is None or found.high is None:
-        return found
-    variance = float((table.var(axis=1, ddof=1) / table.shape[1]).sum()) / len(table) ** 2
-    reach = t_quantile(0.975, _degrees((table,))) * math.sqrt(variance)
-    centre = float(table.mean())
-    return Interval(min(found.low, centre - reach), max(found.high, centre + reach), found.kind)
 
 
 def difference(
@@ -118,8 +110,6 @@ def difference(
     >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
     """
-    import numpy as np
-
     a, b = _both(ours, theirs)
     if paired and a.shape != b.shape:
         raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
@@ -153,8 +143,6 @@ def _swapped_p(
 
     From 1,999 swaps of paired seeds, or else permutations within environments.
     """
-    import numpy as np
-
     generator = np.random.Generator(np.random.PCG64(2))
     if paired:
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
@@ -172,8 +160,6 @@ def _swapped_p(
 
 def _are_still(varying: Sequence[np.ndarray]) -> bool:
     """Return whether no environment varies over seeds, except by rounding."""
-    import numpy as np
-
     return all(
         bool((np.ptp(side, axis=1) <= 1e-12 * np.abs(side).max(axis=1)).all()) for side in varying
     )
@@ -181,8 +167,6 @@ def _are_still(varying: Sequence[np.ndarray]) -> bool:
 
 def _is_flat(sampled: np.ndarray, table: np.ndarray) -> bool:
     """Return whether all resamples are equal, except by rounding."""
-    import numpy as np
-
     return bool(np.ptp(sampled) <= 1e-12 * np.abs(table).max())
 
 
@@ -198,8 +182,6 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
     >>> performance_profile([[0.0, 0.5], [0.7, 0.9]], [0.0, 0.6, 1.0])
     [0.75, 0.5, 0.0]
     """
-    import numpy as np
-
     table = _table(scores)
     return [float(np.mean(table > threshold)) for threshold in thresholds]
 
@@ -209,8 +191,6 @@ def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[floa
 
     Clopper and Pearson's, which is conservative where environments differ.
     """
-    import numpy as np
-
     table = _table(scores)
     if table.shape[1] < _FEWEST:
         return None
@@ -236,8 +216,6 @@ def _unknown(over: str) -> ConfigError:
 
 def _table(scores: Scores) -> np.ndarray:
     """Return float64 [environments, seeds]."""
-    import numpy as np
-
     lengths = {len(seeds) for seeds in scores}
     if not lengths or 0 in lengths:
         raise ConfigError("scores of no run were asked for")
@@ -256,7 +234,6 @@ def _both(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
 
 def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function of tables [resamples, environments, seeds] -> [resamples]."""
-    import numpy as np
 
     def iqm(tables: np.ndarray) -> np.ndarray:
         flat = np.sort(tables.reshape(len(tables), -1), axis=1)
@@ -276,20 +253,14 @@ def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
 @lru_cache(maxsize=8)
 def _draws(shape: tuple[int, ...], stream: int) -> np.ndarray:
     """Return seeds drawn with replacement, [resamples, environments, seeds]."""
-    import numpy as np
-
     generator = np.random.Generator(np.random.PCG64(stream))
     return generator.integers(0, shape[1], (_RESAMPLES, *shape))
 
 
 def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
-    import numpy as np
-
     return np.take_along_axis(table[None], _draws(table.shape, stream), axis=2)
 
 
 def _ends(sampled: np.ndarray, beyond: float) -> Interval:
-    import numpy as np
-
     low, high = np.quantile(sampled, [beyond, 1.0 - beyond])
     return Interval(float(low), float(high), "bootstrap")

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .libraries import np
 from .rows import DecisionRow, StudyMeta, TrialRow, TrialState
 from .statistics import binomial_interval, median
 
@@ -79,7 +80,10 @@ def audit_of(
         return None
     bar, best = median(survivors), max(survivors)
     found: list[AuditedRung] = []
-    weights = _weights(stops, known)
+    # How many stopped trials of its rung an audited trial represents.
+    stopped = Counter(row.rung for row in stops.values())
+    audited = Counter(stops[n].rung for n in known)
+    weights = {n: stopped[stops[n].rung] / audited[stops[n].rung] for n in known}
     for rung in sorted({row.rung for row in stops.values()}):
         judged = [row for row in decisions if row.rung == rung]
         here = [n for n, row in stops.items() if row.rung == rung]
@@ -113,13 +117,6 @@ def _rates(
     return count, wrong, level, winners, wrong / count, *binomial_interval(wrong, count)
 
 
-def _weights(stops: Mapping[int, DecisionRow], known: set[int]) -> dict[int, float]:
-    """Return how many stopped trials of its rung an audited trial represents."""
-    stopped = Counter(row.rung for row in stops.values())
-    audited = Counter(stops[number].rung for number in known)
-    return {n: stopped[stops[n].rung] / audited[stops[n].rung] for n in known}
-
-
 def _correlation(
     judged: Sequence[DecisionRow],
     stops: Mapping[int, DecisionRow],
@@ -150,8 +147,6 @@ def weighted_kendall(
     >>> weighted_kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 1.0, 1.0])
     0.3333333333333333
     """
-    import numpy as np  # on use: `hpo top` of a study without audits starts faster
-
     one, other, weight = (np.asarray(values, np.float64) for values in (first, second, weights))
     agree = untied_first = untied_second = 0.0
     for index in range(1, len(one)):  # one row of the matrix of pairs at a time

@@ -77,17 +77,16 @@ def baseline_entries(
     """Return baselines on the seeds of the best trial's value, the best baseline first."""
     best = entries[0] if entries and entries[0].value is not None else None
     stream = str(best.value_from if best is not None else Stream.SEARCH)
-    found = [_entry(row, stream, best) for row in rows if row.values.get(stream)]
+    found: list[BaselineEntry] = []
+    for row in rows:
+        if values := row.values.get(stream):
+            difference, around = None, None
+            if best is not None and len(best.values) == len(values):
+                difference = mean([a - b for a, b in zip(best.values, values, strict=True)])
+                around = paired_interval(best.values, values)
+            beside = (stream, difference, around)
+            found.append(
+                BaselineEntry(row.baseline, mean(values), interval(values), values, *beside)
+            )
     sign = -1.0 if goal == "maximize" else 1.0
     return sorted(found, key=lambda entry: (sign * entry.value, entry.baseline))
-
-
-def _entry(row: BaselineRow, stream: str, best: Entry | None) -> BaselineEntry:
-    values = row.values[stream]
-    difference, around = None, None
-    if best is not None and len(best.values) == len(values):
-        difference = mean([a - b for a, b in zip(best.values, values, strict=True)])
-        around = paired_interval(best.values, values)
-    return BaselineEntry(
-        row.baseline, mean(values), interval(values), values, stream, difference, around
-    )

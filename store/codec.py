@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from ..errors import StoreError
-from ..files.plain_data import is_dict, is_list, is_mapping, is_sequence
+from ..files.plain_data import is_mapping, is_sequence
 from .rows import (
     AskRow,
     AttributeRow,
@@ -31,7 +31,6 @@ from .rows import (
     is_part_name,
 )
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
 Cells = tuple[Any, ...]  # one row of a table: integers, texts, bytes, None
 PARAM_KINDS = ("float", "int", "bool", "text", "json")
 
@@ -75,20 +74,22 @@ def _checked_param(name: str, kind: str, value: Any) -> Any:
     return int(value) if kind == "int" else value
 
 
-def plain_json(value: Any) -> Any:
-    """Return data for JSON: tuples as lists, other packages' numbers as Python's."""
-    if type(value) in _PLAIN:
-        return value
-    if is_mapping(value):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if is_sequence(value):
-        return [plain_json(item) for item in value]
+def plain_json(value: Any, finite: bool = False) -> Any:
+    """Return data for JSON: tuples as lists, other packages' numbers as Python's.
+
+    `finite`: non-finite numbers become texts.
+    """
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
-        return float(value)
+        number = float(value)
+        return str(number) if finite and not math.isfinite(number) else number
+    if is_mapping(value):
+        return {str(key): plain_json(item, finite) for key, item in value.items()}
+    if is_sequence(value):
+        return [plain_json(item, finite) for item in value]
     raise StoreError(f"cannot store {value!r} of type {type(value).__name__}")
 
 
@@ -103,17 +104,7 @@ def strict_json(value: Any) -> str:
 
 def finite_json(value: Any) -> Any:
     """Return plain data in which non-finite numbers are texts."""
-    return _finite(plain_json(value))
-
-
-def _finite(value: Any) -> Any:
-    if is_dict(value):
-        return {key: _finite(item) for key, item in value.items()}
-    if is_list(value):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return plain_json(value, finite=True)
 
 
 _TUPLES = frozenset(
@@ -124,40 +115,34 @@ _TUPLES = frozenset(
 )
 
 
+_NUMBERS: Mapping[str, tuple[type[Any], type[Any]]] = {
+    "int": (Integral, int),
+    "float": (Real, float),
+}
+
+
 def _checked(row: TrialRow | DecisionRow, entry: Field[Any]) -> Any:
     """Return a row's field as plain Python, its numbers checked against the field's type."""
     kind = str(entry.type).removesuffix(" | None")
+    each = kind.removeprefix("tuple[").removesuffix(", ...]")
     if getattr(row, entry.name) is None and kind != entry.type:
         return None
     value: Any = getattr(row, entry.name)
+    if each not in _NUMBERS:
+        return plain_json(value)
     try:
-        match kind:
-            case "int":
-                return _integer(value)
-            case "float":
-                return _real(value)
-            case "tuple[int, ...]":
-                return list(map(_integer, value))
-            case "tuple[float, ...]":
-                return list(map(_real, value))
-            case _:
-                return plain_json(value)
+        return _number(value, each) if each == kind else [_number(one, each) for one in value]
     except TypeError as error:
         raise StoreError(
             f"{entry.name} of trial {row.trial} must be a number of its type, got {value!r}"
         ) from error
 
 
-def _real(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+def _number(value: Any, kind: str) -> float:
+    seen, plain = _NUMBERS[kind]
+    if isinstance(value, bool) or not isinstance(value, seen):
         raise TypeError(value)
-    return float(value)
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(value)
-    return int(value)
+    return plain(value)
 
 
 def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
@@ -171,10 +156,6 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
         name: _checked_param(name, param_kinds[name], value) for name, value in row.params.items()
     }
     return json.dumps(cells)
-
-
-def trial_cells(row: TrialRow, param_kinds: Mapping[str, str]) -> Cells:
-    return (int(row.trial), str(row.state), trial_to_text(row, param_kinds))
 
 
 def trial_from_text(text: str) -> TrialRow:

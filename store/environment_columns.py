@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import pyarrow as pa
+from .libraries import np, pa
 
 ENVIRONMENT = "environment"  # the column with the name of a row's environment
 _NUMBERED = re.compile(r"(\d+):(.+)")
@@ -60,8 +59,6 @@ def environment_columns(
     scores: Sequence[Sequence[float]], environments: Sequence[Mapping[str, Any]]
 ) -> dict[str, pa.Array]:
     """Return two columns per environment: trials' normalised scores, and the raw metric."""
-    import pyarrow as pa
-
     columns: dict[str, Any] = {}
     for at, one in enumerate(environments):
         cells = [row[at] if row else None for row in scores]
@@ -73,15 +70,6 @@ def environment_columns(
     return columns
 
 
-def with_environment(schema: pa.Schema, before: str) -> pa.Schema:
-    """Return a schema with the column `environment`, before another one."""
-    import pyarrow as pa
-
-    fields = [schema.field(name) for name in schema.names]
-    fields.insert(schema.names.index(before), pa.field(ENVIRONMENT, pa.string()))
-    return pa.schema(fields)
-
-
 def long_curves(
     tables: Iterator[pa.Table],
     keys: Sequence[str],
@@ -89,8 +77,6 @@ def long_curves(
     names: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Yield rows of curves with `keys`, environment by environment; metrics: name -> column."""
-    import pyarrow as pa
-
     for table in tables:
         there = by_environment({name: name for name in table.column_names if name not in keys})
         shared = there.get(None, {})
@@ -104,22 +90,14 @@ def long_curves(
             yield pa.table(columns)
 
 
-def long_episodes(table: pa.Table, counts: Sequence[int], names: Sequence[str]) -> pa.Table:
+def long_episodes(table: pa.Table, counts: np.ndarray, names: Sequence[str]) -> pa.Table:
     """Return episodes with the name of their environment, counted in each.
 
     `counts`: episodes of each evaluation, equally many per environment.
     """
-    import numpy as np
-    import pyarrow as pa
-
     episode = table["episode"].to_numpy()
-    each = np.repeat(np.asarray(counts) // len(names), counts)
+    each = np.repeat(counts // len(names), counts)
     labels = pa.array(names, pa.string()).take(pa.array(episode // each))
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
-    for name in table.column_names:
-        if name == "episode":
-            columns[ENVIRONMENT] = labels
-            columns[name] = pa.array(episode % each, pa.int64())
-        else:
-            columns[name] = table[name]
-    return pa.table(columns)
+    at = table.column_names.index("episode")
+    table = table.set_column(at, "episode", pa.array(episode % each, pa.int64()))
+    return table.add_column(at, ENVIRONMENT, labels)

@@ -14,15 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..files import atomic_files
 from .journal import Journal
+from .libraries import np, pa, pc, pq
 from .rows import Stream, TrialState
-
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import numpy as np
-    import pyarrow as pa
 
 _LIVE = (
     TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
@@ -109,8 +106,6 @@ class Follower:
 
     def news(self, directory: Path, mark: Mark, final: bool = False) -> News:
         """Return the news since the mark, and advance it; `final`: the study is finished."""
-        import pyarrow.parquet as pq
-
         table = pq.read_table(directory / "trials.parquet").to_pydict()
         every = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
         rows = [row for row in every if row["trial"] >= 0]  # those of the search
@@ -205,17 +200,12 @@ def is_finished(directory: Path) -> bool:
 
 
 def _of_trials(path: Path, trials: Iterable[int]) -> pa.Table:
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     wanted = pc.field("trial").isin(list(trials)) & (pc.field("stream") == str(Stream.SEARCH))
     return pq.read_table(path, filters=wanted)
 
 
 def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
     """Return one trial's rows by columns, numbers only."""
-    import pyarrow.compute as pc
-
     rows = table.filter(pc.field("trial") == trial)
     return {
         name: rows[name].to_numpy()
@@ -234,8 +224,6 @@ def _complete(seen: Sequence[_Seen], seeds: int) -> list[Point]:
 
 def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each number of env steps, rising, with the indices of its rows."""
-    import numpy as np
-
     order = np.argsort(env_steps, kind="stable")
     found, starts = np.unique(env_steps[order], return_index=True)
     ends = [*starts[1:], len(order)]
@@ -280,8 +268,6 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
 
 def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
     """Return the mean over replicates of each statistic of their finite episodes."""
-    import numpy as np
-
     each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
     return {
         word: float(np.mean([getattr(np, word)(episodes) for episodes in each if len(episodes)]))
@@ -290,8 +276,6 @@ def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
 
 
 def _finite_mean(values: np.ndarray) -> float | None:
-    import numpy as np
-
     finite = values[np.isfinite(values)]
     return float(np.mean(finite)) if len(finite) else None
 

@@ -103,7 +103,7 @@ class _Judged:
     floors: np.ndarray
 
 
-def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) -> Decided:
+def decide(columns: Sequence[Column], values: Sequence[float]) -> Decided:
     """Return the share of every hyperparameter, and which matter; values: finite, one per trial.
 
     `ConfigError`: fewer than 10 trials.
@@ -115,15 +115,18 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
     if any(len(column.places) != len(values) for column in columns):
         raise ConfigError("importance needs one place of every hyperparameter for each value")
     ranks, trials = midranks(values), len(values)
-    draws = np.random.Generator(np.random.PCG64(seed))
-    deals = _deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
+    draws = np.random.Generator(np.random.PCG64(0))
+    count = 1 + max(_DEALS, _DEALS_A_KNOB * len(columns))
+    deals = np.tile(np.arange(trials, dtype=np.int32), (count, 1))  # the first stays unchanged
+    draws.permuted(deals[1:], axis=1, out=deals[1:])
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
     waiting = list(columns)
     named: list[Column] = []
     found: list[KnobShare] = []
     while waiting:
         before = removed(named, trials)
-        left = ranks - _fit(before, ranks)
+        known = np.hstack([np.ones((trials, 1)), before])
+        left = ranks - known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
         remaining = float(left @ left) / float(ranks @ ranks or 1.0)
         judged = _judge([shape(column, before) for column in waiting], left, deals)
         over = judged.shares - judged.floors
@@ -137,18 +140,6 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
             break
         named.append(waiting.pop(best))
     return Decided(trials, tuple(found))
-
-
-def _deals(draws: np.random.Generator, trials: int, count: int) -> np.ndarray:
-    """Return permutations of the trials, [b, n], the first unchanged."""
-    orders = np.tile(np.arange(trials, dtype=np.int32), (count + 1, 1))
-    draws.permuted(orders[1:], axis=1, out=orders[1:])
-    return orders
-
-
-def _fit(before: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    known = np.hstack([np.ones((len(ranks), 1)), before])
-    return known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
 
 
 def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:

@@ -341,7 +341,8 @@ class Journal:
 
     def _write(self, commit: Commit) -> None:
         kinds = self.meta.param_kinds
-        self._put("trials", (codec.trial_cells(row, kinds) for row in commit.trials))
+        texts = ((row, codec.trial_to_text(row, kinds)) for row in commit.trials)
+        self._put("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
         evaluations = codec.pack_evaluations(commit.evaluations)
         self._put("evaluations", map(codec.evaluation_cells, evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]

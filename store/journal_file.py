@@ -55,14 +55,6 @@ def sum_of(connection: sqlite3.Connection, table: str) -> Sum:
     return Sum().plus(*(digest(table, cells) for cells in connection.execute(statement)))
 
 
-def _written_sum(connection: sqlite3.Connection, table: str) -> Sum | None:
-    found = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
-    try:
-        return None if found is None else Sum(int(found[0]), int(found[1], 16))
-    except (TypeError, ValueError):  # its own row is damaged
-        return None
-
-
 def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO sums VALUES (?, ?, ?)",
@@ -81,8 +73,10 @@ def intact(connection: sqlite3.Connection, table: str) -> str:
 
 def difference(connection: sqlite3.Connection, table: str, found: Sum) -> str:
     """Return how the checksum of a table differs from the written one, "" if it does not."""
-    written = _written_sum(connection, table)
-    if written is None:
+    row = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
+    try:
+        written = Sum(int(row[0]), int(row[1], 16))
+    except (TypeError, ValueError):  # there is no such row, or it is damaged
         return f"the checksum of its table {table} is missing"
     if written.rows != found.rows:
         return f"its table {table} has {found.rows} rows, {written.rows} were written"

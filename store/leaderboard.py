@@ -178,12 +178,13 @@ def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
     """Return the leaderboard of a study, with intervals inside the possible values."""
     found = leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
     bounds = value_bounds(meta)
-    return found if bounds == Bounds() else [_bounded(entry, bounds) for entry in found]
-
-
-def _bounded(entry: Entry, bounds: Bounds) -> Entry:
-    around = bounds.around(Interval(entry.ci_low, entry.ci_high, entry.ci_kind))
-    return _changed(entry, ci_low=around.low, ci_high=around.high)
+    if bounds == Bounds():
+        return found
+    around = [bounds.around(Interval(one.ci_low, one.ci_high, one.ci_kind)) for one in found]
+    return [
+        _changed(one, ci_low=inside.low, ci_high=inside.high)
+        for one, inside in zip(found, around, strict=True)
+    ]
 
 
 def _changed(entry: Entry, **changes: Any) -> Entry:

@@ -16,11 +16,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 from .interim_analyses import fewest_pairs, level_of, levels
+from .libraries import np, special
 from .permutation_test import Scores, deal_p
+from .rank_variance import midranks
 from .statistics import (
     NO_INTERVAL,
     Interval,
@@ -30,9 +31,6 @@ from .statistics import (
     variance,
     welch_degrees,
 )
-
-if TYPE_CHECKING:  # numpy is loaded on use
-    import numpy as np
 
 POWER = 0.8
 _MOST = 1_000_000  # pairs worth asking for
@@ -189,17 +187,14 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
     (0.125, 1.0)
     """
-    import numpy as np
-
     sizes = np.abs([value for value in differences if value != 0.0])
     if not len(sizes):
         return 1.0
     seen = abs(math.fsum(differences)) - _ROUNDING * float(sizes.sum())
     if len(sizes) > _MANY:
-        from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
         error = deviation(differences) * math.sqrt(len(differences))
-        return 2.0 * float(stdtr(len(differences) - 1, -abs(math.fsum(differences)) / error))
+        reach = abs(math.fsum(differences)) / error
+        return 2.0 * float(special.stdtr(len(differences) - 1, -reach))
     if len(sizes) > _ALL_SIGNS:
         sums = _signs(len(sizes)) @ sizes
         return (1.0 + float(np.count_nonzero(np.abs(sums) >= seen))) / _FLIPS
@@ -228,8 +223,6 @@ def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
         return min(1.0, 2.0 * math.exp(-math.fsum(math.log1p(value / -far) for value in values)))
     if len(values) > _MANY:
         return 0.0
-    import numpy as np
-
     sums = _weights(len(values) + 1) @ np.asarray([*values, far])
     return min(1.0, 2.0 * float(np.mean(sums <= 0.0)))
 
@@ -237,16 +230,12 @@ def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
 @lru_cache(maxsize=8)
 def _weights(count: int) -> np.ndarray:
     """Return weights [20000, count]."""
-    import numpy as np
-
     return np.random.Generator(np.random.PCG64(0)).exponential(1.0, (_FLIPS, count))
 
 
 @lru_cache(maxsize=8)
 def _signs(count: int) -> np.ndarray:
     """Return random signs [19999, count]."""
-    import numpy as np
-
     coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
     return 2.0 * coins - 1.0
 
@@ -318,8 +307,6 @@ def chance_of_better(
 
 def _wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
     """Return [ours, theirs]: 1 where ours is greater, 1/2 for a tie; NaN loses."""
-    import numpy as np
-
     a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
     a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
     return (a[:, None] > b) + 0.5 * (a[:, None] == b)
@@ -358,10 +345,6 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
 
 def _ranked_p(ours: Scores, theirs: Scores) -> float:
     """Return `deal_p` of ranks, non-finite values the lowest."""
-    import numpy as np
-
-    from .rank_variance import midranks  # it imports numpy
-
     sides: list[list[list[float]]] = [[], []]
     for a, b in zip(ours, theirs, strict=True):
         both = np.asarray([*a, *b], np.float64)

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .libraries import np
+
 Losses = Sequence[float]
 
 
@@ -59,8 +61,6 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 def fronts(losses: Sequence[Losses]) -> list[int]:
     """Return the front of each point, 1 for those that no other dominates."""
-    import numpy as np
-
     if not losses:
         return []
     points = np.array([[_finite(x) for x in row] for row in losses], dtype=np.float64)

@@ -11,16 +11,12 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import StoreError, not_as_written
 from ..files import atomic_files
+from .libraries import np, pa, pc, pq
 from .rows import Part, Stream, is_part_name
-
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 PARTS_NAME = "parts"
 KEY_COLUMNS = ("trial", "stream", "replicate", "env_steps")
@@ -35,9 +31,6 @@ _BATCH_ROWS = 65_536
 
 
 def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     others = [field.name for field in schema if pa.types.is_primitive(field.type)]
     others += [field.name for field in schema if pa.types.is_string(field.type)]
@@ -58,10 +51,13 @@ def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
         yield writer
 
 
+def write_table(path: Path, table: pa.Table) -> None:
+    with replacing(path, table.schema) as writer:
+        writer.write_table(table)
+
+
 def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
     """Write row groups of a fixed size, whatever the sizes of the tables."""
-    import pyarrow as pa
-
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
@@ -93,9 +89,8 @@ class CurveParts:
         for part in self.live:
             _verify(self.directory / part.name, part)
         listed = {part.name for part in self.live}
-        for (
-            path
-        ) in self.directory.iterdir():  # only when nothing that the journal lists is missing
+        # Only now: nothing that the journal lists is missing.
+        for path in self.directory.iterdir():
             name = path.name.removesuffix(atomic_files.PARTIAL)
             if path.name not in listed and is_part_name(name):
                 atomic_files.delete_file(path)
@@ -118,15 +113,9 @@ class CurveParts:
         """Buffer one chunk of many lanes, one value per busy lane; metrics: name -> [rows]."""
         if not len(trials):
             return
-        import pyarrow as pa
-
         try:
-            columns = {
-                "trial": pa.array(trials, pa.int64()),
-                "stream": pa.array(map(str, streams), pa.string()),
-                "replicate": pa.array(replicates, pa.int64()),
-                "env_steps": pa.array(env_steps, pa.int64()),
-            }
+            keys = zip(_keys(), (trials, map(str, streams), replicates, env_steps), strict=True)
+            columns = {key.name: pa.array(values, key.type) for key, values in keys}
             for name in sorted(metrics):
                 columns[METRIC_PREFIX + name] = pa.array(metrics[name], pa.float64())
             table = pa.table(columns)
@@ -139,8 +128,6 @@ class CurveParts:
 
     def _spill(self) -> None:
         """Write the buffer as a part for the next commit."""
-        import pyarrow as pa
-
         if not self._buffer:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
@@ -166,9 +153,6 @@ class CurveParts:
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
         """Return (trial, stream, replicate) -> last env steps of the curves of the last commit."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         found: dict[tuple[int, str, int], int] = {}
         wanted = pc.field("stream") != str(without)  # skips whole row groups
         for part in self.live:
@@ -219,36 +203,25 @@ class CurveParts:
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
     """Return key columns, then all metric columns of any part by name."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     fields = {
         field.name: field for part in parts for field in pq.read_schema(directory / part.name)
     }
     metrics = sorted(name for name in fields if name not in KEY_COLUMNS)
-    keys = [("trial", pa.int64()), ("stream", pa.string())]
-    keys += [("replicate", pa.int64()), ("env_steps", pa.int64())]
-    return pa.schema([pa.field(*key) for key in keys] + [fields[name] for name in metrics])
+    return pa.schema(_keys() + [fields[name] for name in metrics])
+
+
+def _keys() -> list[pa.Field]:
+    kinds = (pa.int64(), pa.string(), pa.int64(), pa.int64())
+    return [pa.field(name, kind) for name, kind in zip(KEY_COLUMNS, kinds, strict=True)]
 
 
 def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of some parts in order, at most 65,536 at a time, in one schema."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for part in parts:
         with pq.ParquetFile(directory / part.name) as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 table = pa.Table.from_batches([batch])
-                yield pa.table(
-                    [
-                        table[field.name]
-                        if field.name in table.column_names
-                        else pa.nulls(table.num_rows, field.type)
-                        for field in schema
-                    ],
-                    schema=schema,
-                )
+                yield pa.concat_tables([schema.empty_table(), table], promote_options="default")
 
 
 def _verify(path: Path, part: Part) -> None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:  # numpy is loaded on use
-    import numpy as np
+from .libraries import np
 
 Scores = Sequence[Sequence[float]]  # [environments][seeds]
 LEVEL = 0.99
@@ -39,8 +36,6 @@ def agreement(
     >>> agreement([1.0] * 8, [1.0] * 8).within
     True
     """
-    import numpy as np
-
     count, other = len(recorded), len(fresh)
     if min(count, other) < 5:
         raise ConfigError(f"samples of {count} and {other} values; at least 5 are needed")
@@ -71,8 +66,6 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
     >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
     (True, 1.0)
     """
-    import numpy as np
-
     dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
     for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         pooled = np.asarray([*a, *b], np.float64)
@@ -88,7 +81,5 @@ def deal_p(ours: Scores, theirs: Scores) -> float:
 @lru_cache(maxsize=16)
 def _orders(count: int, deals: int, seed: int) -> np.ndarray:
     """Return permutations [deals, count], the same for every call."""
-    import numpy as np
-
     rng = np.random.Generator(np.random.PCG64(seed))
     return rng.permuted(np.broadcast_to(np.arange(count), (deals, count)), axis=1)

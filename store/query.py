@@ -6,6 +6,7 @@ can be read, and the configuration is locked before the user's text runs.
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import shutil
@@ -17,16 +18,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import StoreError
 from ..files.plain_data import is_dict, is_sequence
 from .baselines import BASELINES
+from .libraries import duckdb
 from .lock import lock_holder
 from .tables import PARAM_PREFIX, TABLES, damaged_table
-
-if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
-    import duckdb
 
 T = TypeVar("T")
 
@@ -206,8 +205,6 @@ class _OutOfMemoryError(StoreError):
 @contextmanager
 def _readable_errors(folder: Path) -> Generator[None]:
     """Turn DuckDB's errors into `StoreError`."""
-    import duckdb
-
     try:
         yield
     except duckdb.OutOfMemoryException as error:
@@ -288,8 +285,6 @@ def _jsonable(cell: Any) -> Any:
 
 def _check(sql: str) -> None:
     """Raise `StoreError` unless the text is one reading statement."""
-    import duckdb
-
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
         raise StoreError(
@@ -305,8 +300,6 @@ def _check(sql: str) -> None:
 
 def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
     """Return an empty database with the views, which can read only the folder."""
-    import duckdb
-
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -321,7 +314,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
-    files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
+    files = {name: _text(glob.escape(f"{folder}/{name}.parquet")) for name in there}
     for name, file in files.items():
         source, changes, extra = f"read_parquet({file})", "", ""
         try:
@@ -363,11 +356,6 @@ def _struct(tree: dict[str, Any]) -> str:
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"
-
-
-def _without_globs(path: Path) -> str:
-    """Return the path with DuckDB's wildcards escaped."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
 def _text(value: str) -> str:

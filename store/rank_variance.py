@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..errors import ConfigError
+from .libraries import np
 
 FEWEST_TRIALS = 10
-_DEGREE = 2
+DEGREE = 2
 _DEGREE_REMOVED = 4
 _FEW_TRIALS = 40
-_TINY = 1e-9
+TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def midranks(values: Sequence[float]) -> np.ndarray:
     return ranks - ranks.mean()
 
 
-def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
+def shape(column: Column, before: np.ndarray) -> Shape:
     """Return the regressors of a hyperparameter without the part in `before` [n, q].
 
     None below 10 active trials, or with one value.
@@ -56,29 +55,15 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
     rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
-    return _orthonormal(rows, _powers(places, column.choices, degree), before)
+    return orthonormal(rows, powers(places, column.choices, DEGREE), before)
 
 
-def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
-    """Return the regressors of an interaction without the part in `before` [n, q]."""
-    pairs = list(zip(one.places, other.places, strict=True))
-    rows = np.array([row for row, pair in enumerate(pairs) if None not in pair], np.intp)
-    if len(rows) < FEWEST_TRIALS:
-        return Shape(rows, np.zeros((len(rows), 0)))
-    first, second = (
-        _powers(np.array([column.places[row] for row in rows], float), column.choices, _DEGREE)
-        for column in (one, other)
-    )
-    plain = (first[:, :, None] * second[:, None, :]).reshape(len(rows), -1)
-    return _orthonormal(rows, plain, before)
-
-
-def _orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
+def orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
     """Return the part of columns that a constant and `before` do not explain."""
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
-    return Shape(rows, left[:, sizes > _TINY * max(1.0, np.sqrt(len(rows)))])
+    return Shape(rows, left[:, sizes > TINY * max(1.0, np.sqrt(len(rows)))])
 
 
 def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +75,7 @@ def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
+def powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
     """Return a column per choice except one, or Legendre polynomials from degree 1."""
     known = np.unique(places)
     if choices:
@@ -105,11 +90,11 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
     The polynomials are finer than `shape`'s: otherwise the rest of a decisive hyperparameter would
     be found in others, which moved with it while a model searched.
     """
-    degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else _DEGREE
+    degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else DEGREE
     parts = [np.zeros((trials, 0))]
     for column in columns:
         rows, places = _active(column)
-        part = _powers(places, column.choices, degree)
+        part = powers(places, column.choices, degree)
         whole = np.zeros((trials, part.shape[1] + 1))
         whole[rows, :-1] = part - part.mean(axis=0)
         whole[rows, -1] = 1.0
@@ -122,21 +107,7 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     own = values[:, form.rows]
     whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
     hit = ((own @ form.basis) ** 2).sum(axis=1)
-    return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > _TINY)
-
-
-def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the share of rank variance [n] that a shape explains in each resample.
-
-    `weights` [b, n]: how often a resample has a trial.
-    """
-    own, held = values[form.rows], weights[:, form.rows]
-    ones = np.ones((len(form.rows), 1))
-    alone, both = (
-        _squared_error(part, own, held) for part in (ones, np.hstack([ones, form.basis]))
-    )
-    gain = np.maximum(0.0, alone - both)
-    return np.divide(gain, alone, out=np.zeros_like(gain), where=alone > _TINY)
+    return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > TINY)
 
 
 def resampled(
@@ -149,15 +120,15 @@ def resampled(
     """
     rows, places = _active(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
-    both = np.hstack([known, _powers(places, column.choices, _DEGREE)])
+    both = np.hstack([known, powers(places, column.choices, DEGREE)])
     own, held = ranks[rows], weights[:, rows]
-    error = [_squared_error(part, own, held) for part in (known[:, :1], known, both)]
+    error = [squared_error(part, own, held) for part in (known[:, :1], known, both)]
     gain = np.maximum(0.0, error[1] - error[2])
-    share = np.divide(gain, error[1], out=np.zeros_like(gain), where=error[1] > _TINY)
-    return share, np.divide(error[1], error[0], out=np.zeros_like(gain), where=error[0] > _TINY)
+    share = np.divide(gain, error[1], out=np.zeros_like(gain), where=error[1] > TINY)
+    return share, np.divide(error[1], error[0], out=np.zeros_like(gain), where=error[0] > TINY)
 
 
-def _squared_error(known: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def squared_error(known: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the weighted squared error of the best fit, per row of weights."""
     width = known.shape[1]
     squares = (known[:, :, None] * known[:, None, :]).reshape(len(values), -1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import StoreError
@@ -88,12 +89,7 @@ def remove_studies(folders: Sequence[StudyFolder]) -> None:
             atomic_files.delete_folder(hidden)
     for root in {folder.path.parent for folder in folders}:
         for path in root.iterdir():
-            if _REMOVED.fullmatch(path.name) and _is_left_over(path):
-                atomic_files.delete_folder(path)
-
-
-def _is_left_over(path: Path) -> bool:
-    try:
-        return path.is_dir() and not path.is_symlink() and not _others(path)
-    except OSError:  # another user's, or being deleted
-        return False
+            with suppress(OSError):  # another user's, or being deleted
+                left_over = _REMOVED.fullmatch(path.name) and not path.is_symlink()
+                if left_over and path.is_dir() and not _others(path):
+                    atomic_files.delete_folder(path)

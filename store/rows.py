@@ -84,13 +84,9 @@ class TrialRow:
     @property
     def by_report_seed(self) -> dict[int, float]:
         """Return replicate -> value on test seeds, NaN where it diverged."""
-        known, count = (
-            iter(self.report_values),
-            len(self.report_values) + len(self.report_diverged),
-        )
-        return {
-            seed: nan if seed in self.report_diverged else next(known) for seed in range(count)
-        }
+        known, lost = iter(self.report_values), self.report_diverged
+        seeds = range(len(self.report_values) + len(lost))
+        return {seed: nan if seed in lost else next(known) for seed in seeds}
 
 
 def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..files import atomic_files
 from .codec import strict_json
-
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import pyarrow as pa
+from .libraries import csv, pa, pq
 
 
 class Sink(Protocol):
@@ -116,17 +114,16 @@ class Background:
 
     def _work(self) -> None:
         try:
-            while (directory := self._next()) is not None:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._waiting is not None or self._closing)
+                    directory, self._waiting = self._waiting, None
+                if directory is None:
+                    break
                 self._sink.published(directory)
             self._sink.close()
         except Exception as error:  # raised in the study's thread, at its next call
             self._error = error
-
-    def _next(self) -> Path | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting is not None or self._closing)
-            directory, self._waiting = self._waiting, None
-            return directory
 
 
 class CsvSink:
@@ -146,10 +143,6 @@ class CsvSink:
 
 
 def _copy(source: Path, target: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(source) as file:
         lists = {f.name for f in file.schema_arrow if pa.types.is_list(f.type)}
         kinds = ((f.name, pa.string() if f.name in lists else f.type) for f in file.schema_arrow)
@@ -157,11 +150,10 @@ def _copy(source: Path, target: Path) -> None:
         with atomic_files.replacing(target) as partial, csv.CSVWriter(partial, schema) as writer:
             for batch in file.iter_batches():
                 table = pa.Table.from_batches([batch])
-                columns = [_as_json(table[n]) if n in lists else table[n] for n in schema.names]
+                columns = [
+                    pa.array(map(strict_json, table[name].to_pylist()), pa.string())
+                    if name in lists
+                    else table[name]
+                    for name in schema.names
+                ]
                 writer.write_table(pa.table(columns, schema=schema))
-
-
-def _as_json(column: pa.ChunkedArray) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(map(strict_json, column.to_pylist()), pa.string())

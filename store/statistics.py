@@ -10,12 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:  # numpy is loaded on use: commands without intervals start faster
-    import numpy as np
+from .libraries import np, special
 
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 IntervalKind = Literal["none", "t", "bootstrap", "hall", "exact", "score"]
@@ -129,8 +127,6 @@ def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
 
     The plain percentile interval contains the mean of 16 normal seeds in 91 %, not 95 %.
     """
-    import numpy as np
-
     sample = np.asarray(values, np.float64)[_resamples(len(values))]
     if kind == "mean":
         statistics = sample.mean(axis=1)
@@ -172,26 +168,22 @@ def welch_degrees(shares: Sequence[float], counts: Sequence[int]) -> int:
 @lru_cache(maxsize=64)
 def _resamples(count: int) -> np.ndarray:
     """Return indices [2000, count], the same for every call."""
-    import numpy as np
-
     return np.random.Generator(np.random.PCG64(0)).integers(0, count, (RESAMPLES, count))
 
 
-def binomial_interval(hits: float, count: float, level: float = 1 - LEVEL) -> tuple[float, float]:
-    """Return Clopper and Pearson's exact interval (1934) of a binomial proportion.
+def binomial_interval(hits: float, count: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's exact 95 % interval (1934) of a binomial proportion.
 
     Hits need not be whole: a tie counts half.
 
     >>> [round(end, 4) for end in binomial_interval(3, 11)]
     [0.0602, 0.6097]
     """
-    from scipy.special import betaincinv  # pyright: ignore[reportMissingTypeStubs]
-
     if not 0 <= hits <= count or count < 1:
         raise ConfigError(f"no interval of a proportion from {hits} hits in {count} draws")
-    tail, missed = level / 2, count - hits
-    low = float(betaincinv(hits, missed + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, missed, 1 - tail)) if missed > 0 else 1.0
+    tail, missed = (1 - LEVEL) / 2, count - hits
+    low = float(special.betaincinv(hits, missed + 1, tail)) if hits > 0 else 0.0
+    high = float(special.betaincinv(hits + 1, missed, 1 - tail)) if missed > 0 else 1.0
     return low, high
 
 
@@ -202,8 +194,6 @@ def t_quantile(probability: float, degrees: int) -> float:
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
     """
-    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
-
     if not 0.0 < probability < 1.0 or degrees < 1:
         raise ConfigError(f"no t quantile at probability {probability}, {degrees} degrees")
-    return float(stdtrit(degrees, probability))
+    return float(special.stdtrit(degrees, probability))

@@ -209,13 +209,6 @@ def may_be_study(path: Path) -> bool:
         return True
 
 
-def _is_study(path: Path) -> bool:
-    try:
-        return _journal_of(path) is not None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def summary_of(path: Path) -> StudySummary:
     """Return the line of `hpo list` for one study, with its error if it cannot be read."""
     try:
@@ -263,8 +256,11 @@ def find_study(
     """
     if study is not None:
         for path in (root / study, Path(study)):
-            if os.path.lexists(path) and _is_study(path):
-                return StudyFolder(path)
+            try:
+                if os.path.lexists(path) and _journal_of(path) is not None:
+                    return StudyFolder(path)
+            except OSError as error:
+                raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     known = list(look_inside(root, skipped).changed)
     if study is None:
         if len(known) == 1:

@@ -80,7 +80,9 @@ class StudyStore:
             self.clock = Clock(self.head.at)
             self._require_checkpoint()
             self.curves = CurveParts(folder.path, self.journal.parts())
-            self._delete_leftovers()
+            for name in OURS:  # incomplete ones are left by a crash
+                atomic_files.delete_file(folder.path / f"{name}{atomic_files.PARTIAL}")
+            self._delete_checkpoints()
             self._publisher = Publisher(folder.path, self.journal, publish_seconds)
             self._opened = opened.pop_all()  # nothing failed: stays open until `close`
 
@@ -119,12 +121,6 @@ class StudyStore:
         gone = not path.exists() and not path.is_symlink()
         if not (gone and self.head.phase == "finished"):
             raise not_as_written(f"the lane checkpoint {path} of the last commit is missing")
-
-    def _delete_leftovers(self) -> None:
-        """Delete the leftovers of a crash: incomplete files, checkpoints without a commit."""
-        for name in OURS:
-            atomic_files.delete_file(self.folder.path / f"{name}{atomic_files.PARTIAL}")
-        self._delete_checkpoints()
 
     def _delete_checkpoints(self) -> None:
         """Delete all lane checkpoints except that of the last commit."""

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import StoreError
-from ..files.plain_data import as_lists, is_list
 from . import environment_columns as envs
 from . import parquet
 from .baselines import BASELINES, baselines_of
 from .codec import PackedEvaluation, strict_json
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
+from .libraries import np, pa, pq
 from .rows import BaselineRow, StudyMeta, TrialRow, as_left
-
-if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
-    import numpy as np
-    import pyarrow as pa
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
@@ -118,20 +114,13 @@ def write_trials(directory: Path, journal: Journal) -> None:
     meta, rows = journal.meta, journal.trials()
     if journal.head().phase == "interrupted":
         rows = as_left(rows)
-    table = trials_table(rows, leaderboard_of(meta, rows), meta)
-    with parquet.replacing(directory / "trials.parquet", table.schema) as writer:
-        writer.write_table(table)
-
-
-def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: StudyMeta) -> pa.Table:
-    import pyarrow as pa
-
+    entries = leaderboard_of(meta, rows)
     by_number = {row.trial: row for row in rows}
     ordered = [by_number[entry.trial] for entry in entries]
     columns: dict[str, Any] = {}
     for names, source in ((_ENTRY_COLUMNS, entries), (_ROW_COLUMNS, ordered)):
         for name in names:
-            columns[name] = pa.array([_cell(getattr(one, name)) for one in source], _type(name))
+            columns[name] = pa.array([getattr(one, name) for one in source], _type(name))
     columns["params"] = pa.array([strict_json(row.params) for row in ordered], pa.string())
     columns["schedule"] = pa.array(
         [strict_json(row.schedule) if row.schedule else None for row in ordered], pa.string()
@@ -143,15 +132,14 @@ def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: Study
             values = [None if value is None else strict_json(value) for value in values]
         columns[PARAM_PREFIX + name] = pa.array(values, kinds.get(kind, pa.string()))
     columns |= envs.environment_columns([entry.scores for entry in entries], meta.environments)
-    return pa.table({**columns, **_measured_columns(entries, meta, taken=list(columns))})
+    columns |= _measured_columns(entries, meta, taken=list(columns))
+    parquet.write_table(directory / "trials.parquet", pa.table(columns))
 
 
 def _measured_columns(
     entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
 ) -> dict[str, Any]:
     """Return a column per objective and constraint except costs, and fronts and feasibility."""
-    import pyarrow as pa
-
     found: dict[str, list[float | None]] = {}
     for index, objective in enumerate(meta.objectives):
         found[str(objective["name"])] = [_at(entry.objectives, index) for entry in entries]
@@ -173,14 +161,8 @@ def _at(values: Sequence[float], index: int) -> float | None:
     return values[index] if index < len(values) else None
 
 
-def _cell(value: Any) -> Any:
-    return str(value) if isinstance(value, str) else as_lists(value)
-
-
 def _type(column: str) -> pa.DataType:
     """Return the type of a column from that of the field."""
-    import pyarrow as pa
-
     found = {one.name: str(one.type) for kind in (TrialRow, Entry) for one in fields(kind)}
     found |= {"measured_value": "float", "measured_seeds": "int"}
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
@@ -193,8 +175,6 @@ def _type(column: str) -> pa.DataType:
 
 def write_evaluations(directory: Path, journal: Journal) -> None:
     """Publish `evaluations.parquet`: one row per episode, sorted by its key."""
-    import pyarrow as pa
-
     labels = envs.environment_names(journal.meta.environments)
     taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if labels else _EPISODE_COLUMNS
     names = sql_names(journal.evaluation_metrics(), taken)
@@ -202,26 +182,20 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
     types = [integer, pa.string(), integer, integer, integer, number, integer]
     metrics = [(column, number) for column in names.values()]
     schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
-    shown = envs.with_environment(schema, "episode") if labels else schema
-    with parquet.replacing(directory / "evaluations.parquet", shown) as writer:
-        parquet.write_grouped(writer, _episode_tables(journal, names, schema, labels))
-
-
-def _episode_tables(
-    journal: Journal, names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
-) -> Iterator[pa.Table]:
     found = journal.packed_evaluations()
-    while some := list(islice(found, _EVALUATIONS_AT_ONCE)):
-        table = _episodes(some, names, schema)
-        yield (
-            envs.long_episodes(table, [one.episodes for one in some], labels) if labels else table
-        )
+    pieces = iter(lambda: list(islice(found, _EVALUATIONS_AT_ONCE)), [])
+    tables = (_episodes(some, names, schema, labels) for some in pieces)
+    shown = schema
+    if labels:
+        before = schema.get_field_index("episode")
+        shown = schema.insert(before, pa.field(envs.ENVIRONMENT, pa.string()))
+    with parquet.replacing(directory / "evaluations.parquet", shown) as writer:
+        parquet.write_grouped(writer, tables)
 
 
-def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema) -> pa.Table:
-    import numpy as np
-    import pyarrow as pa
-
+def _episodes(
+    some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
+) -> pa.Table:
     counts = np.array([packed.episodes for packed in some])
     owner = np.repeat(np.arange(len(some)), counts)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -236,14 +210,12 @@ def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Sc
     ]
     columns += [_episode_metric(some, name) for name in names]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.table(arrays, schema=schema)
+    table = pa.table(arrays, schema=schema)
+    return envs.long_episodes(table, counts, labels) if labels else table
 
 
 def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
     """Return one metric of all episodes; null for an evaluation without it."""
-    import numpy as np
-    import pyarrow as pa
-
     pieces: list[bytes] = []
     known: list[bool] = []
     for packed in some:
@@ -261,8 +233,6 @@ def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
 
 def write_curves(directory: Path, journal: Journal) -> None:
     """Publish `curves.parquet`: one row per replicate and chunk, in the order they were run."""
-    import pyarrow as pa
-
     parts, folder = journal.parts(), directory / parquet.PARTS_NAME
     stored = parquet.unified_schema(folder, parts)
     metrics = [
@@ -291,15 +261,11 @@ def write_curves(directory: Path, journal: Journal) -> None:
 def write_baselines(directory: Path, journal: Journal) -> None:
     """Publish `baselines.parquet` if there are any."""
     if rows := baselines_of(journal):
-        table = baselines_table(rows)
-        with parquet.replacing(directory / f"{BASELINES}.parquet", table.schema) as writer:
-            writer.write_table(table)
+        parquet.write_table(directory / f"{BASELINES}.parquet", baselines_table(rows))
 
 
 def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
     """Return one row per baseline, stream and replicate, in this order; a column per metric."""
-    import pyarrow as pa
-
     metrics = {name for row in rows for seen in row.metrics.values() for name in seen}
     columns = sql_names(metrics, _BASELINE_COLUMNS)
     cells: list[dict[str, Any]] = []
@@ -332,8 +298,6 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
 
     Rows are matched by key, whatever their order. NaN equals NaN; 0.0 and -0.0 differ.
     """
-    import pyarrow.parquet as pq
-
     differences: list[str] = []
     for name in TABLES:
         paths = [Path(folder) / f"{name}.parquet" for folder in (directory_a, directory_b)]
@@ -360,7 +324,8 @@ def _differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> li
     first, second = first.sort_by(order), second.sort_by(order)
     found: list[str] = []
     for name in first.column_names:
-        rows = _unequal_rows(first[name], second[name])
+        texts = (map(repr, table[name].to_pylist()) for table in (first, second))  # exact
+        rows = [row for row, (a, b) in enumerate(zip(*texts, strict=True)) if a != b]
         for row in rows[:_SHOWN]:
             key = ", ".join(f"{key} {first[key][row].as_py()}" for key in keys)
             values = (repr(table[name][row].as_py()) for table in (first, second))
@@ -368,32 +333,3 @@ def _differences(first: pa.Table, second: pa.Table, keys: tuple[str, ...]) -> li
         if len(rows) > _SHOWN:
             found.append(f"{name}: {len(rows) - _SHOWN} more rows differ")
     return found
-
-
-def _unequal_rows(first: pa.ChunkedArray, second: pa.ChunkedArray) -> list[int]:
-    """Return the rows in which two columns of equal type differ."""
-    import numpy as np
-    import pyarrow as pa
-
-    if pa.types.is_floating(first.type):
-        (values_a, known_a), (values_b, known_b) = _bits(first), _bits(second)
-        return np.flatnonzero((known_a != known_b) | (values_a != values_b)).tolist()
-    pairs = zip(map(_exact, first.to_pylist()), map(_exact, second.to_pylist()), strict=True)
-    return [row for row, (a, b) in enumerate(pairs) if a != b]
-
-
-def _bits(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bits of floats as integers (all NaNs equal, nulls as 0), and validity."""
-    import numpy as np
-
-    known = column.is_valid().to_numpy()
-    values = column.fill_null(0.0).to_numpy().copy()
-    values[np.isnan(values)] = np.nan
-    return values.view(np.int64), known
-
-
-def _exact(value: Any) -> Any:
-    """Return a cell with floats as hexadecimal text, so that equality is that of bits."""
-    if isinstance(value, float):
-        return value.hex()
-    return [_exact(item) for item in value] if is_list(value) else value

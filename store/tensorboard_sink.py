@@ -36,9 +36,19 @@ class TensorBoardSink(FollowingSink):
 
     def _write(self, directory: Path, news: News) -> None:
         folder = self._place(directory) / _FOLDER
-        self._write_study(folder, news)
+        study = self._writer(folder, "study")
+        _add(study, news.point)
+        for row in news.ended:
+            if row["value"] is not None:
+                _add(study, Point(row["trial"], {"value_of_trial": row["value"]}))
         for trial in news.trials:
-            self._write_trial(folder, trial)
+            run = f"trial_{trial.trial}"
+            writer = self._writer(folder, run)
+            for point in trial.points:
+                _add(writer, point)
+            if trial.ended:
+                _add_hyperparameters(writer, trial)
+                self._writers.pop(run).close()
         for writer in self._writers.values():
             writer.flush()
 
@@ -46,22 +56,6 @@ class TensorBoardSink(FollowingSink):
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
-
-    def _write_study(self, folder: Path, news: News) -> None:
-        writer = self._writer(folder, "study")
-        _add(writer, news.point)
-        for row in news.ended:
-            if row["value"] is not None:
-                _add(writer, Point(row["trial"], {"value_of_trial": row["value"]}))
-
-    def _write_trial(self, folder: Path, news: TrialNews) -> None:
-        run = f"trial_{news.trial}"
-        writer = self._writer(folder, run)
-        for point in news.points:
-            _add(writer, point)
-        if news.ended:
-            _add_hyperparameters(writer, news)
-            self._writers.pop(run).close()
 
     def _writer(self, folder: Path, run: str) -> SummaryWriter:
         if run not in self._writers:

@@ -323,7 +323,7 @@ def _compared(
     if not both:
         return Against(rival, "nothing")
     pairs = [(sign * winner[seed], sign * other[seed]) for seed in both]
-    chance, chance_interval = chance_of_better(*_sides(pairs))
+    chance, chance_interval = chance_of_better(*zip(*pairs, strict=True))
     finite = [pair for pair in pairs if all(map(math.isfinite, pair))]
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
@@ -332,7 +332,7 @@ def _compared(
         only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
         return Against(rival, only, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
-    ours, theirs = _sides(finite)
+    ours, theirs = zip(*finite, strict=True)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
     before = [sum(seed < size for seed in known) for size in earlier]
     found = decided_pairs(ours, theirs, before, bounds)
@@ -358,7 +358,3 @@ def _compared(
         more_seeds=more,
         own_diverged=own_lost,
     )
-
-
-def _sides(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [ours for ours, _ in pairs], [theirs for _, theirs in pairs]

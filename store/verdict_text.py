@@ -62,21 +62,17 @@ def sentences(conclusion: Conclusion) -> list[str]:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
     if conclusion.lone:
-        return [*said, *_lone_trial_sentences(conclusion)]
+        others = [one for one in conclusion.baselines if one.verdict != "nothing"]
+        each = [_of_one(conclusion, one) for one in others]
+        said += each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
+        said += [more[0] for more in each[1:]]
+        return [*said, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _shared(conclusion)
     for against in conclusion.baselines:
         said += _of_one(conclusion, against)[:1]
     return [*said, *([conclusion.tells] if conclusion.tells else [])]
-
-
-def _lone_trial_sentences(conclusion: Conclusion) -> list[str]:
-    """Return the comparison with baselines on the seeds of the search."""
-    each = [_of_one(conclusion, one) for one in conclusion.baselines if one.verdict != "nothing"]
-    first = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
-    others = [said[0] for said in each[1:]]
-    return [*first, *others, "One trial ran, so its seeds selected nothing."]
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:

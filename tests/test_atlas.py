@@ -25,7 +25,7 @@ from hpo.search.run import run
 from hpo.search.what_if.recorded_curves import Guesses, read_record
 from hpo.search.what_if.replay import located, replay
 from hpo.store.query import query
-from hpo.store.rank_variance import Column
+from hpo.store.rank_variance import Column, explained
 from hpo.studies.load import load as load_study
 from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
 from hpo.testing.analytic_lanes import AnalyticFactory
@@ -580,3 +580,41 @@ def test_what_a_killed_process_spent_is_unknown_and_not_left_out(load, tmp_path)
     main._begin(other)  # and is killed
     main._begin(other)
     assert main._made(other, 5.0, finished=True)["cpu_seconds"] is None
+
+
+def places(column):
+    return np.array([np.nan if place is None else place for place in column.places])
+
+
+def test_two_knobs_explain_together_by_their_products(load):
+    shapes = load("shapes")
+    rng = np.random.default_rng(20)
+    one, other = knobs(rng, 50, 2)
+    choice = Column("c", [None, *rng.integers(0, 3, 49).tolist()], choices=True)
+    values, known = rng.normal(size=50), rng.normal(size=(50, 2))
+    for first, second in ((one, other), (one, choice)):
+        rows = np.array([at for at, place in enumerate(second.places) if place is not None])
+        a = np.polynomial.legendre.legvander(2 * places(first)[rows] - 1, 2)[:, 1:]
+        b = places(second)[rows]
+        b = np.stack([b == 1, b == 2], 1) if second.choices else (
+            np.polynomial.legendre.legvander(2 * b - 1, 2)[:, 1:]
+        )  # fmt: skip
+        products = np.column_stack([x * y for x in a.T for y in b.T])
+        form = shapes.product_shape(first, second, known)
+        before = np.column_stack([np.ones(len(rows)), known[rows]])
+        left = values[rows] - before @ np.linalg.lstsq(before, values[rows], rcond=None)[0]
+        error = np.linalg.lstsq(np.column_stack([before, products]), values[rows], rcond=None)[1]
+        whole = np.zeros(50)
+        whole[rows] = left
+        assert form.rows.tolist() == rows.tolist() and form.basis.shape[1] == 4
+        assert explained(form, whole[None]) == pytest.approx(1 - error / (left @ left))
+        weights = rng.multinomial(50, np.full(50, 1 / 50), 2).astype(float)
+        again = shapes.resampled_shape(form, whole, weights)
+        for found, weight in zip(again, weights, strict=True):
+            drawn = np.repeat(np.arange(50), weight.astype(int))
+            drawn = drawn[np.isin(drawn, rows)]
+            matrix = np.zeros((50, 5))
+            matrix[rows] = np.column_stack([np.ones(len(rows)), form.basis])
+            error = np.linalg.lstsq(matrix[drawn], whole[drawn], rcond=None)[1]
+            spread = ((whole[drawn] - whole[drawn].mean()) ** 2).sum()
+            assert found == pytest.approx(1 - error[0] / spread)

@@ -37,9 +37,10 @@ def declared(tree):
 
 
 def defined(tree):
-    """Return the names bound at the top level."""
+    """Return the names bound at the top level, also in the else of `if TYPE_CHECKING`."""
     names = set()
-    for node in tree.body:
+    otherwise = [inner for node in tree.body if isinstance(node, ast.If) for inner in node.orelse]
+    for node in [*tree.body, *otherwise]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):

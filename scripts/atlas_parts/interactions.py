@@ -24,17 +24,10 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from hpo.errors import ConfigError
-from hpo.store.rank_variance import (
-    Column,
-    Shape,
-    explained,
-    midranks,
-    product_shape,
-    removed,
-    resampled_shape,
-)
+from hpo.store.rank_variance import Column, Shape, explained, midranks, removed
 
 from .resampling import Estimate, generator
+from .shapes import product_shape, resampled_shape
 
 LEVEL = 0.05
 _DEALS, _RESAMPLES = 999, 500

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpo.store.importance import Decided, decide
-from hpo.store.rank_variance import Column, midranks, resampled_shape, shape
+from hpo.store.rank_variance import Column, midranks, shape
 
 from .resampling import Estimate, around, generator
+from .shapes import resampled_shape
 
 EARLY = 0.25
 _RESAMPLES = 1_000

@@ -14,10 +14,8 @@ from hpo.store.rank_variance import (
     Column,
     explained,
     midranks,
-    product_shape,
     removed,
     resampled,
-    resampled_shape,
     shape,
 )
 
@@ -160,35 +158,3 @@ def test_chance_alone_names_a_knob_in_few_studies() -> None:
         )  # fmt: skip
         named += bool(decide(columns, values).names)
     assert named <= 10
-
-
-def test_two_knobs_explain_together_by_their_products() -> None:
-    rng = np.random.default_rng(20)
-    one, other = reals(rng, 50, 2)
-    choice = Column("c", [None, *rng.integers(0, 3, 49).tolist()], choices=True)
-    values, known = rng.normal(size=50), rng.normal(size=(50, 2))
-    for first, second in ((one, other), (one, choice)):
-        rows = np.array([at for at, place in enumerate(second.places) if place is not None])
-        a = np.polynomial.legendre.legvander(2 * places(first)[rows] - 1, 2)[:, 1:]
-        b = places(second)[rows]
-        b = np.stack([b == 1, b == 2], 1) if second.choices else (
-            np.polynomial.legendre.legvander(2 * b - 1, 2)[:, 1:]
-        )  # fmt: skip
-        products = np.column_stack([x * y for x in a.T for y in b.T])
-        form = product_shape(first, second, known)
-        before = np.column_stack([np.ones(len(rows)), known[rows]])
-        left = values[rows] - before @ np.linalg.lstsq(before, values[rows], rcond=None)[0]
-        error = np.linalg.lstsq(np.column_stack([before, products]), values[rows], rcond=None)[1]
-        whole = np.zeros(50)
-        whole[rows] = left
-        assert form.rows.tolist() == rows.tolist() and form.basis.shape[1] == 4
-        assert explained(form, whole[None]) == pytest.approx(1 - error / (left @ left))
-        weights = rng.multinomial(50, np.full(50, 1 / 50), 2).astype(float)
-        for found, weight in zip(resampled_shape(form, whole, weights), weights, strict=True):
-            drawn = np.repeat(np.arange(50), weight.astype(int))
-            drawn = drawn[np.isin(drawn, rows)]
-            matrix = np.zeros((50, 5))
-            matrix[rows] = np.column_stack([np.ones(len(rows)), form.basis])
-            error = np.linalg.lstsq(matrix[drawn], whole[drawn], rcond=None)[1]
-            spread = ((whole[drawn] - whole[drawn].mean()) ** 2).sum()
-            assert found == pytest.approx(1 - error[0] / spread)
