@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .core.training import Training, fixed, traced
     from .core.saved_policy import SavedPolicy
     from .errors import HpoError
     from .search.autorl import AutoRLEnv
@@ -41,15 +42,18 @@ __all__ = [
     "RunStartEvent",
     "SavedPolicy",
     "StopStudy",
+    "Training",
     "TrialEndEvent",
     "TrialStartEvent",
     "__version__",
     "check",
+    "fixed",
     "learn",
     "load_policy",
     "open",
     "report",
     "run",
+    "traced",
     "train",
     "yaml",
 ]
@@ -60,12 +64,15 @@ _HOMES = {
     "HpoError": "errors",
     "Results": _CALLS,
     "SavedPolicy": "core.saved_policy",
+    "Training": "core.training",
     "check": _CALLS,
+    "fixed": "core.training",
     "learn": _CALLS,
     "load_policy": "views.python.policies",
     "open": "views.python.open_study",
     "report": "views.python.open_study",
     "run": _CALLS,
+    "traced": "core.training",
     "train": _CALLS,
     "yaml": "studies.sources",
 }

@@ -121,19 +121,26 @@ def split_rows(
     flat = {name: getattr(host, name) for name in own} | dict(host.features)
     diverged = np.any(flat.pop("diverged"), axis=0)
     flat |= {f"env/{name}": value for name, value in host.env.items()}
-    wide = {name: np.asarray(value, np.float64) for name, value in flat.items()}
+    return rows_of_chunk(flat, ends), diverged
+
+
+def rows_of_chunk(
+    metrics: Mapping[str, np.ndarray], ends: Sequence[int]
+) -> list[Mapping[str, np.ndarray]]:
+    """Return the row of a chunk from metrics [K, L] by name, then one per part; see `split_rows`."""
+    wide = {name: np.asarray(value, np.float64) for name, value in metrics.items()}
     parts = [slice(first, end) for first, end in zip((0, *ends), ends, strict=False)]
-    return [_row(wide, part) for part in (slice(None), *parts)], diverged
+    return [_row(wide, part) for part in (slice(None), *parts)]
 
 
 def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
-    episodes = np.sum(wide["episodes"][part], axis=0)
+    episodes = np.sum(wide["episodes"][part], axis=0) if "episodes" in wide else None
     rows: dict[str, np.ndarray] = {}
     for name, whole in wide.items():
         value = whole[part]
         if name == "episodes":
-            rows[name] = episodes
-        elif name in _WEIGHTED:
+            rows[name] = np.sum(value, axis=0)
+        elif episodes is not None and name in _WEIGHTED:
             total = np.sum(value, axis=0)
             rows[name] = np.where(episodes > 0, total / np.maximum(episodes, 1.0), np.nan)
         elif name in _LEAST:

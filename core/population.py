@@ -130,13 +130,17 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 def change_function(mesh: Mesh) -> Any:
     """Return the jitted `change(lanes, changes) -> lanes`, a separate program.
 
+    `lanes` has `hypers` and a `state` with `updates`, `changes` the fields of `Changes`.
+
     A lane may take over the state of a lane on another device, so this program communicates; for a
     batch of copied lanes at a time, so that a device needs no more memory than its lanes twice (a
     copy is of the state before all copies) and one batch.
     """
 
-    def local(lanes: Lanes, source: Array, mask: Array, hypers: Hypers) -> Lanes:
-        return Lanes(where(mask, hypers, lanes.hypers), _copy_states(lanes.state, source))
+    def local(lanes: Any, source: Array, mask: Array, hypers: Any) -> Any:
+        return lanes.replace(
+            hypers=where(mask, hypers, lanes.hypers), state=_copy_states(lanes.state, source)
+        )
 
     spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
     sharded = jax.shard_map(
@@ -144,13 +148,13 @@ def change_function(mesh: Mesh) -> Any:
         check_vma=False,
     )  # fmt: skip
 
-    def change(lanes: Lanes, changes: Changes) -> Lanes:
+    def change(lanes: Any, changes: Any) -> Any:
         return sharded(lanes, changes.source, changes.mask, changes.hypers)
 
     return jax.jit(change, donate_argnums=0)
 
 
-def _copy_states(state: LaneState, source: Int[Array, " L"]) -> LaneState:
+def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
     """Return the states of a device's lanes after all copies, in a `shard_map` over "lanes".
 
     `state` has the lanes of the device, `source` those of all devices.
@@ -162,7 +166,7 @@ def _copy_states(state: LaneState, source: Int[Array, " L"]) -> LaneState:
     kept = source == jnp.arange(count)
     order = jnp.argsort(kept)  # of lanes: those that are copied come first
 
-    def copy(index: Array, after: LaneState) -> LaneState:
+    def copy(index: Array, after: Any) -> Any:
         # The last batch reaches back over lanes that were copied, or on to some that stay.
         lanes = jax.lax.dynamic_slice_in_dim(order, index * batch, batch)
         sent, got = source[lanes] - first, lanes - first

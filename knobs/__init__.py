@@ -4,7 +4,7 @@
 meaning). `check_value` makes a value canonical, `complete` fills a configuration in.
 """
 
-from .configuration import allowed, canonical_name, check_name, check_value, complete, hint_of
+from .configuration import allowed, canonical_name, canonical_value, check_name, check_value, complete, hint_of
 from .table import (
     DEFAULTS_OF_OLD,
     KNOBS,
@@ -29,6 +29,7 @@ __all__ = [
     "allow_choice",
     "allowed",
     "canonical_name",
+    "canonical_value",
     "check_name",
     "check_value",
     "complete",

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ConfigError, listed, suggestion
 from ..importers.name_mapping import Row
 from ..importers.tables import hints
-from .table import KNOBS, REGISTRABLE, Knob, known_choices
+from .table import KNOBS, REGISTRABLE, Knob, choices_of
 
 
 def canonical_name(name: str) -> str | None:
@@ -84,17 +84,17 @@ def hint_of(name: str) -> str:
     return ""
 
 
-def allowed(name: str) -> str:
+def allowed(knob: Knob) -> str:
     """Return in words which values are legal.
 
-    >>> allowed("rho_clip")
+    >>> allowed(KNOBS["rho_clip"])
     'a number above 0 or off'
     """
-    knob, words = KNOBS[name], []
+    words: list[str] = []
     if knob.type == "bool":
         words.append("true or false")
     elif knob.type == "choice":
-        words.append("one of " + ", ".join(known_choices(name)))
+        words.append("one of " + ", ".join(choices_of(knob)))
     elif knob.type == "widths":
         words.append("a list of integers of at least 1, such as [64, 64]")
     else:
@@ -117,13 +117,17 @@ def check_value(name: str, value: Any) -> Any:
     Raises:
         ConfigError: with the value and the legal ones.
     """
-    knob = KNOBS[name]
+    return canonical_value(KNOBS[name], value)
+
+
+def canonical_value(knob: Knob, value: Any) -> Any:
+    """Return `check_value` of a hyperparameter of any table."""
     if knob.off and (value is None or value is False or value == "off"):
         return None
     checked = _canonical(knob, value)
     if checked is _ILLEGAL:
-        hint = suggestion(value, known_choices(name)) if isinstance(value, str) else ""
-        raise ConfigError(f"{name} is {value!r};{hint} allowed: {allowed(name)}")
+        hint = suggestion(value, choices_of(knob)) if isinstance(value, str) else ""
+        raise ConfigError(f"{knob.name} is {value!r};{hint} allowed: {allowed(knob)}")
     return checked
 
 
@@ -135,7 +139,7 @@ def _canonical(knob: Knob, value: Any) -> Any:
     if knob.type == "bool":
         return value if isinstance(value, bool) else _ILLEGAL
     if knob.type == "choice":
-        return value if isinstance(value, str) and value in known_choices(knob.name) else _ILLEGAL
+        return value if isinstance(value, str) and value in choices_of(knob) else _ILLEGAL
     if knob.type == "widths":
         if not isinstance(value, (list, tuple)) or len(value) > 64:
             return _ILLEGAL

@@ -374,6 +374,11 @@ def known_choices(name: str) -> tuple[str, ...]:
     return (*KNOBS[name].choices, *_REGISTERED.get(name, ()))
 
 
+def choices_of(knob: Knob) -> tuple[str, ...]:
+    """Return the legal words of a hyperparameter of any table."""
+    return known_choices(knob.name) if KNOBS.get(knob.name) is knob else knob.choices
+
+
 def matters(name: str, network: str) -> bool:
     """Return whether a hyperparameter can matter to a network; to a registered one all may.
 

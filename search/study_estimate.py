@@ -5,6 +5,7 @@ Only programs that are timed are compiled, and user code runs only for a timing.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -67,6 +68,9 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     if study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
         return replace(report, time_note=why)
+    if not study.algorithm.is_ppo:
+        why = f"how long {study.algorithm.label} takes is known once it runs"
+        return replace(report, time_note=why)
     from ..machine.software import enable_compilation_cache
     from .forecast.forecast import forecast
     from .forecast.program_timing import Machine
@@ -90,6 +94,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     if study.imports and not own_code:
         note = "lanes and memory depend on the study's imports, which run with it"
         return check(study), note
+    if not study.algorithm.is_ppo:
+        return _own_examined(study), ""
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
 
@@ -138,6 +144,26 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     report = check(study, bucket_key, cost_of)
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
+
+
+def _own_examined(study: Study) -> CheckReport:
+    """Check a training of one's own: shapes alone are traced, nothing is compiled."""
+    from .lanes.own_training import TrainingFactory
+
+    factory = TrainingFactory(study)
+    firsts: dict[str, Resolved] = {}
+
+    def bucket_key(config: Mapping[str, Any]) -> str:
+        resolved = factory.resolve(config)
+        firsts.setdefault(resolved.bucket, resolved)
+        return resolved.bucket
+
+    def cost_of(bucket: str) -> Cost:
+        shapes, program = factory.shapes(firsts[bucket]), factory.program_of(firsts[bucket])
+        numbers = sum(math.prod(leaf.shape) for leaf in shapes.state.values())
+        return Cost(program.lanes, program.lanes * shapes.state_bytes, numbers, 1)
+
+    return check(study, bucket_key, cost_of)
 
 
 def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
-from ..knobs import KNOBS
 from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import fewest_pairs, level_of
@@ -141,7 +140,7 @@ def _warnings(
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
     for parameter in study.space.parameters:
-        yield from _whole_note(parameter)
+        yield from _whole_note(study, parameter)
     first = buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
         key = "every" if early is not None and early.evolves else "min"
@@ -166,7 +165,7 @@ def _warnings(
             "checkpoint.policies_every keeps policies of the best trials alone, and "
             "checkpoint.keep_best is 0: none is kept"
         )
-    yield from (*buckets.notes, *idle_knobs(study))
+    yield from (*buckets.notes, *(idle_knobs(study) if study.algorithm.is_ppo else ()))
     yield from filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
@@ -216,10 +215,10 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         )
 
 
-def _whole_note(parameter: Parameter) -> Iterator[str]:
+def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
     """Note if a real number is searched over whole numbers without a step."""
     name, distribution = parameter.name, parameter.distribution
-    is_real = name.startswith("env.") or KNOBS[name].type == "float"
+    is_real = name.startswith("env.") or study.algorithm.knobs[name].type == "float"
     stepped = getattr(distribution, "q", None) is not None
     if is_real and not stepped and distribution.kind in WHOLE_KINDS:
         few = "powers of two" if distribution.kind == "pow2" else "whole numbers"

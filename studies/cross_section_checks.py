@@ -49,7 +49,7 @@ _MOST_ENDS = 8
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
     found = [_seeds, _method, _lengths, _early, _budget, _default, _distributions, _executor]
-    found += [_ray_tune, _several, _workers]
+    found += [_ray_tune, _several, _workers, _own_training]
     return [problem for rule in found for problem in rule(study)]
 
 
@@ -318,7 +318,9 @@ def _ray_tune(study: Study) -> Problems:
             text = f"search.searcher is {search.searcher!r}, but pbt starts with "
             yield "search.searcher", f"{text}random trials and changes them itself; leave it out"
         for parameter in study.space.parameters:
-            if not parameter.name.startswith("env.") and not KNOBS[parameter.name].traced:
+            if not parameter.name.startswith("env.") and not study.algorithm.knobs[
+                parameter.name
+            ].traced:
                 yield "space", _untraced(parameter.name, "pbt")
         yield from _lane_for_each(study, "pbt")
         yield from _movable(study, "pbt")
@@ -401,6 +403,22 @@ def _workers(study: Study) -> Problems:
     if hosted and population.step_timeout and population.workers == 0:
         text = "population.step_timeout needs processes that can be ended, but population.workers "
         yield "population.step_timeout", f"{text}is 0; leave workers out, or type step_timeout: 0"
+
+
+def _own_training(study: Study) -> Problems:
+    """What a class of one's own cannot do."""
+    if study.algorithm.is_ppo:
+        return
+    label = study.algorithm.label
+    for key, given, why in (
+        ("init", study.init, "makes its own states; start from a file in its init"),
+        ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
+        ("eval_env", study.evaluation.env, "evaluates by its own evaluate"),
+        ("evaluation.steps", study.evaluation.steps, "evaluates whole episodes; give episodes"),
+        ("executor.type", study.executor.type != "local", "runs in one process; take local"),
+    ):
+        if given:
+            yield key, f"{key}: {label} {why}"
 
 
 # ---------------------------------------------------------------------- the expensive ones

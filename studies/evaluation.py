@@ -53,7 +53,7 @@ def _endless(study: Study) -> list[str]:
 def endless_note(study: Study) -> str:
     """Return a warning if no limit of episodes is known; else ""."""
     endless = _endless(study)
-    if study.evaluation.steps is not None or not endless:
+    if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
     return (
         f"{endless[0]} names no limit of its episodes: an evaluation cuts one after "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..environments.registry import entry, full_id
 from ..environments.table import EnvEntry
-from ..knobs import KNOBS
+from ..errors import ConfigError
+from ..knobs import KNOBS, Knob
 from ..spaces.make import make_distribution
+from .algorithm import Algorithm
 from .search_methods import METHODS
 from .yaml_io import flow, to_yaml
 
@@ -53,12 +55,48 @@ def init_text(env_id: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
+    """Return the text of a study of a training of one's own.
+
+    Raises:
+        ConfigError: no hyperparameter has a range to search, or the class has no `env`.
+    """
+    searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
+    if not searched:
+        raise ConfigError(
+            f"{algorithm.label} declares no range to search; give one, such as "
+            'hpo.traced(1e-3, search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"})'
+        )
+    fixed = [] if env_id is None else [f"fixed: {{env: {env_id}}}"]
+    if env_id is not None:
+        algorithm.complete({"env": env_id})  # refuses it where the class has none
+    lines = [
+        f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
+        f"name: {algorithm.label.lower()}",
+        f"algorithm: {algorithm.name}",
+        f"env_steps: 100k                  # {algorithm.unit} of one full run",
+        *fixed,
+        "space:",
+        *(_line_of(knob) for knob in searched),
+        "metric: {name: eval/return_mean}  # or eval/<any value of evaluate>",
+        "evaluation: {episodes: 10}",
+        "early_terminate: {type: asha, min: 10k, eta: 3}   # stops poor trials early",
+        "seeds: {per_config: 2}           # of every trial in the search",
+        "confirm: {top_k: 3, choose: 4, report: 8}   # new seeds: 4 choose among 3, 8 test",
+        "budget: {trials: 32}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _knob_line(name: str) -> str:
-    knob = KNOBS[name]
+    return _line_of(KNOBS[name])
+
+
+def _line_of(knob: Knob) -> str:
     data = make_distribution(dict(knob.search or {})).as_mapping()
     if "values" in data:
         data.pop("distribution")
-    line = "  " + to_yaml({name: data}).replace("\n", "")
+    line = "  " + to_yaml({knob.name: data}).replace("\n", "")
     return f"{line.ljust(_COLUMN)} # {knob.meaning}" if len(line) < _COLUMN else line
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..environments.table import EnvEntry
 from ..errors import ConfigError, suggestion
+from .algorithm_section import OwnVocabulary, read_algorithm, set_own_keys
 from .cross_section_checks import (
     contradictions,
     environment_faults,
@@ -139,8 +140,12 @@ class _Reader:
 
     def read(self) -> Study:
         notes, root = self.notes, self.root
-        top = read_section(notes, "", root, TOP)
         files = None if self.checked else self.source
+        algorithm = read_algorithm(notes, root, files)
+        set_own_keys(notes, root, algorithm)
+        if notes:
+            raise notes.error()
+        top = read_section(notes, "", root, TOP)
         imports = read_imports(notes, self._items("imports"), files)
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source)
@@ -149,6 +154,8 @@ class _Reader:
         for one in reversed(listed.specs):
             values |= one.values
         vocabulary = Vocabulary(known, values, bool(imports) or self.checked)
+        if not algorithm.is_ppo:
+            vocabulary = OwnVocabulary(algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, self.source)
@@ -159,6 +166,7 @@ class _Reader:
             raise notes.error()
         parts["env"], *more = specs
         parts["enqueue"] = read_enqueue(notes, vocabulary, space, self._items("enqueue"))
+        parts["algorithm"] = algorithm
         parts |= {"more_envs": tuple(more), "imports": imports, "source": str(self.source)}
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
         if self.checked:

@@ -147,7 +147,7 @@ def buckets_of(
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
-    minibatches = _Minibatches(study)
+    minibatches = _Minibatches(study) if study.algorithm.is_ppo else None
     default = study.space.default()
     points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
@@ -158,17 +158,18 @@ def buckets_of(
         except ConfigError as error:
             refused[str(error)] = None
             continue
-        minibatches.look(params, config)
+        if minibatches is not None:
+            minibatches.look(params, config)
         if bucket_key:
             key = bucket_key(config)
         else:
             key = tuple(freeze(config[name]) for name in config if is_static(study, name))
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
-            steps = config["num_envs"] * config["rollout_length"]
+            steps = study.steps_per_update(config)
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
-    notes = tuple(minibatches.notes())
+    notes = () if minibatches is None else tuple(minibatches.notes())
     return Buckets(tuple(found.values()), more, endless, tuple(refused), notes)
 
 
@@ -205,7 +206,7 @@ def _word(value: Any) -> str:
 def is_static(study: Study, name: str) -> bool:
     """Return whether a knob or a key of the environment is a part of the compiled program."""
     if not name.startswith("env."):
-        return not KNOBS[name].traced
+        return not study.algorithm.knobs[name].traced
     each = [find(one.id) for one in environments_of(study)]
     return any(known and name.removeprefix("env.") in known.keys for known in each)
 

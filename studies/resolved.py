@@ -60,6 +60,8 @@ def resolved(study: Study) -> dict[str, Any]:
         "eval_env": dict(sorted(study.evaluation.env.items())),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
+    if not study.algorithm.is_ppo:
+        special["algorithm"] = study.algorithm.as_data()
     left_out = {"metric"} if study.objectives else {"objectives"}
     left_out |= set() if several else {"over_environments"}
     left_out |= set() if study.constraints else {"constraints"}
@@ -98,6 +100,8 @@ def _plain(value: Any) -> Any:
 
 def _unsaid(study: Study) -> dict[str, Any]:
     """Return the unnamed knobs of a study whose defaults have changed."""
+    if not study.algorithm.is_ppo:
+        return {}
     said = {*study.fixed, *study.space.names, *study.space.constants}
     return {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
 
@@ -115,6 +119,8 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
 
 def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return (knob, default then) of knobs that a recorded study does not name."""
+    if data.get("algorithm"):
+        return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
     return [(name, value) for name, value in DEFAULTS_OF_OLD.items() if name not in said]
 
@@ -165,6 +171,8 @@ def _why_not(key: str, old: Any, new: Any) -> str:
         grows = new is None or (old is not None and old != _ABSENT and new >= old)
         return "" if grows else "a budget may only grow"
     name = rest.removesuffix(".default")
+    if section == "algorithm" and rest.startswith("hyperparameters."):
+        return "the class declares it otherwise than when the study began; take the change back"
     moved = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
     if moved and section in ("fixed", "space"):
         value = _shown(old)

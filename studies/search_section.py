@@ -38,12 +38,12 @@ def run_imports_for_names(
     ]
     if not unknown or not imports:
         return
-    _ask_for_devices(root)
+    ask_for_devices_of(root)
     with notes.at(root, "imports"):
         import_user_code(imports, source)
 
 
-def _ask_for_devices(root: Node) -> None:
+def ask_for_devices_of(root: Node) -> None:
     """Request the host's devices before the study's code, which may start jax, is run.
 
     Not if workers share the machine: only they know how many each has.

@@ -189,6 +189,7 @@ def _convert(field: Field, child: Node) -> Any:
     value = child.value
     if field.type == "map":
         named = field.key == "env" and (isinstance(value, str) or child.is_list)
+        named = named or (field.key == "algorithm" and isinstance(value, str))
         return child if child.is_map or named else _BAD
     if field.type == "list":
         return child if child.is_list else _BAD

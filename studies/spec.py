@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 from ..environments.references import Reference
 from ..errors import ConfigError
-from ..knobs import complete
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
 from ..store.pareto import violation
+from .algorithm import Algorithm
 from .field import REQUIRED, Field, key
 from .search_methods import METHODS
 from .stopping_rules import RULES, rule_fields
@@ -346,6 +346,12 @@ class Study:
     imports: tuple[str, ...] = key(
         (), "Python files that register environments, networks, samplers"
     )
+    algorithm: Algorithm = key(
+        Algorithm(),
+        "what lanes train: ppo, or a class of your own as FILE.py:CLASS",
+        type="map",
+        late=True,
+    )
     env: EnvSpec = key(  # of several the first
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
@@ -419,7 +425,11 @@ class Study:
 
     def complete(self, params: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
         """Return the whole configuration: searched values, `fixed` and defaults."""
-        return complete({**self.fixed, **params}, own_words)
+        return self.algorithm.complete({**self.fixed, **params}, own_words)
+
+    def steps_per_update(self, config: Mapping[str, Any]) -> int:
+        """Return the env steps of one lane in one update of a complete configuration."""
+        return self.algorithm.steps_per_update(config, self.horizon)
 
     def default(self) -> dict[str, Any]:
         return dict(self._default)

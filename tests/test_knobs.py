@@ -45,7 +45,7 @@ KNOB = st.sampled_from(list(KNOBS.values()))
 def test_every_knob_is_whole(name):
     knob = KNOBS[name]
     assert knob.name == name and knob.meaning and not knob.meaning.endswith(".")
-    assert allowed(knob.name)
+    assert allowed(knob)
     if knob.default is not None:
         assert check_value(name, knob.default) == knob.default
     elif knob.off:
@@ -98,7 +98,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", KNOBS)
-def test_illegal_values_are_refused_with_what_is_allowed(name):
+def test_illegal_values_are_refused_with_what_is_allowed(KNOBS[name]):
     knob = KNOBS[name]
     bad = list(BAD[knob.type])
     if knob.type in ("float", "int"):
@@ -109,7 +109,7 @@ def test_illegal_values_are_refused_with_what_is_allowed(name):
     for value in bad:
         with pytest.raises(ConfigError) as error:
             check_value(name, value)
-        assert str(error.value) == f"{name} is {value!r}; allowed: {allowed(knob.name)}"
+        assert str(error.value) == f"{name} is {value!r}; allowed: {allowed(knob)}"
 
 
 @pytest.mark.parametrize("name", [name for name, knob in KNOBS.items() if knob.off])

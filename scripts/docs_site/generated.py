@@ -148,7 +148,7 @@ def knobs() -> str:
 
 def _knob(knob: Knob) -> tuple[str, ...]:
     default = "unset" if knob.default is None else f"`{param(knob.default)}`"
-    return f"`{knob.name}`", default, allowed(knob.name), knob.meaning
+    return f"`{knob.name}`", default, allowed(knob), knob.meaning
 
 
 def environments() -> str:

@@ -27,7 +27,9 @@ from ...studies.spec import Study
 from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
 from ..checks import changed_files, words_of_changes
-from ..lanes.contract import Change, Population, Refill, Resolved, Resolver, refuse_failed
+from ..lanes.contract import (
+    Change, Population, Refill, Resolved, Resolver, factory_here, refuse_failed,
+)  # fmt: skip
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Run, Segment, lineage_of, params_at
 
@@ -87,9 +89,7 @@ def replay(
     _check_files(folder, study)
     run_own_code(study)
     enable_compilation_cache()
-    from ..lanes.local import LocalFactory
-
-    factory = LocalFactory(study, compiling)
+    factory = factory_here(study, compiling)
     resolver = Resolver(study, factory)
 
     def resolved_at(env_steps: int) -> Resolved:

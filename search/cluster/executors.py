@@ -17,7 +17,7 @@ from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
 from ..lanes.configuration import parts_of
-from ..lanes.contract import Division, EvaluationResult, PopulationFactory, Resolved
+from ..lanes.contract import Division, EvaluationResult, PopulationFactory, Resolved, factory_here
 from ..lanes.multi_environment import factories_of
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
@@ -115,10 +115,8 @@ def factory_of(
             opened.enter_context(connected(executor, purpose, handles))
         if executor.type == "local":
             enable_compilation_cache()
-            from ..lanes.local import LocalFactory
-
             local = factories_of(
-                study, lambda one, of: LocalFactory(one, compiling, warn, environments=of)
+                study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
             local.check(local.resolve(config))
             yield local

@@ -84,7 +84,7 @@ def expected_work(
 ) -> list[ProgramWork]:
     """Return the programs of a study, the default's first; its imports have run."""
     config = study.default()
-    quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
+    quanta = quanta_of(study, study.steps_per_update(config))
     expected = expected_steps(study, quanta)
     chances = expected_chances(expected, quanta)
     buckets = _drawn(study, resolve)

@@ -228,7 +228,7 @@ def _unstopped(study: Study) -> float | None:
         return None
     config = study.default()
     expected = expected_steps(
-        study, quanta_of(study, config["num_envs"] * config["rollout_length"])
+        study, quanta_of(study, study.steps_per_update(config))
     )
     if not expected.search or expected.full is None:
         return None

@@ -18,7 +18,6 @@ import numpy as np
 
 from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
-from ...knobs import KNOBS
 from ...machine.software import versions
 from ...store.rows import Stream
 from ...studies.spec import Study
@@ -253,7 +252,8 @@ def drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
         rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)
         try:
             params = study.space.draw(rng)
-            static = {name for name in params if name in KNOBS and not KNOBS[name].traced}
+            knobs = study.algorithm.knobs
+            static = {name for name in params if name in knobs and not knobs[name].traced}
             params |= {name: default.config[name] for name in static}
             found = factory.resolve(study.complete(params))
         except ConfigError:  # values that contradict each other: drawn again

@@ -125,7 +125,7 @@ def at_a_glance(study: Study, kept: Kept | None = None) -> str:
     known = (kept or Kept.read()).of_env(study.env.id)
     config = study.default()
     expected = expected_steps(
-        study, quanta_of(study, config["num_envs"] * config["rollout_length"])
+        study, quanta_of(study, study.steps_per_update(config))
     )
     if known is None or not expected.total or study.more_envs:
         return ""

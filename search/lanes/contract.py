@@ -191,6 +191,17 @@ class PopulationFactory(Protocol):
         ...
 
 
+def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
+    """Return the factory of this process for a study's algorithm; see `LocalFactory`."""
+    if study.algorithm.is_ppo:
+        from .local import LocalFactory
+
+        return LocalFactory(study, *args, **rest)
+    from .own_training import TrainingFactory
+
+    return TrainingFactory(study, *args, **rest)
+
+
 @dataclass(frozen=True)
 class Division:
     """How the lanes of a population are divided into equal shares."""

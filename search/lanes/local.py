@@ -347,9 +347,9 @@ class LocalFactory:
         return most, needed
 
     @property
-    def _memory(self) -> int:
+    def device_memory(self) -> int:
         """Bytes of all devices, divided among environments."""
-        return _memory(self.devices) // self._environments
+        return device_memory(self.devices) // self._environments
 
     @cached_property
     def _workers(self) -> Workers | None:
@@ -371,7 +371,7 @@ def _check_alike(plan: Plan) -> None:
         )
 
 
-def _memory(devices: Sequence[Device]) -> int:
+def device_memory(devices: Sequence[Device]) -> int:
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)

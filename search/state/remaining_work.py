@@ -69,7 +69,7 @@ class WorkAhead:
     def __init__(self, study: Study):
         self._study = study
         config = study.default()
-        quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
+        quanta = quanta_of(study, study.steps_per_update(config))
         expected = expected_steps(study, quanta)
         self._trials = expected.trials
         self._passing = expected_chances(expected, quanta)

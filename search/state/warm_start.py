@@ -18,7 +18,6 @@ from typing import Any
 from ...errors import ConfigError, counted, not_as_written
 from ...files.atomic_files import is_plain_file, write_text
 from ...files.atomic_files import read_text as read_file
-from ...knobs import KNOBS
 from ...spaces.space import Parameter
 from ...store.journal import Journal
 from ...store.journal_file import JOURNAL_NAME
@@ -221,8 +220,8 @@ def _as_ours(
 
     def choose(_: str, parameter: Parameter) -> Any:
         name = parameter.name
-        if name not in known and other and name in KNOBS:
-            return KNOBS[name].default  # what that study left alone
+        if name not in known and other and name in study.algorithm.knobs:
+            return study.algorithm.knobs[name].default  # what that study left alone
         if name not in known:
             missing.append(f"without a value of {name}")
             return parameter.default
@@ -249,7 +248,8 @@ def _fixed_values(other: Mapping[str, Any]) -> dict[str, Any]:
 def _our_value(study: Study, name: str) -> Any:
     if name.startswith("env."):
         return study.env.values.get(name.removeprefix("env."))
-    value = study.fixed.get(name, KNOBS[name].default if name in KNOBS else None)
+    knobs = study.algorithm.knobs
+    value = study.fixed.get(name, knobs[name].default if name in knobs else None)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -41,7 +41,7 @@ LOST = (TrialState.DIVERGED, TrialState.FAILED)
 
 
 def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
-    return quanta_of(study, config["num_envs"] * config["rollout_length"]).steps_per_chunk
+    return quanta_of(study, study.steps_per_update(config)).steps_per_chunk
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ...importers.tables import names_of
 from ...knobs import KNOBS, Knob, allowed
 from ...store.codec import finite_json
 from ...store.study_folder import StudySummary
+from ...studies.algorithm_section import loaded_algorithm
 from ...studies.schema import schema
 from ..escape_control import echo
 from ..formatting import Listing, duration, number, param
@@ -46,7 +47,7 @@ def knob_text(knob: Knob) -> str:
     lines = [
         ("meaning", knob.meaning),
         ("default", _default(knob.default)),
-        ("allowed", allowed(knob.name)),
+        ("allowed", allowed(knob)),
         ("search", "not part of a study by default" if knob.search is None else
          ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items())),
         ("varies", "per lane" if knob.traced else "per compiled program: each value compiles one"),
@@ -65,7 +66,7 @@ def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, 
             "low": None if low == -math.inf else low,
             "high": None if high == math.inf else high,
         }
-        words = {"allowed": allowed(knob.name), "aliases": list(names_of(knob.name))}
+        words = {"allowed": allowed(knob), "aliases": list(names_of(knob.name))}
         found.append(finite_json({**data, **words}))
     return found
 
@@ -122,6 +123,13 @@ _USUAL = (
 
 def do_knobs(args: Namespace) -> int:
     """List hyperparameters: the usual ones, all, or those with a word in a name or meaning."""
+    if args.word is not None and ".py:" in args.word:
+        own = loaded_algorithm(args.word).knobs.values()
+        if args.json:
+            print_json(knobs_data(own))
+        else:
+            print_lines(console(sys.stdout), knobs_listing(own))
+        return 0
     texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
     found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
     if args.json:

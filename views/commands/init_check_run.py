@@ -14,9 +14,10 @@ from pathlib import Path
 
 from ...errors import ConfigError, counted
 from ...files.atomic_files import output
+from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.expected_cost import LONG_SECONDS, span_of_time
-from ...studies.init_file import init_text
+from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.several_environments import env_words
 from ...studies.spec import Study
@@ -32,8 +33,13 @@ _LABEL = 11  # `env steps  `
 
 def do_init(args: Namespace) -> int:
     """Write a study file around the tuned configuration of an environment, or its defaults."""
-    record = None if args.plain else known_record(args.env)
-    text = init_text(args.env) if record is None else around_text(record)
+    if args.algorithm is not None:
+        text = own_init_text(loaded_algorithm(args.algorithm), args.env)
+    elif args.env is None:
+        raise ConfigError("hpo init needs an environment, such as hpo init CartPole-v1")
+    else:
+        record = None if args.plain else known_record(args.env)
+        text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
     from ...search.forecast.timing_cache import at_a_glance
 

@@ -1,0 +1,416 @@
+"""A training of your own as lanes: the class to write, and the arrays a lane of it carries.
+
+A `Training` declares its hyperparameters and is four pure functions. Those declared `fixed` are
+Python values on `self`, with one compiled program for each combination; those declared `traced`
+are float32 scalars on `h`, one set for each lane of a program.
+
+The engine keeps the leaves of the state that `init` returns, and takes their structure from
+`init`, traced again in each program. So a state may hold functions that close over `h`, as a
+flax `TrainState` with an optax optimiser does, and a lane that gets other hyperparameters trains
+on with them. Arrays that `init` computed from `h` stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ConfigError, format_error_if_own
+from ..knobs.table import Knob, KnobType
+from .pytree import named_leaves
+
+_NO_NAMES = ("unit", "epoch", "curve", "length", "steps_per_update", "knobs")
+
+
+class Declared:
+    """One hyperparameter of a `Training`; see `fixed` and `traced`."""
+
+    def __init__(self, default: Any, traced: bool, meaning: str, **rest: Any):
+        self.default, self.is_traced, self.meaning, self.rest = default, traced, meaning, rest
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if name in _NO_NAMES:
+            raise ConfigError(f"{owner.__name__}.{name} cannot be a hyperparameter; rename it")
+        self.name = name
+
+    @overload
+    def __get__(self, training: None, owner: type) -> Declared: ...
+    @overload
+    def __get__(self, training: Training, owner: type) -> Any: ...
+    def __get__(self, training: Training | None, owner: type) -> Any:
+        if training is None:
+            return self
+        if self.is_traced:
+            raise ConfigError(f"{self.name} is traced: read h.{self.name}, not self.{self.name}")
+        return training.fixed_values[self.name]
+
+    def knob(self) -> Knob:
+        type_ = "float" if self.is_traced else _type_of(self.name, self.default)
+        rest = dict(self.rest)
+        if type_ == "choice":
+            rest["choices"] = tuple(rest.get("choices") or (self.default,))
+        return Knob(
+            self.name, type_, self.default, self.is_traced, meaning=self.meaning,
+            **{name: value for name, value in rest.items() if value is not None},
+        )  # fmt: skip
+
+
+def traced(
+    default: float,
+    meaning: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    search: Mapping[str, Any] | None = None,
+) -> Any:
+    """Declare a hyperparameter that may differ from lane to lane: a float32 scalar on `h`.
+
+    Args:
+        default: trial 0 has it.
+        meaning: one line, with the unit.
+        low, high: the legal range; `low_open`: `low` itself is illegal.
+        search: the distribution of `space: {NAME: auto}`, as a study file writes it, such as
+            `{"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}`.
+    """
+    return Declared(
+        float(default), True, meaning, low=low, high=high, low_open=low_open, search=search
+    )
+
+
+def fixed(
+    default: Any,
+    meaning: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    search: Mapping[str, Any] | None = None,
+) -> Any:
+    """Declare a hyperparameter that a program is compiled for: a Python value on `self`.
+
+    Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of
+    layer widths. The other arguments are as in `traced`.
+    """
+    return Declared(
+        default, False, meaning, low=low, high=high, choices=choices, search=search
+    )
+
+
+def _type_of(name: str, default: Any) -> KnobType:
+    for kind, type_ in _TYPES.items():
+        if isinstance(default, kind):
+            return type_
+    raise ConfigError(
+        f"hpo.fixed({default!r}) of {name}: allowed: true or false, a number, a text, or a tuple "
+        "of widths"
+    )
+
+
+_TYPES: Mapping[type, KnobType] = {
+    bool: "bool", int: "int", float: "float", str: "choice", tuple: "widths",
+}  # fmt: skip
+
+
+class Training:
+    """A training that the lanes of a study run.
+
+    Class attributes:
+        unit: what the length of a run counts, in words.
+        epoch: how much of that is one epoch, if `length: 20 epochs` shall mean something.
+        curve: the metric that progress lines and curves show first; "" for the study's own.
+
+    Attributes:
+        length: of a full run, in units; known in `setup`.
+        steps_per_update: units that one `update` advances; `setup` sets it.
+
+    Methods must be pure: the same arguments give the same results, and nothing else changes.
+
+    >>> class Slope(Training):
+    ...     unit, steps_per_update = "steps", 10
+    ...     rate = traced(0.1, "step size", low=0.0)
+    ...     def init(self, key, h):
+    ...         return jax.random.normal(key)
+    ...     def update(self, state, h):
+    ...         return state - h.rate * 2.0 * state, {"loss": state**2}
+    ...     def evaluate(self, state, h, key):
+    ...         return {"return": -(state**2)}
+    >>> list(Slope.declared())
+    ['rate']
+    """
+
+    unit: ClassVar[str] = "env steps"
+    epoch: ClassVar[int | None] = None
+    curve: ClassVar[str] = ""
+
+    length: int
+    steps_per_update: int
+    _made_before: ClassVar[dict[str, Training]]
+
+    def __init__(self, values: Mapping[str, Any], length: int):
+        """Make the training of one combination of fixed values; `setup` runs once for it."""
+        self.fixed_values, self.length = dict(values), length
+        self.setup()
+
+    def setup(self) -> None:
+        """Prepare what all lanes share: networks, data, environments; set `steps_per_update`."""
+
+    def init(self, key: jax.Array, h: Any) -> Any:
+        """Return the state of a fresh lane, a pytree of arrays, from a typed PRNG key."""
+        raise NotImplementedError
+
+    def update(self, state: Any, h: Any) -> tuple[Any, Mapping[str, Any]]:
+        """Train for `steps_per_update` units; return the new state and metrics.
+
+        The state keeps its structure, shapes and dtypes. Metrics are scalars by name.
+        """
+        raise NotImplementedError
+
+    def evaluate(self, state: Any, h: Any, key: jax.Array) -> Mapping[str, Any]:
+        """Evaluate one episode, or one sample, from a typed key; return scalars by name.
+
+        `return` and `length` are those of an episode; others are metrics `eval/<name>`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], length: int) -> Training:
+        """Return the training of one combination of fixed values, made once.
+
+        Raises:
+            ConfigError: `setup` raised, or `steps_per_update` is no whole number above 0.
+        """
+        kept: dict[str, Training] = cls.__dict__.get("_made_before") or {}
+        cls._made_before = kept
+        name = repr((sorted(values.items()), length))
+        if name not in kept:
+            kept[name] = made(cls, values, length)
+        return kept[name]
+
+    @classmethod
+    def declared(cls) -> dict[str, Knob]:
+        """Return the hyperparameters by name, those of base classes first."""
+        found: dict[str, Knob] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                if isinstance(value, Declared):
+                    found[name] = value.knob()
+                else:
+                    found.pop(name, None)
+        return found
+
+
+class Lane:
+    """One lane of a training as arrays: the leaves of its state, without its structure.
+
+    Typed keys are kept as their words, and weak types are made strong, so that leaves can be
+    copied, stored and restored.
+    """
+
+    def __init__(self, training: Training, traced_names: tuple[str, ...]):
+        self.training, self.names = training, traced_names
+
+    def hypers(self, values: Mapping[str, Any]) -> Any:
+        return SimpleNamespace(**{name: values[name] for name in self.names})
+
+    def init(self, key: Any, values: Mapping[str, Any]) -> list[Any]:
+        return _words(jax.tree.leaves(self.training.init(key, self.hypers(values))))
+
+    def _state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
+        """Return the state with these leaves, in the structure that `init` gives, traced anew."""
+        example = self.training.init(jax.random.key(0), self.hypers(values))
+        old, structure = jax.tree.flatten(example)
+        return structure.unflatten(_unwrapped(leaves, old))
+
+    def update(
+        self, leaves: list[Any], values: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        state = self._state(leaves, values)
+        after, metrics = self.training.update(state, self.hypers(values))
+        return _words(jax.tree.leaves(after)), _scalars(metrics)
+
+    def evaluate(self, leaves: list[Any], values: Mapping[str, Any], key: Any) -> dict[str, Any]:
+        state = self._state(leaves, values)
+        return _scalars(self.training.evaluate(state, self.hypers(values), key))
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+
+
+def _words(leaves: list[Any]) -> list[Any]:
+    return [
+        jax.random.key_data(leaf) if _is_key(leaf)
+        else jax.lax.convert_element_type(leaf, jnp.result_type(leaf))
+        for leaf in leaves
+    ]  # fmt: skip
+
+
+def _unwrapped(leaves: list[Any], like: list[Any]) -> list[Any]:
+    return [
+        jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(old)) if _is_key(old) else leaf
+        for leaf, old in zip(leaves, like, strict=True)
+    ]
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: jnp.asarray(value, jnp.float32) for name, value in sorted(values.items())}
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What a training holds and returns, from shapes alone."""
+
+    state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
+    metrics: tuple[str, ...]
+    values: tuple[str, ...]  # of an evaluation
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in self.state.values())
+
+
+def made(cls: type[Training], values: Mapping[str, Any], length: int) -> Training:
+    """Return the training of one combination of fixed values; ConfigError if `setup` fails."""
+    with _named(cls, "setup"):
+        training = cls(values, length)
+    steps = getattr(training, "steps_per_update", None)
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ConfigError(
+            f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the "
+            f"{cls.unit} that one update advances, an integer above 0"
+        )
+    return training
+
+
+def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
+    """Check a training from shapes alone, without compiling.
+
+    Raises:
+        ConfigError: with the user's file and line, or the name of the leaf or metric.
+    """
+    cls = type(training)
+    lane = Lane(training, traced_names)
+    hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in traced_names}
+    key = jax.eval_shape(lambda: jax.random.key(0))
+
+    def begin(key: Any, values: Any) -> Any:
+        return training.init(key, lane.hypers(values))
+
+    with _named(cls, "init"):
+        state = jax.eval_shape(begin, key, hypers)
+    leaves = named_leaves(state)
+    for name, leaf in leaves.items():
+        if not hasattr(leaf, "dtype"):
+            raise ConfigError(f"{cls.__name__}.init: {name} is {leaf!r}, not an array")
+        if 0 in leaf.shape:
+            raise ConfigError(f"{cls.__name__}.init: {name} is empty, of shape {leaf.shape}")
+    with _named(cls, "update"):
+        after, metrics = jax.eval_shape(
+            lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
+            state, hypers,
+        )  # fmt: skip
+    _check_alike(cls, leaves, named_leaves(after), jax.tree.structure(state),
+                 jax.tree.structure(after))  # fmt: skip
+    with _named(cls, "evaluate"):
+        values = jax.eval_shape(
+            lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
+            state, hypers, key,
+        )  # fmt: skip
+    for method, found in (("update", metrics), ("evaluate", values)):
+        for name, value in found.items():
+            if value.shape:
+                raise ConfigError(
+                    f"{cls.__name__}.{method}: {name} has shape {value.shape}; a "
+                    f"{'metric' if method == 'update' else 'value'} is one number"
+                )
+    if not values:
+        raise ConfigError(f"{cls.__name__}.evaluate returns nothing; return at least one value")
+    _refuse_callbacks(cls, lane, state, hypers)
+    words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
+    return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
+
+
+def _result(cls: type[Training], found: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
+        raise ConfigError(f"{cls.__name__}.update must return (state, metrics by name)")
+    return found[0], dict(found[1])
+
+
+def _check_alike(
+    cls: type[Training], before: Mapping[str, Any], after: Mapping[str, Any], *structures: Any
+) -> None:
+    """Refuse a state that `update` returns in another structure, shape or dtype."""
+    for name in dict.fromkeys((*before, *after)):
+        old, new = (
+            f"{leaf.dtype}{list(leaf.shape)}" if leaf is not None else "missing"
+            for leaf in (before.get(name), after.get(name))
+        )
+        if old != new:
+            raise ConfigError(
+                f"{cls.__name__}.update: {name} is {old} in the state from init and {new} after "
+                "an update; both must be the same"
+            )
+    if len(before) != len(after) or [*before] != [*after]:
+        one, other = structures
+        raise ConfigError(
+            f"{cls.__name__}.update returns another structure than init: {one} and {other}"
+        )
+
+
+_CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
+
+
+def _refuse_callbacks(cls: type[Training], lane: Lane, state: Any, hypers: Any) -> None:
+    def update(state: Any, values: Any) -> Any:
+        return lane.training.update(state, lane.hypers(values))[1]
+
+    found = jax.make_jaxpr(update)(state, hypers)
+    names = {str(eqn.primitive) for eqn in _equations(found.jaxpr)} & set(_CALLBACKS)
+    if names:
+        raise ConfigError(
+            f"{cls.__name__}.update calls back into Python ({', '.join(sorted(names))}); lanes "
+            "are pure programs: return a metric instead"
+        )
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in _inner(eqn.params):
+            yield from _equations(inner)
+
+
+def _inner(params: Mapping[str, Any]) -> Iterator[Any]:
+    for value in params.values():
+        for each in value if isinstance(value, list | tuple) else (value,):
+            found = getattr(each, "jaxpr", each)
+            if hasattr(found, "eqns"):
+                yield found
+
+
+@contextmanager
+def _named(cls: type[Training], method: str) -> Generator[None]:
+    """Turn an error of the user's code into a ConfigError with its file and line."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+            jax.errors.TracerIntegerConversionError) as error:  # fmt: skip
+        place = format_error_if_own(error).partition(f": {type(error).__name__}")[0]
+        raise ConfigError(
+            f"{cls.__name__}.{method}: {place}: a traced value is used as a Python value; use "
+            "jnp.where or jax.lax.cond, or declare the hyperparameter with hpo.fixed"
+        ) from error
+    except Exception as error:
+        raise ConfigError(f"{cls.__name__}.{method}: {format_error_if_own(error)}") from error

@@ -1,0 +1,317 @@
+"""A training of your own, compiled for L lanes: refill some, run K updates of each, evaluate.
+
+A tile of lanes runs side by side by `vmap`; tiles of a device run one after the other, in place.
+A tile of one lane is not vmapped: its conditionals stay conditionals, and its numbers are those
+of a plain loop over `jit(update)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from .checkpoint import restore_tree, save_tree
+from .evaluation import EVALUATION
+from .lane_state import lane_key, use_key
+from .population import Device, change_function, lane_mesh
+from .program import compiler_options
+from .pytree import Leaf, Pytree, over_lanes, pytree, where
+from .refill import INIT
+from .training import Lane
+
+
+@pytree
+class TrainedState(Pytree):
+    """What lanes carry, [L, ...]."""
+
+    key: UInt32[Array, "... 2"]  # of (seed, stream, replicate)
+    updates: Int[Array, "..."]
+    leaves: list[Any]
+
+
+@pytree
+class TrainedLanes(Pytree):
+    hypers: dict[str, Any]  # float32 [L]
+    state: TrainedState
+
+
+@pytree
+class Starts(Pytree):
+    """Which lanes start, and which run; rows of others are ignored."""
+
+    mask: Bool[Leaf, " L"]
+    busy: Bool[Leaf, " L"]
+    stream: Int[Leaf, " L"]
+    replicate: Int[Leaf, " L"]
+    hypers: dict[str, Any]  # float32 [L]
+
+
+@pytree
+class HyperChanges(Pytree):
+    source: Int[Leaf, " L"]  # lane whose state each takes; itself: none
+    mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
+    hypers: dict[str, Any]
+
+
+def init_state(
+    lane: Lane, seed: Any, stream: Any, replicate: Any, hypers: Mapping[str, Any]
+) -> TrainedState:
+    key = lane_key(seed, stream, replicate)
+    leaves = lane.init(use_key(key, INIT), hypers)
+    return TrainedState(key, jnp.zeros((), jnp.int32), leaves)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingProgram:
+    """One combination of fixed values of a training, compiled for L lanes."""
+
+    lane: Lane
+    lanes: int  # L; a multiple of devices times tile
+    updates: int  # K, per chunk
+    tile: int
+    episodes: int  # of one evaluation
+    devices: tuple[Device, ...]
+
+    def __post_init__(self) -> None:
+        block = len(self.devices) * self.tile
+        if self.lanes % block:
+            raise ValueError(f"{self.lanes} lanes are no multiple of {block}")
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        return lane_mesh(self.devices)
+
+    @cached_property
+    def _spread(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec("lanes"))
+
+    @cached_property
+    def lane_shapes(self) -> TrainedState:
+        scalar = jax.ShapeDtypeStruct((), np.int32)
+        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
+        return jax.eval_shape(
+            lambda *args: init_state(self.lane, *args), scalar, scalar, scalar, hypers
+        )
+
+    def lane_order(self) -> np.ndarray:
+        """Return lanes in the order to fill them: tile by tile, devices in turn."""
+        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
+        return np.moveaxis(places, 0, 1).reshape(-1)
+
+    def empty(self) -> TrainedLanes:
+        def zeros(leaf: Any) -> np.ndarray:
+            return np.zeros((self.lanes, *leaf.shape), leaf.dtype)
+
+        return self.place(TrainedLanes(self._no_hypers(), jax.tree.map(zeros, self.lane_shapes)))
+
+    def place(self, lanes: Any) -> Any:
+        return jax.device_put(lanes, self._spread)
+
+    def _no_hypers(self) -> dict[str, Any]:
+        return {name: np.zeros(self.lanes, np.float32) for name in self.lane.names}
+
+    def no_starts(self) -> Starts:
+        """Return host arrays that start nothing and run nothing, to be filled in."""
+        off = np.zeros(self.lanes, bool)
+        numbers = np.zeros(self.lanes, np.int32)
+        return Starts(off, off.copy(), numbers, numbers.copy(), self._no_hypers())
+
+    def no_changes(self) -> HyperChanges:
+        order = np.arange(self.lanes, dtype=np.int32)
+        return HyperChanges(order, np.zeros(self.lanes, bool), self._no_hypers())
+
+    def _local(
+        self, seed: Any, lanes: TrainedLanes, starts: Starts
+    ) -> tuple[TrainedLanes, dict[str, Float[Array, "K lanes"]]]:
+        """Run one chunk of a device's lanes."""
+        hypers = where(starts.mask, starts.hypers, lanes.hypers)
+        own = starts.mask.shape[0]
+
+        def one(state: TrainedState, values: Any) -> tuple[TrainedState, dict[str, Any]]:
+            leaves, metrics = self.lane.update(state.leaves, values)
+            return state.replace(leaves=leaves, updates=state.updates + 1), metrics
+
+        def tile(at: Any, carry: Any) -> Any:
+            state, metrics = carry
+
+            def mine(tree: Any) -> Any:
+                return jax.tree.map(
+                    lambda x: jax.lax.dynamic_slice_in_dim(x, at * self.tile, self.tile), tree
+                )
+
+            here, values, rows = mine(state), mine(hypers), mine(starts)
+
+            def begin() -> TrainedState:
+                def start(stream: Any, replicate: Any, values: Any) -> TrainedState:
+                    return init_state(self.lane, seed, stream, replicate, values)
+
+                fresh = over_lanes(start)(rows.stream, rows.replicate, values)
+                return where(rows.mask, fresh, here)
+
+            here = jax.lax.cond(jnp.any(rows.mask), begin, lambda: here)
+
+            def run() -> Any:
+                step = over_lanes(one)
+                return jax.lax.scan(lambda s, _: step(s, values), here, None, self.updates)
+
+            def rest() -> Any:
+                shapes = jax.eval_shape(run)[1]
+                return here, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+            here, found = jax.lax.cond(jnp.any(rows.busy), run, rest)
+
+            def put(axis: int) -> Any:
+                return lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
+                    all_, new, at * self.tile, axis
+                )
+
+            return (
+                jax.tree.map(put(0), state, here),
+                jax.tree.map(put(1), metrics, found),
+            )
+
+        empty = {
+            name: jnp.zeros((self.updates, own), jnp.float32) for name in self._metric_names
+        }
+        state, metrics = jax.lax.fori_loop(0, own // self.tile, tile, (lanes.state, empty))
+        return TrainedLanes(hypers, state), metrics
+
+    @cached_property
+    def _metric_names(self) -> list[str]:
+        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
+        return list(jax.eval_shape(self.lane.update, self.lane_shapes.leaves, hypers)[1])
+
+    @cached_property
+    def _lowered(self) -> Any:
+        spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
+        mapped = jax.shard_map(
+            self._local,
+            mesh=self.mesh,
+            in_specs=(everywhere, spread, spread),
+            out_specs=(spread, PartitionSpec(None, "lanes")),
+            check_vma=False,
+        )
+        args = (np.int32(0), self.empty(), self.place(self.no_starts()))
+        return jax.jit(mapped, donate_argnums=1).lower(*args)
+
+    @cached_property
+    def _advance(self) -> Any:
+        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
+        self.__dict__.pop("_lowered")
+        return compiled
+
+    @cached_property
+    def _evaluation_lowered(self) -> Any:
+        """Episodes of wanted lanes, name -> [L, episodes]; zeros for the others."""
+
+        def of_lane(state: TrainedState, values: Any) -> dict[str, Any]:
+            keys = jax.random.split(use_key(state.key, EVALUATION), self.episodes)
+            return jax.vmap(lambda key: self.lane.evaluate(state.leaves, values, key))(keys)
+
+        def local(lanes: TrainedLanes, wanted: Any) -> dict[str, Any]:
+            def tile(args: Any) -> dict[str, Any]:
+                lanes, wanted = args
+
+                def run() -> dict[str, Any]:
+                    return over_lanes(of_lane)(lanes.state, lanes.hypers)
+
+                def skip() -> dict[str, Any]:
+                    shapes = jax.eval_shape(run)
+                    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+                return jax.lax.cond(jnp.any(wanted), run, skip)
+
+            def in_tiles(x: Any) -> Any:
+                return x.reshape((-1, self.tile, *x.shape[1:]))
+
+            found = jax.lax.map(tile, jax.tree.map(in_tiles, (lanes, wanted)))
+            return jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), found)
+
+        spread = PartitionSpec("lanes")
+        mapped = jax.shard_map(
+            local, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
+        )
+        return jax.jit(mapped).lower(self.empty(), self.place(np.zeros(self.lanes, bool)))
+
+    @cached_property
+    def _evaluate(self) -> Any:
+        compiled = self._evaluation_lowered.compile(
+            compiler_options=compiler_options(self.devices)
+        )
+        self.__dict__.pop("_evaluation_lowered")
+        return compiled
+
+    def trace(self) -> None:
+        """Trace both programs, so that they can be compiled in any thread."""
+        if not self.compiled:
+            _ = self._lowered
+        if not self.evaluation_compiled:
+            _ = self._evaluation_lowered
+
+    def compile(self) -> None:
+        _ = self._advance
+
+    def compile_evaluation(self) -> None:
+        _ = self._evaluate
+
+    @property
+    def compiled(self) -> bool:
+        return "_advance" in self.__dict__
+
+    @property
+    def evaluation_compiled(self) -> bool:
+        return "_evaluate" in self.__dict__
+
+    def advance(
+        self, seed: int, lanes: TrainedLanes, starts: Starts
+    ) -> tuple[TrainedLanes, dict[str, np.ndarray]]:
+        """Start lanes, then run one chunk; `lanes` is donated. Metrics are [K, L]."""
+        lanes, metrics = self._advance(np.int32(seed), lanes, self.place(starts))
+        return lanes, jax.device_get(metrics)
+
+    def evaluate(self, lanes: TrainedLanes, which: Sequence[int]) -> dict[str, np.ndarray]:
+        """Return values of some lanes' episodes, name -> float32 [len(which), episodes]."""
+        wanted = np.zeros(self.lanes, bool)
+        wanted[list(which)] = True
+        found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
+        return {name: values[list(which)] for name, values in found.items()}
+
+    @cached_property
+    def _change(self) -> Any:
+        return change_function(self.mesh)
+
+    def change(self, lanes: TrainedLanes, changes: HyperChanges) -> TrainedLanes:
+        """Copy states between lanes and change hyperparameters; `lanes` is donated."""
+        if len(self.devices) == 1:
+            lanes = self.place(lanes)  # see `Program.change`
+        return self._change(lanes, changes)
+
+    @cached_property
+    def _pick(self) -> Any:
+        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
+
+    def lane_state(self, lanes: TrainedLanes, which: int) -> TrainedState:
+        return jax.device_get(self._pick(lanes, np.int32(which)))
+
+    def save(self, lanes: TrainedLanes, directory: Path) -> None:
+        save_tree(directory, lanes)
+
+    def restore(self, lanes: TrainedLanes, directory: Path) -> TrainedLanes:
+        return self.place(restore_tree(directory, lanes))
+
+    @property
+    def lane_bytes(self) -> int:
+        leaves = jax.tree.leaves(self.lane_shapes)
+        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+

@@ -1,0 +1,277 @@
+"""Lanes of a training of your own: `core.training` behind the contract of a population."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.checkpoint import restore_lane, save_lane
+from ...core.metrics import rows_of_chunk
+from ...core.training import Lane, Shapes, Training, shapes_of
+from ...core.training_program import TrainingProgram
+from ...errors import ConfigError
+from ...files.atomic_files import new_folder
+from ...machine.devices import prepare_devices
+from ...store.rows import Stream
+from ...studies.chunk_sizes import curve_rows, quanta_of, row_ends
+from ...studies.programs import words_of_bucket
+from ...studies.spec import Study
+from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
+from .lane_count import Machine, auto_lanes, population_replicates, startable_replicates
+from .local import device_memory
+from .local_population import STREAMS, put_row
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """A complete configuration: the payload of `TrainingFactory.resolve`."""
+
+    training: Training
+    hypers: Mapping[str, np.float32]
+
+
+class TrainingFactory:
+    """Makes populations of a study's training on this machine's devices."""
+
+    def __init__(
+        self,
+        study: Study,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        warn: Callable[[str], None] = lambda text: None,
+        cores: int | None = None,
+        environments: int = 1,
+    ):
+        self.study, self.compiling, self.warn = study, compiling, warn
+        self.devices = prepare_devices(
+            study.population.device, study.population.deterministic, cores
+        )
+        self.backend, self.device_count = self.devices[0].platform, len(self.devices)
+        self._knobs = study.algorithm.knobs
+        self._traced = tuple(name for name, knob in self._knobs.items() if knob.traced)
+        self._shapes: dict[str, Shapes] = {}
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        static = {name: value for name, value in config.items() if name not in self._traced}
+        text = json.dumps(static, sort_keys=True, default=list)
+        bucket = hashlib.sha256(text.encode()).hexdigest()[:16]
+        training = self.study.algorithm.training(config, self.study.horizon)
+        hypers = {name: np.float32(config[name]) for name in self._traced}
+        steps = quanta_of(self.study, training.steps_per_update).steps_per_chunk
+        return Resolved(config, bucket, steps, OwnParts(training, hypers))
+
+    def check(self, resolved: Resolved) -> None:
+        """Refuse a training whose shapes or results do not fit; nothing is compiled."""
+        self.shapes(resolved)
+        if population_replicates(self.study) > 1:
+            self.program_of(resolved)
+
+    def shapes(self, resolved: Resolved) -> Shapes:
+        if resolved.bucket not in self._shapes:
+            self._shapes[resolved.bucket] = shapes_of(resolved.payload.training, self._traced)
+        return self._shapes[resolved.bucket]
+
+    def program_of(self, resolved: Resolved, lanes: int | None = None) -> TrainingProgram:
+        """Return the program of a bucket, without compiling.
+
+        On a CPU a tile is one lane: under `vmap` a conditional runs both branches, which copies
+        large buffers. On a GPU all lanes of a device are one tile.
+        """
+        count = self.device_count
+        lanes = self.study.population.lanes if lanes is None else lanes
+        if lanes is None:
+            replicates, needed = (
+                startable_replicates(self.study), population_replicates(self.study)
+            )  # fmt: skip
+            each = 3 * self.shapes(resolved).state_bytes
+            machine = Machine(self.backend, count, device_memory(self.devices))
+            lanes = auto_lanes(machine, 1, replicates, each, needed)
+            if lanes < needed:
+                raise ConfigError(
+                    f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                    "budget.trials or seeds.per_config"
+                )
+        lanes = -(-lanes // count) * count
+        tile = 1 if self.backend == "cpu" else lanes // count
+        training = resolved.payload.training
+        updates = quanta_of(self.study, training.steps_per_update).updates_per_chunk
+        episodes = self.study.evaluation.episodes
+        lane = Lane(training, self._traced)
+        return TrainingProgram(lane, lanes, updates, tile, episodes, self.devices)
+
+    def make(self, resolved: Resolved, lanes: int | None) -> TrainingPopulation:
+        return self._population(self.program_of(resolved, lanes), resolved)
+
+    def make_small(self, resolved: Resolved, replicates: int) -> TrainingPopulation:
+        """Make a population with few lanes whose results equal the study's bitwise."""
+        whole = self.program_of(resolved)
+        block = whole.tile * self.device_count
+        lanes = -(-max(1, replicates) // block) * block
+        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
+
+    def _population(self, program: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
+        words = words_of_bucket(self.study, resolved.config)
+        return TrainingPopulation(self.study, program, self.compiling, words)
+
+    def baseline(
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        raise ConfigError(f"baseline {name!r}: {self.study.algorithm.name} has no heuristics")
+
+
+class TrainingPopulation:
+    """The lanes of one program of a training; see `Population`."""
+
+    warmup_chunks = 0
+
+    def __init__(
+        self,
+        study: Study,
+        program: TrainingProgram,
+        compiling: Callable[[str], AbstractContextManager[object]],
+        words: str,
+    ):
+        self._study, self._program, self._compiling = study, program, compiling
+        self._lanes, self._compiles = program.empty(), threading.Lock()
+        self._place = program.lane_order()
+        self._words = f"{words or study.algorithm.label}; {program.lanes} lanes"
+        self._each = program.lane.training.steps_per_update
+        self.lanes, self.block = program.lanes, program.tile * len(program.devices)
+        self.steps_per_chunk = program.updates * self._each
+        split = curve_rows(study.log_every, self._each, program.updates)
+        self._row_ends = row_ends(program.updates, split.per_chunk)
+
+    @property
+    def program(self) -> TrainingProgram:
+        return self._program
+
+    @property
+    def compiles(self) -> int:
+        return int(self._program.compiled)
+
+    def compile(self) -> None:
+        if not self._program.compiled:
+            with self._compiling(f"training: {self._words}"), self._compiles:
+                self._program.compile()
+
+    def compile_evaluation(self) -> None:
+        if not self._program.evaluation_compiled:
+            with self._compiling(f"evaluation: {self._words}"), self._compiles:
+                self._program.compile_evaluation()
+
+    def compile_ahead(self) -> Callable[[], None] | None:
+        if self._program.devices[0].platform != "cpu":
+            return None
+        self._program.trace()
+
+        def compile_both() -> None:
+            with self._compiles:
+                self._program.compile()
+                self._program.compile_evaluation()
+
+        return compile_both
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        self.compile()
+        started = time.perf_counter()
+        starts = self._program.no_starts()
+        starts.busy[self._place[list(busy)]] = True
+        for refill in refills:
+            at = self._place[refill.lane]
+            starts.mask[at] = True
+            starts.stream[at] = STREAMS[refill.stream]
+            starts.replicate[at] = refill.replicate
+            _put_hypers(starts.hypers, refill.resolved, at)
+        self._lanes, metrics = self._program.advance(self._study.seed, self._lanes, starts)
+        finite = [np.all(np.isfinite(values), axis=0) for values in metrics.values()]
+        diverged = ~np.all([np.ones(self.lanes, bool), *finite], axis=0)
+        values, *parts = [
+            {name: value[self._place] for name, value in row.items()}
+            for row in rows_of_chunk(metrics, self._row_ends)
+        ]
+        rows = tuple(
+            ChunkRow(end * self._each, part)
+            for end, part in zip(self._row_ends, parts, strict=True)
+        )
+        seconds = time.perf_counter() - started
+        return ChunkResult(values, diverged[self._place], seconds, rows=rows)
+
+    def change(self, changes: Sequence[Change]) -> None:
+        rows = self._program.no_changes()
+        for change in changes:
+            at = self._place[change.lane]
+            rows.mask[at] = True
+            if change.source is not None:
+                rows.source[at] = self._place[change.source]
+            _put_hypers(rows.hypers, change.resolved, at)
+        self._lanes = self._program.change(self._lanes, rows)
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
+
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
+        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
+        for lane, (state, resolved) in states.items():
+            at = int(self._place[lane])
+            put_row(whole.state, state, at)
+            _put_hypers(whole.hypers, resolved, at)
+        self._lanes = self._program.place(whole)
+
+    def save_state(self, state: Any, directory: Path) -> None:
+        save_lane(new_folder(directory), state)
+
+    def restore_state(self, directory: Path) -> Any:
+        return restore_lane(directory, self._program.lane_state(self._lanes, 0))
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        self.compile_evaluation()
+        if not lanes:
+            return []
+        found = self._program.evaluate(self._lanes, self._place[list(lanes)].tolist())
+        return [_result({name: rows[at] for name, rows in found.items()})
+                for at in range(len(lanes))]  # fmt: skip
+
+    def save(self, directory: Path) -> None:
+        self._program.save(self._lanes, directory)
+
+    def restore(self, directory: Path) -> None:
+        self._lanes = self._program.restore(self._lanes, directory)
+
+    def export_policy(
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
+        """Write the state of a lane, exactly; `about` and the configuration beside it."""
+        self.save_state(self.take([lane])[0], directory)
+        told = {
+            "algorithm": self._study.algorithm.name,
+            "config": dict(resolved.config),
+            "about": dict(about),
+        }
+        text = json.dumps(told, indent=2, default=list)
+        (directory / "training.json").write_text(text + "\n")
+
+
+def _put_hypers(rows: dict[str, np.ndarray], resolved: Resolved, at: int) -> None:
+    for name, value in resolved.payload.hypers.items():
+        rows[name][at] = value
+
+
+def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
+    """Return an evaluation; without `return` and `length` those are NaN and 0."""
+    episodes = len(next(iter(values.values())))
+    wide = {name: np.asarray(value, np.float64) for name, value in values.items()}
+    lengths = wide.pop("length", np.zeros(episodes))
+    returns = wide.pop("return", np.full(episodes, np.nan))
+    return EvaluationResult(returns, np.nan_to_num(lengths).astype(np.int64), wide)
+
+

@@ -1,0 +1,105 @@
+"""The training that lanes run: PPO, or a class of your own that a study file names.
+
+`algorithm: my_sac.py:SAC` runs the file and takes the hyperparameters that the class declares.
+The resolved study records them, so that a study that ran is read without its code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ..errors import ConfigError, listed, suggestion
+from ..knobs import KNOBS, Knob, canonical_value, complete
+
+PPO = "ppo"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What lanes train, and the table of its hyperparameters."""
+
+    name: str = PPO  # as the study file has it
+    knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
+    unit: str = "env steps"  # of the length of a run, in words
+    curve: str = ""  # the metric that curves show first; "": the study's
+    made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
+
+    @property
+    def is_ppo(self) -> bool:
+        return self.name == PPO
+
+    @property
+    def label(self) -> str:
+        """A word for tables and folders."""
+        return "PPO" if self.is_ppo else self.name.partition(":")[2]
+
+    def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
+        """Return a whole configuration: the defaults, changed by the given values.
+
+        Raises:
+            ConfigError: an unknown hyperparameter or an illegal value.
+        """
+        if self.is_ppo:
+            return complete(given, own_words)
+        config = {name: knob.default for name, knob in self.knobs.items()}
+        for name, value in given.items():
+            config[name] = canonical_value(self.knob(name), value)
+        return config
+
+    def knob(self, name: str) -> Knob:
+        if name not in self.knobs:
+            known = list(self.knobs)
+            raise ConfigError(
+                f"{self.label} has no hyperparameter {name!r};{suggestion(name, known)} "
+                f"{listed(name, known)}"
+            )
+        return self.knobs[name]
+
+    def training(self, config: Mapping[str, Any], length: int) -> Any:
+        """Return the `Training` of a configuration's fixed values, made once for each.
+
+        Raises:
+            ConfigError: its code is not loaded, or raised.
+        """
+        if self.made is None:
+            raise ConfigError(
+                f"this needs the code of {self.name}, which a recorded study does not have"
+            )
+        static = {name: config[name] for name, knob in self.knobs.items() if not knob.traced}
+        return self.made.of(static, length)
+
+    def steps_per_update(self, config: Mapping[str, Any], length: int) -> int:
+        """Return the units of a run's length that one update of a configuration advances."""
+        if self.is_ppo:
+            return config["num_envs"] * config["rollout_length"]
+        return self.training(config, length).steps_per_update
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as a resolved study records it."""
+        return {
+            "class": self.name,
+            "unit": self.unit,
+            "curve": self.curve,
+            "hyperparameters": {name: _as_data(knob) for name, knob in self.knobs.items()},
+        }
+
+
+def _as_data(knob: Knob) -> dict[str, Any]:
+    usual = {one.name: one.default for one in fields(Knob)}
+    given = asdict(knob) | {"search": None if knob.search is None else dict(knob.search)}
+    infinite = (math.inf, -math.inf)
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if name in ("type", "default", "traced")
+        or (name != "name" and value != usual[name] and value not in infinite)
+    }
+
+
+def knob_of_data(name: str, data: Mapping[str, Any]) -> Knob:
+    given = {key: tuple(value) if isinstance(value, list) else value
+             for key, value in data.items()}  # fmt: skip
+    return Knob(name=name, **given)

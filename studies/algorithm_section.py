@@ -1,0 +1,146 @@
+"""Reads `algorithm`, and what it puts in the place of other keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import ConfigError, suggestion
+from ..knobs import canonical_value
+from ..spaces.make import make_distribution
+from .algorithm import PPO, Algorithm, knob_of_data
+from .search_section import ask_for_devices_of
+from .study_values import Vocabulary, number_of
+from .user_code import import_user_code, is_inside, user_module
+from .yaml_io import Node, Notes, plain
+
+_CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
+
+
+class OwnVocabulary(Vocabulary):
+    """The names and values of a training's own hyperparameters."""
+
+    def __init__(self, algorithm: Algorithm):
+        super().__init__(imports=True)
+        object.__setattr__(self, "algorithm", algorithm)
+
+    algorithm: Algorithm
+
+    def name(self, given: str) -> str:
+        self.algorithm.knob(given)
+        return given
+
+    def is_fixed_in_a_program(self, name: str) -> bool:
+        return False
+
+    def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
+        return self.algorithm.knobs[name].type
+
+    def is_real(self, name: str) -> bool:
+        return self.type(name) == "float"
+
+    def value(self, name: str, given: Any) -> Any:
+        knob = self.algorithm.knobs[name]
+        number = number_of(given) if isinstance(given, str) else None
+        return canonical_value(knob, given if number is None or given in knob.choices else number)
+
+    def default(self, name: str) -> Any:
+        return self.algorithm.knobs[name].default
+
+
+def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
+    """Read `algorithm` and run its file, or take it from the record if `source` is None."""
+    node = root.value.get("algorithm")
+    if node is None or node.value == PPO:
+        return Algorithm()
+    if node.is_map and source is None:
+        data = plain(node)
+        table = {name: knob_of_data(name, one) for name, one in data["hyperparameters"].items()}
+        return Algorithm(data["class"], table, data["unit"], data["curve"])
+    given = node.value["class"].value if node.is_map and "class" in node.value else node.value
+    match = _CLASS.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        text = f"algorithm is {node.shown()}; allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"
+        notes.add(text, root, "algorithm")
+        return Algorithm()
+    ask_for_devices_of(root)
+    with notes.at(root, "algorithm", "algorithm: "):
+        return _loaded(given, match["file"], match["name"], source or Path("."))
+    return Algorithm()
+
+
+def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
+    if not is_inside(file) or not (source / file).is_file():
+        raise ConfigError(f"{file}: no such file in the study's folder")
+    import_user_code([file], source)
+    module = user_module(Path(file).stem)
+    made = getattr(module, name, None)
+    if made is None or not callable(getattr(made, "declared", None)):
+        known = [key for key, value in vars(module).items()
+                 if callable(getattr(value, "declared", None)) and key != "Training"]  # fmt: skip
+        raise ConfigError(
+            f"{file} has no class {name!r} that is an hpo.Training;{suggestion(name, known)} "
+            f"Known: {', '.join(known) or 'none'}"
+        )
+    for knob in made.declared().values():
+        if knob.search is not None:
+            try:
+                make_distribution(dict(knob.search))
+            except ConfigError as error:
+                raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
+    return Algorithm(given, made.declared(), made.unit, made.curve, made)
+
+
+def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
+    """Run the file of `FILE.py:CLASS` and return what the class declares.
+
+    Raises:
+        ConfigError: there is no such file or class, or the file raised.
+    """
+    match = _CLASS.fullmatch(given)
+    if match is None:
+        raise ConfigError(f"{given!r} is no FILE.py:CLASS such as my_sac.py:SAC")
+    ask_for_devices_of(Node(None, {}))
+    return _loaded(given, match["file"], match["name"], source)
+
+
+def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
+    """Put the class in the place of `env`, its file among `imports`, and read `length`."""
+    if algorithm.is_ppo:
+        return
+    here = root.value["algorithm"].line
+    if "env" in root.value and root.value["env"].value != algorithm.label:
+        id_ = root.value["env"].value
+        recorded = isinstance(id_, dict) and id_["id"].value == algorithm.label
+        if not recorded:
+            notes.add(f"{algorithm.label} makes its own environment; leave env out", root, "env")
+    root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
+    root.key_lines.setdefault("env", here)
+    file = algorithm.name.partition(":")[0]
+    imports = root.value.setdefault("imports", Node(here, []))
+    if imports.is_list and file not in [item.value for item in imports.value]:
+        imports.value.append(Node(here, file))
+        root.key_lines.setdefault("imports", here)
+    if "length" in root.value and "env_steps" not in root.value:
+        steps = _length(notes, root, algorithm)
+        root.value["env_steps"] = Node(root.value["length"].line, steps)
+        root.key_lines["env_steps"] = root.key_lines["length"]
+        del root.value["length"], root.key_lines["length"]
+
+
+def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
+    given, epoch = root.value["length"].value, getattr(algorithm.made, "epoch", None)
+    match = _LENGTH.fullmatch(str(given).strip())
+    amount = "" if match is None else match["count"]
+    number = float(amount) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount) else number_of(amount)
+    unit = "" if match is None else match["unit"].strip()
+    units = {"": 1, algorithm.unit: 1}
+    if epoch:
+        units |= {"epoch": epoch, "epochs": epoch}
+    if number is None or unit not in units:
+        known = ", ".join(f"a number of {one}" for one in units if one)
+        notes.add(f"length is {given!r}; allowed: {known}", root, "length")
+        return 1
+    return max(1, round(float(number) * units[unit]))

@@ -1,0 +1,129 @@
+"""Tests that a training of your own must pass; subclass the contract.
+
+    class TestSAC(TrainingContract):
+        training = SAC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from ..core.training import Lane, Shapes, Training, shapes_of
+from ..core.training_program import TrainedLanes, TrainingProgram
+from ..knobs.table import Knob
+
+# The name of a test is its docstring.
+
+
+class TrainingContract:
+    """Properties that lanes, resume, PBT and replay rely on.
+
+    Attributes:
+        training: the class.
+        values: changed hyperparameters; small ones make the tests quick.
+        length: of a run.
+        unused: traced hyperparameters that need not change anything in the first updates.
+    """
+
+    training: ClassVar[type[Training]]
+    values: ClassVar[Mapping[str, Any]] = {}
+    length: ClassVar[int] = 100_000
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    _UPDATES = 3
+
+    @classmethod
+    def _knobs(cls) -> dict[str, Knob]:
+        return cls.training.declared()
+
+    @classmethod
+    def _traced(cls) -> dict[str, float]:
+        given = {name: knob.default for name, knob in cls._knobs().items() if knob.traced}
+        return {name: float(cls.values.get(name, value)) for name, value in given.items()}
+
+    @classmethod
+    def _made(cls) -> Training:
+        given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
+        changed = {name: value for name, value in cls.values.items() if name in given}
+        return cls.training.of({**given, **changed}, cls.length)
+
+    @classmethod
+    def _shapes(cls) -> Shapes:
+        return shapes_of(cls._made(), tuple(cls._traced()))
+
+    @classmethod
+    def _program(cls, lanes: int, tile: int = 1) -> TrainingProgram:
+        lane = Lane(cls._made(), tuple(cls._traced()))
+        devices = tuple(jax.devices()[:1])
+        return TrainingProgram(lane, lanes, cls._UPDATES, tile, 2, devices)
+
+    @classmethod
+    def _run(
+        cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
+    ) -> tuple[TrainingProgram, TrainedLanes, dict[str, np.ndarray]]:
+        """Train a chunk of lanes with the given values; replicate 7 in each."""
+        program = cls._program(count, tile)
+        starts = program.no_starts()
+        for at, values in lanes.items():
+            starts.mask[at] = starts.busy[at] = True
+            starts.replicate[at] = 7
+            for name, value in values.items():
+                starts.hypers[name][at] = value
+        return program, *program.advance(seed, program.empty(), starts)
+
+    @classmethod
+    def _leaves(cls, program: TrainingProgram, lanes: TrainedLanes, at: int) -> dict[str, Any]:
+        leaves = program.lane_state(lanes, at).leaves
+        return dict(zip(cls._shapes().state, leaves, strict=True))
+
+    def test_shapes_and_results_are_sound(self) -> None:
+        assert self._shapes().values
+
+    def test_metrics_and_values_are_finite_at_the_defaults(self) -> None:
+        program, lanes, metrics = self._run({0: self._traced()}, 1)
+        for name, value in {**metrics, **program.evaluate(lanes, [0])}.items():
+            assert np.all(np.isfinite(value)), f"{name} is not finite"
+
+    def test_two_runs_are_equal(self) -> None:
+        one, other = (self._leaves(*self._run({0: self._traced()}, 1)[:2], 0) for _ in "ab")
+        assert [name for name in one if not np.array_equal(one[name], other[name])] == []
+
+    def test_seeds_differ(self) -> None:
+        found = [self._leaves(*self._run({0: self._traced()}, 1, seed=seed)[:2], 0)
+                 for seed in (0, 1)]  # fmt: skip
+        assert any(not np.array_equal(found[0][name], found[1][name]) for name in found[0])
+
+    def test_a_lane_does_not_depend_on_its_neighbours(self) -> None:
+        usual = self._traced()
+        others = {at: {name: value * 0.9 for name, value in usual.items()} for at in (0, 1, 3)}
+        alone = self._leaves(*self._run({0: usual}, 1)[:2], 0)
+        among = self._leaves(*self._run({**others, 2: usual}, 4)[:2], 2)
+        assert [name for name in alone if not np.array_equal(alone[name], among[name])] == []
+
+    def test_a_lane_of_nan_leaves_its_neighbours_alone(self) -> None:
+        usual = self._traced()
+        broken = {name: float("nan") for name in usual}
+        alone = self._leaves(*self._run({1: usual}, 2, tile=2)[:2], 1)
+        beside = self._leaves(*self._run({0: broken, 1: usual}, 2, tile=2)[:2], 1)
+        assert [name for name in alone if not np.array_equal(alone[name], beside[name])] == []
+
+    def test_each_traced_hyperparameter_changes_something(self) -> None:
+        usual = self._traced()
+        program, lanes, _ = self._run({0: usual}, 1)
+        before, seen = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
+        without: list[str] = []
+        for name in set(usual) - set(self.unused):
+            knob = self._knobs()[name]
+            low, high = max(knob.low, usual[name] / 2), min(knob.high, usual[name] * 1.5 + 0.1)
+            other = high if high != usual[name] else low
+            program, lanes, _ = self._run({0: {**usual, name: other}}, 1)
+            after, then = self._leaves(program, lanes, 0), program.evaluate(lanes, [0])
+            moved = any(not np.array_equal(before[n], after[n]) for n in before)
+            moved |= any(not np.array_equal(seen[n], then[n], equal_nan=True) for n in seen)
+            if not moved:
+                without.append(name)
+        assert without == [], f"{without} change neither the state nor the evaluation"

@@ -1,0 +1,178 @@
+"""Studies of a training of one's own: from the file to tables, stopped and resumed."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from helpers import search_samples as samples
+from hpo.errors import HpoError
+from hpo.search.analysis.replay import replay
+from hpo.search.engine.callbacks import StopStudy
+from hpo.search.lanes.own_training import TrainingFactory
+from hpo.search.run import run
+from hpo.search.state.progress import Observer
+from hpo.search.study_estimate import preview
+from hpo.store.journal import Journal
+from hpo.store.rows import Stream
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.load import load, recorded
+
+TRAINING = '''
+import jax
+import jax.numpy as jnp
+import hpo
+
+
+class Walk(hpo.Training):
+    """Gradient descent on a noisy bowl, in steps."""
+
+    unit, epoch, curve = "steps", 40, "loss"
+    width = hpo.fixed(3, "of x", low=1)
+    rate = hpo.traced(0.3, "step size", low=0.0)
+    noise = hpo.traced(0.01, low=0.0)
+
+    def setup(self):
+        self.steps_per_update = 5
+
+    def init(self, key, h):
+        key, first = jax.random.split(key)
+        return {"key": key, "x": jax.random.normal(first, (self.width,))}
+
+    def update(self, state, h):
+        key, draw = jax.random.split(state["key"])
+        x = state["x"] * (1 - h.rate) + h.noise * jax.random.normal(draw, (self.width,))
+        return {"key": key, "x": x}, {"loss": jnp.sum(x**2), "rate": h.rate}
+
+    def evaluate(self, state, h, key):
+        return {"return": -jnp.sum(state["x"] ** 2) + 0.01 * jax.random.normal(key),
+                "size": jnp.abs(state["x"]).max()}
+'''
+STUDY = """
+algorithm: walk.py:Walk
+length: 4 epochs
+space:
+  rate: {min: 0.001, max: 2.2, distribution: log_uniform}
+  noise: {min: 0.0001, max: 1.0, distribution: log_uniform}
+search: {method: random}
+evaluation: {episodes: 3}
+population: {lanes: 4}
+seeds: {per_config: 2}
+budget: {trials: 8}
+"""
+KINDS = {
+    "asha": "early_terminate: {type: asha, min: 20, eta: 2}\n"
+    "confirm: {top_k: 2, choose: 2, report: 3}\n",
+    "pause": "early_terminate: {type: asha, min: 20, eta: 2, pause: 2}\n",
+    "pbt": "early_terminate: {type: pbt, every: 40}\npopulation: {lanes: 16}\n",
+    "buckets": "space.width: {values: [2, 3]}\n",
+}
+
+
+class Cut(Observer):
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if not self.left:
+            raise StopStudy
+
+
+@pytest.fixture(autouse=True)
+def _as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def written(folder, kind):
+    text = STUDY
+    for line in KINDS[kind].splitlines():
+        key, _, value = line.partition(": ")
+        if key == "space.width":
+            text = text.replace("space:\n", f"space:\n  width: {value}\n")
+        else:
+            text = "\n".join(t for t in text.splitlines() if not t.startswith(f"{key}:"))
+            text += f"\n{line}\n"
+    folder.mkdir(exist_ok=True)
+    (folder / "walk.py").write_text(TRAINING)
+    (folder / "study.yaml").write_text(text)
+    return load(folder / "study.yaml")
+
+
+def tables(folder):
+    timed = ("started_at", "ended_at", "train_seconds", "elapsed_seconds",
+             "env_steps_per_second")  # fmt: skip
+    return {
+        name: pq.read_table(folder / f"{name}.parquet").drop_columns(
+            [c for c in pq.read_schema(folder / f"{name}.parquet").names if c in timed]
+        )
+        for name in ("trials", "evaluations", "curves")
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_resumed_it_ends_with_the_same_tables(tmp_path, kind):
+    study = written(tmp_path / kind, kind)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert run(study, whole, TrainingFactory(study), (), samples.quick()).state == "finished"
+    state, lives = "interrupted", 0
+    while state == "interrupted":
+        factory = TrainingFactory(study)
+        state = run(study, cut, factory, [Cut(7)], samples.quick()).state
+        lives += 1
+    assert lives > 1
+    for name, table in tables(whole).items():
+        assert table.equals(tables(cut)[name]), name
+
+
+def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
+    study = written(tmp_path / "own", "pbt")
+    folder = tmp_path / "own/result"
+    run(study, folder, TrainingFactory(study), (), samples.quick())
+    text = (folder / "study.resolved.yaml").read_text()
+    again = recorded(text)
+    assert again.algorithm == study.algorithm and again.algorithm.made is None
+    assert again.complete({"rate": 1.0}) == study.complete({"rate": 1.0})
+    with Journal(folder) as journal:
+        copied = [row.trial for row in journal.trials() if row.schedule]
+    assert copied  # PBT over a training of one's own copies states
+    found = replay(StudyFolder(folder), copied[0], Path(study.source))
+    assert found.same and found.curve_same > 0
+    curves = pq.read_table(folder / "curves.parquet").to_pydict()
+    assert {"loss", "rate"} <= set(curves)
+    values = pq.read_table(folder / "evaluations.parquet").to_pydict()
+    assert set(values["stream"]) == {str(Stream.SEARCH)} and np.isfinite(values["size"]).all()
+
+
+def test_check_says_what_it_needs_without_compiling(tmp_path):
+    report, _ = preview(written(tmp_path / "s", "buckets"), own_code=True)
+    assert report.bucket_count == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
+        ("algorithm: walk", "allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"),
+        ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
+        ("env: CartPole-v1", "Walk makes its own environment; leave env out"),
+        ("length: 4 weeks", "a number of steps, a number of epoch"),
+        ("fixed: {rat: 1}", "Walk has no hyperparameter 'rat'; did you mean 'rate'?"),
+        ("fixed: {width: 0}", "width is 0; allowed: an integer at least 1"),
+        ("fixed: {gamma: 0.9}", "Walk has no hyperparameter 'gamma'"),
+        ("init: {from: x}", "init"),
+        ("checkpoint: {parts: [losses]}", "keeps whole states, not parts"),
+    ],
+)
+def test_mistakes_in_the_file_have_their_line(tmp_path, given, words):
+    written(tmp_path, "asha")
+    path = tmp_path / "study.yaml"
+    key = given.partition(":")[0]
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{key}:")]
+    path.write_text("\n".join([*lines, given]) + "\n")
+    with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
+        load(path)
+    assert words in str(told.value)
