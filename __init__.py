@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .core.training import Training, fixed, traced
     from .core.saved_policy import SavedPolicy
+    from .core.training import Training, fixed, traced
     from .errors import HpoError
     from .search.autorl import AutoRLEnv
     from .search.engine.callbacks import (

@@ -101,9 +101,7 @@ def fixed(
     Its type is that of the default: bool, int, float, str (one of `choices`), or a tuple of
     layer widths. The other arguments are as in `traced`.
     """
-    return Declared(
-        default, False, meaning, low=low, high=high, choices=choices, search=search
-    )
+    return Declared(default, False, meaning, low=low, high=high, choices=choices, search=search)
 
 
 def _type_of(name: str, default: Any) -> KnobType:

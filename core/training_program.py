@@ -180,9 +180,7 @@ class TrainingProgram:
                 jax.tree.map(put(1), metrics, found),
             )
 
-        empty = {
-            name: jnp.zeros((self.updates, own), jnp.float32) for name in self._metric_names
-        }
+        empty = {name: jnp.zeros((self.updates, own), jnp.float32) for name in self._metric_names}
         state, metrics = jax.lax.fori_loop(0, own // self.tile, tile, (lanes.state, empty))
         return TrainedLanes(hypers, state), metrics
 
@@ -313,5 +311,3 @@ class TrainingProgram:
     def lane_bytes(self) -> int:
         leaves = jax.tree.leaves(self.lane_shapes)
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
-
-

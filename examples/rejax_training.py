@@ -105,8 +105,13 @@ class DQN(Replay):
                     choices=tuple(gymnax.registered_envs))  # fmt: skip
     exploration_fraction = hpo.fixed(0.1, "of the run, over which epsilon falls")
     eps_start = hpo.traced(1.0, "epsilon at the start", low=0, high=1)
-    eps_end = hpo.traced(0.05, "epsilon from then on", low=0, high=1,
-                         search={"min": 0.005, "max": 0.2, "distribution": "log_uniform"})
+    eps_end = hpo.traced(
+        0.05,
+        "epsilon from then on",
+        low=0,
+        high=1,
+        search={"min": 0.005, "max": 0.2, "distribution": "log_uniform"},
+    )
 
 
 class PQN(Rejax):
@@ -122,7 +127,17 @@ class PQN(Rejax):
     gamma = hpo.traced(0.99, "discount", low=0, high=1, search=GAMMA)
     td_lambda = hpo.traced(0.9, "of the returns", low=0, high=1, search={"min": 0.0, "max": 1.0})
     eps_start = hpo.traced(1.0, "epsilon at the start", low=0, high=1)
-    eps_end = hpo.traced(0.05, "epsilon from then on", low=0, high=1,
-                         search={"min": 0.005, "max": 0.2, "distribution": "log_uniform"})
-    max_grad_norm = hpo.traced(10.0, "of the gradient", low=0, low_open=True,
-                               search={"min": 0.1, "max": 10, "distribution": "log_uniform"})
+    eps_end = hpo.traced(
+        0.05,
+        "epsilon from then on",
+        low=0,
+        high=1,
+        search={"min": 0.005, "max": 0.2, "distribution": "log_uniform"},
+    )
+    max_grad_norm = hpo.traced(
+        10.0,
+        "of the gradient",
+        low=0,
+        low_open=True,
+        search={"min": 0.1, "max": 10, "distribution": "log_uniform"},
+    )

@@ -4,7 +4,15 @@
 meaning). `check_value` makes a value canonical, `complete` fills a configuration in.
 """
 
-from .configuration import allowed, canonical_name, canonical_value, check_name, check_value, complete, hint_of
+from .configuration import (
+    allowed,
+    canonical_name,
+    canonical_value,
+    check_name,
+    check_value,
+    complete,
+    hint_of,
+)
 from .table import (
     DEFAULTS_OF_OLD,
     KNOBS,

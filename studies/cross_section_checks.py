@@ -17,7 +17,7 @@ from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..knobs import KNOBS
 from ..store.statistics import IQM_MIN_SEEDS
-from .programs import buckets_of, is_static
+from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
 from .several_environments import each_alone, environments_of
 from .spec import EarlyTerminate, Study
@@ -318,9 +318,10 @@ def _ray_tune(study: Study) -> Problems:
             text = f"search.searcher is {search.searcher!r}, but pbt starts with "
             yield "search.searcher", f"{text}random trials and changes them itself; leave it out"
         for parameter in study.space.parameters:
-            if not parameter.name.startswith("env.") and not study.algorithm.knobs[
-                parameter.name
-            ].traced:
+            if (
+                not parameter.name.startswith("env.")
+                and not study.algorithm.knobs[parameter.name].traced
+            ):
                 yield "space", _untraced(parameter.name, "pbt")
         yield from _lane_for_each(study, "pbt")
         yield from _movable(study, "pbt")
@@ -432,12 +433,7 @@ def environment_faults(study: Study) -> Problems:
 
             yield from optical_faults(one)
         elif is_gymnasium(one.env.id) and not one.imports:  # which may register it
-            kinds: list[dict[str, Any]] = []
-            for bucket in buckets_of(one).found:
-                searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
-                if (kind := {**one.env.values, **searched}) not in kinds:
-                    kinds.append(kind)
-            for kind in kinds[:_MOST_KINDS]:
+            for kind in env_kinds(one)[:_MOST_KINDS]:
                 yield from _gymnasium_faults(one, kind)
 
 

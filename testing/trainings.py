@@ -1,7 +1,7 @@
 """Tests that a training of your own must pass; subclass the contract.
 
-    class TestSAC(TrainingContract):
-        training = SAC
+class TestSAC(TrainingContract):
+training = SAC
 """
 
 from __future__ import annotations

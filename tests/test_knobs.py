@@ -98,7 +98,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", KNOBS)
-def test_illegal_values_are_refused_with_what_is_allowed(KNOBS[name]):
+def test_illegal_values_are_refused_with_what_is_allowed(name):
     knob = KNOBS[name]
     bad = list(BAD[knob.type])
     if knob.type in ("float", "int"):

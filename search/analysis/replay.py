@@ -28,7 +28,13 @@ from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
 from ..checks import changed_files, words_of_changes
 from ..lanes.contract import (
-    Change, Population, Refill, Resolved, Resolver, factory_here, refuse_failed,
+    Change,
+    Population,
+    Refill,
+    Resolved,
+    Resolver,
+    factory_here,
+    refuse_failed,
 )  # fmt: skip
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Run, Segment, lineage_of, params_at

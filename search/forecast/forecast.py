@@ -227,9 +227,7 @@ def _unstopped(study: Study) -> float | None:
     if study.early_terminate is None or study.early_terminate.evolves:
         return None
     config = study.default()
-    expected = expected_steps(
-        study, quanta_of(study, study.steps_per_update(config))
-    )
+    expected = expected_steps(study, quanta_of(study, study.steps_per_update(config)))
     if not expected.search or expected.full is None:
         return None
     most = expected.full

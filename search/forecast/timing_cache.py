@@ -124,9 +124,7 @@ def at_a_glance(study: Study, kept: Kept | None = None) -> str:
     """Return a warning if a study takes hours here, judged by its env steps; else ""."""
     known = (kept or Kept.read()).of_env(study.env.id)
     config = study.default()
-    expected = expected_steps(
-        study, quanta_of(study, study.steps_per_update(config))
-    )
+    expected = expected_steps(study, quanta_of(study, study.steps_per_update(config)))
     if known is None or not expected.total or study.more_envs:
         return ""
     each, at = known

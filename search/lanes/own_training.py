@@ -273,5 +273,3 @@ def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
     lengths = wide.pop("length", np.zeros(episodes))
     returns = wide.pop("return", np.full(episodes, np.nan))
     return EvaluationResult(returns, np.nan_to_num(lengths).astype(np.int64), wide)
-
-

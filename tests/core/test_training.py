@@ -13,8 +13,8 @@ from flax.training.train_state import TrainState
 from hpo.core.lane_state import lane_key, use_key
 from hpo.core.refill import INIT
 from hpo.core.training import Lane, Training, fixed, made, shapes_of, traced
-from hpo.errors import ConfigError
 from hpo.core.training_program import TrainingProgram
+from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
 
 
