@@ -127,7 +127,7 @@ def split_rows(
 def rows_of_chunk(
     metrics: Mapping[str, np.ndarray], ends: Sequence[int]
 ) -> list[Mapping[str, np.ndarray]]:
-    """Return the row of a chunk from metrics [K, L] by name, then one per part; see `split_rows`."""
+    """Return the rows of `split_rows` from metrics [K, L] by name."""
     wide = {name: np.asarray(value, np.float64) for name, value in metrics.items()}
     parts = [slice(first, end) for first, end in zip((0, *ends), ends, strict=False)]
     return [_row(wide, part) for part in (slice(None), *parts)]

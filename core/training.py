@@ -78,7 +78,9 @@ def traced(
     Args:
         default: trial 0 has it.
         meaning: one line, with the unit.
-        low, high: the legal range; `low_open`: `low` itself is illegal.
+        low: the least legal value.
+        high: the largest.
+        low_open: `low` itself is illegal.
         search: the distribution of `space: {NAME: auto}`, as a study file writes it, such as
             `{"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}`.
     """

@@ -32,8 +32,8 @@ class OwnVocabulary(Vocabulary):
         self.algorithm.knob(given)
         return given
 
-    def is_fixed_in_a_program(self, name: str) -> bool:
-        return False
+    def env_key(self, name: str) -> None:
+        return None
 
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
         return self.algorithm.knobs[name].type
