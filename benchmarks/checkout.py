@@ -14,12 +14,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def make_importable() -> None:
-    """Put the checkout on the path as `hpo`, for this process and its children, if need be."""
-    if importlib.util.find_spec("hpo") is not None:
+    """Put `helpers` of the tests, and if need be the checkout as `hpo`, on the path.
+
+    For this process and its children.
+    """
+    links = {"helpers": ROOT / "tests" / "helpers", "hpo": ROOT}
+    missing = {name: path for name, path in links.items() if not importlib.util.find_spec(name)}
+    if not missing:
         return
     folder = tempfile.mkdtemp(prefix="hpo-link-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (Path(folder) / "hpo").symlink_to(ROOT, target_is_directory=True)
+    for name, path in missing.items():
+        (Path(folder) / name).symlink_to(path, target_is_directory=True)
     sys.path.insert(0, folder)
     paths = [folder, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -22,6 +22,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.lanes.contract import PopulationFactory
 from hpo.search.run import Settings, run
 from hpo.search.samplers import via_optuna
@@ -29,7 +30,6 @@ from hpo.search.samplers.random_and_grid import RandomSearch
 from hpo.search.samplers.registry import register_sampler
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 
 class ShadowTpe:

@@ -23,8 +23,6 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Acted(Pytree):
-    """One step of one lane's agents, for learning, [S, ...]."""
-
     action: Array
     taken: Array  # the environment's action
     mask: Bool[Array, "... A"] | None  # valid actions

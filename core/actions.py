@@ -22,11 +22,7 @@ _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuou
 
 
 def distribution_kind(plan: Plan, env: Environment) -> str:
-    """Return the name of a plan's distribution; unset, the first that fits the action space.
-
-    Raises:
-        ConfigError: the chosen distribution does not fit the action space.
-    """
+    """Return the name of a plan's distribution; unset, the first that fits the action space."""
     fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
     if not fitting:
         kind = type(env.action_space).__name__
@@ -42,7 +38,6 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
 
 
 def action_shape(env: Environment) -> tuple[int, ...]:
-    """Return the shape of one action as the policy makes it: [], or flat [D]."""
     space = env.action_space
     if isinstance(space, Discrete):
         return ()
@@ -52,42 +47,33 @@ def action_shape(env: Environment) -> tuple[int, ...]:
 
 
 def component_sizes(env: Environment) -> tuple[int, ...] | None:
-    """Return the choices of each component of an action, None if an action is one choice."""
     space = env.action_space
     return space.nvec if isinstance(space, MultiDiscrete) else None
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:
-    """Return how many numbers the policy head gives: logits, means, or two numbers per component.
-
-    Raises:
-        ConfigError: the distribution does not fit the actions, or leaves them no range.
-    """
+    """Return the width of the policy head: logits, means, or two numbers per component."""
     family, actions = _family(plan, env)
     return family.outputs(actions)
 
 
 def has_log_std(plan: Plan, env: Environment) -> bool:
-    """Return whether log standard deviations are parameters of the policy."""
     return family_of(distribution_kind(plan, env)).has_log_std
 
 
 def draw_noise(plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]) -> Array:
-    """Draw what `sample` needs for a batch of actions."""
     return family_of(distribution_kind(plan, env)).noise(key, batch, action_shape(env))
 
 
 def draw_entropy_noise(
     plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]
 ) -> Array | None:
-    """Draw what `entropy` needs for a batch, or None where it needs nothing."""
     return family_of(distribution_kind(plan, env)).entropy_noise(key, batch, action_shape(env))
 
 
 def raw_logits(
     plan: Plan, env: Environment, outputs: Float[Array, "... P"]
 ) -> Float[Array, "... A"]:
-    """Return the logits of the choices without a mask, from the outputs of a head."""
     family, actions = _family(plan, env)
     return family.logits(outputs, actions)
 
@@ -112,13 +98,7 @@ def _has_own_range(plan: Plan) -> bool:
 
 
 def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest actions [D] that a policy of this plan may take.
-
-    `action_low` and `action_high` replace those of the space, for all components.
-
-    Raises:
-        ConfigError: low is not below high.
-    """
+    """Return the smallest and largest actions [D], those of the space or of the plan."""
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     if plan.action_low is not None:
         low = np.full_like(low, plan.action_low)
@@ -140,12 +120,7 @@ def make_distribution(
     mask: Bool[Array, "... P"] | None,
     log_std: Float[Array, " D"] | None,
 ) -> Distribution:
-    """Return the distribution over actions for a head's outputs.
-
-    Raises:
-        ConfigError: a distribution within a box for actions without bounds, or a network with
-            another number of outputs.
-    """
+    """Return the distribution over actions for a head's outputs."""
     family, actions = _family(plan, env)
     if outputs.shape[-1] != family.outputs(actions):
         raise ConfigError(

@@ -39,7 +39,6 @@ def gae(
 
 
 def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
-    """Return delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
     ahead = _per_step(gamma, steps.reward) * going_on * steps.next_value
     return steps.reward + ahead - steps.value

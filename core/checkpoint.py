@@ -11,11 +11,9 @@ import logging
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -40,49 +38,33 @@ def save_tree(directory: Path, tree: Any) -> None:
     import orbax.checkpoint as ocp
 
     here = jax.device_get(tree)  # outside: errors of devices are not errors of the disk
-    with (
-        atomic_files.telling(directory),
-        _quiet(),
-        ocp.StandardCheckpointer() as checkpointer,
-    ):
+    with atomic_files.telling(directory), _quiet(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
     with atomic_files.telling(directory):
-        atomic_files.write_text(directory / _SUMS, "".join(_checksum_lines(directory)))
+        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        lines = [f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n" for path in files]
+        atomic_files.write_text(directory / _SUMS, "".join(lines))
 
 
 @contextmanager
 def _quiet() -> Generator[None, None, None]:
-    """Keep the threads of Orbax from printing tracebacks of errors that it raises anyway.
-
-    Threads of a failed save may print theirs later, so the hook then stays.
-    """
+    """Keep the threads of Orbax from printing tracebacks of errors that it raises anyway."""
     logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)
-    sys.excepthook = partial(_print_unless_late, hook)
+
+    def print_unless_late(kind: Any, error: BaseException, traceback: Any) -> None:
+        # late: a thread found the loop of its save closed already
+        if not (isinstance(error, RuntimeError) and "Event loop is closed" in str(error)):
+            hook(kind, error, traceback)
+
+    sys.excepthook = print_unless_late
     try:
         yield
         sys.excepthook = hook
     finally:
         logger.setLevel(level)
-
-
-def _print_unless_late(
-    hook: Callable[..., object],
-    kind: type[BaseException],
-    error: BaseException,
-    traceback: TracebackType | None,
-) -> None:
-    """Print an uncaught error, unless a thread found the loop of its save closed already."""
-    if not (isinstance(error, RuntimeError) and "Event loop is closed" in str(error)):
-        hook(kind, error, traceback)
-
-
-def _checksum_lines(directory: Path) -> Iterator[str]:
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    for path in files:
-        yield f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n"
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
@@ -132,17 +114,12 @@ _NAME, _SUM = "lane", 32
 
 
 def save_lane(directory: Path, state: Any) -> None:
-    """Write the state of one lane into an existing folder."""
     content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state))
     atomic_files.write_bytes(directory / _NAME, hashlib.sha256(content).digest() + content)
 
 
 def restore_lane(directory: Path, like: Any) -> Any:
-    """Read a lane that `save_lane` wrote, in the structure, shapes and dtypes of `like`.
-
-    Raises:
-        StoreError: the file is missing, damaged, or of another program.
-    """
+    """Read a lane that `save_lane` wrote, in the structure, shapes and dtypes of `like`."""
     path = directory / _NAME
     try:
         whole = path.read_bytes()
@@ -172,7 +149,6 @@ def part_path(directory: Path, part: str) -> Path:
 
 
 def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
-    """Write named trees of arrays into the folder of a policy."""
     for part, tree in parts.items():
         path = part_path(directory, part)
         make_folder(path.parent)
@@ -182,12 +158,7 @@ def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
 
 
 def read_part(directory: Path, part: str, like: Any) -> Any:
-    """Read a part back as a tree with the structure and shapes of `like`.
-
-    Raises:
-        StoreError: it is not there, or damaged.
-        ConfigError: it is of another structure.
-    """
+    """Read a part back as a tree with the structure and shapes of `like`."""
     path = part_path(directory, part)
     if not path.is_file():
         raise StoreError(

@@ -1,6 +1,6 @@
 """Action distributions over the outputs of a policy head, as small frozen pytrees.
 
-A distribution is sampled from random numbers drawn beforehand (`noise_shape`, `noise`), because
+A distribution is sampled from random numbers drawn beforehand (`Family.noise`), because
 drawing those of a whole rollout at once is cheaper than splitting keys step by step.
 """
 
@@ -31,10 +31,9 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class Distribution(Protocol):
-    """Distribution of one action; leading axes are batch axes.
+    """Distribution of one action, the argument of `log_prob`; leading axes are batch axes.
 
-    An action is the argument of `log_prob`. The environment's action may be a function of it (see
-    `actions.environment_action`).
+    The environment's action may be a function of it (see `actions.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:
@@ -56,8 +55,6 @@ class Distribution(Protocol):
 
 @pytree
 class Categorical(Pytree):
-    """Categorical over A actions."""
-
     log_probs: Float[Array, "... A"]  # normalised
     selects: bool = static(default=False)
 
@@ -107,10 +104,7 @@ class Categorical(Pytree):
 
 @pytree
 class MultiCategorical(Pytree):
-    """C independent categoricals, one per component of the action, padded to the widest.
-
-    `parts.log_probs` is [..., C, widest]; the padding has probability 0.
-    """
+    """C independent categoricals, `parts.log_probs` [..., C, widest], padded by probability 0."""
 
     parts: Categorical
 
@@ -140,7 +134,6 @@ class MultiCategorical(Pytree):
 
 
 def _by_component(flat: Array, sizes: tuple[int, ...], fill: float | bool) -> Array:
-    """Return [..., C, widest] from components one after the other, padded with `fill`."""
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     lead = [(0, 0)] * (flat.ndim - 1)
     parts = [
@@ -152,10 +145,7 @@ def _by_component(flat: Array, sizes: tuple[int, ...], fill: float | bool) -> Ar
 
 @pytree
 class Gaussian(Pytree):
-    """Diagonal Gaussian by mean and log standard deviation [..., D].
-
-    Its actions are unbounded. The environment adapter clips them to the action box (as SB3 does).
-    """
+    """Diagonal Gaussian over unbounded actions, which the environment's adapter clips."""
 
     mean: Float[Array, "... D"]
     log_std: Float[Array, "... D"]
@@ -337,16 +327,13 @@ class Actions:
     """The actions of an environment, as NumPy and plain numbers."""
 
     space: ActionSpace
-    shape: tuple[
-        int, ...
-    ]  # of one action of the policy: [] for one choice, [C] choices, [D] reals
+    shape: tuple[int, ...]  # of a policy's action: [] for one choice, [C] choices, [D] reals
     low: np.ndarray  # smallest real action [D], after `action_low`; empty for choices
     high: np.ndarray
     selects: bool = False  # see `plan.Backend.selects_actions`
 
     @property
     def components(self) -> int:
-        """Numbers in one action."""
         return math.prod(self.shape)
 
 
@@ -354,16 +341,13 @@ class Family:
     """A kind of distribution; to add one, subclass this and `register` an instance.
 
     Methods are pure functions of arrays and run inside compiled programs.
-
-    Attributes:
-        actions: the kind of action space that it is for.
-        bounded: it needs a finite range, else the user gets an error.
-        has_log_std: it takes one log standard deviation per component, parameters of the policy
-            that see no observation (`log_std_init`, `log_std_min`, `log_std_max`).
     """
 
+    # the kind of action space that it is for
     actions: ClassVar[Literal["discrete", "multi_discrete", "continuous"]] = "continuous"
-    bounded: ClassVar[bool] = False
+    bounded: ClassVar[bool] = False  # it needs a finite range, else the user gets an error
+    # it takes one log standard deviation per component, parameters of the policy that see no
+    # observation (`log_std_init`, `log_std_min`, `log_std_max`)
     has_log_std: ClassVar[bool] = False
 
     def outputs(self, actions: Actions) -> int:
@@ -441,13 +425,9 @@ class _MultiCategorical(Family):
 class _Gaussian(Family):
     has_log_std = True
 
-    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
-        return _gaussian(outputs, log_std)
-
-
-def _gaussian(mean: Array, log_std: Array) -> Gaussian:
-    lead = (1,) * (mean.ndim - 1)
-    return Gaussian(mean, jnp.broadcast_to(log_std.reshape((*lead, -1)), mean.shape))
+    def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Gaussian:
+        spread = log_std.reshape((*(1,) * (outputs.ndim - 1), -1))
+        return Gaussian(outputs, jnp.broadcast_to(spread, outputs.shape))
 
 
 class Squashed(Family):
@@ -456,7 +436,6 @@ class Squashed(Family):
     bounded = True
 
     def share(self, action: Array) -> Array:
-        """Return where in the range an action is, 0 .. 1."""
         return jax.nn.sigmoid(action)
 
     def environment_action(
@@ -472,7 +451,7 @@ class _TanhGaussian(Squashed):
 
     def make(self, outputs: Array, actions: Actions, mask: Any, log_std: Any) -> Distribution:
         volume = _log_volume(0.5 * (actions.high - actions.low))
-        return TanhGaussian(_gaussian(outputs, log_std), volume)
+        return TanhGaussian(_Gaussian().make(outputs, actions, mask, log_std), volume)
 
     def entropy_noise(self, key: PRNGKeyArray, batch: Any, shape: Any) -> Array:
         return jax.random.normal(key, (*batch, ENTROPY_DRAWS, *shape), jnp.float32)
@@ -501,7 +480,6 @@ def _log_volume(widths: np.ndarray) -> Float[Array, ""]:
 
 
 def spread_bounds(actions: Actions, like: Array) -> tuple[Array, Array]:
-    """Return the smallest and largest actions with as many axes as `like`."""
     low, high = (
         jnp.asarray(x).reshape((1,) * (like.ndim - 1) + x.shape)
         for x in (actions.low, actions.high)

@@ -38,8 +38,6 @@ class Held(Pytree):
 
 @pytree
 class Learning(Pytree):
-    """The state of the gradient steps of one update, per lane."""
-
     params: Any
     moments: Any
     stopped: Bool[Array, "..."]  # target_kl was exceeded
@@ -110,7 +108,6 @@ def run_epochs(
 
 
 def _closing_minibatches(plan: Plan, count: int) -> Bool[Array, " M"] | None:
-    """Return after which minibatches of an epoch the optimiser steps, None if after all."""
     if count == 1 or plan.accumulate_minibatches == 1:
         return None
     place = np.arange(1, count + 1)
@@ -156,10 +153,7 @@ def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
 def _epoch_rows(
     plan: Plan, hypers: Hypers, state: LaneState, samples: Samples, count: int
 ) -> Int[Array, "L D"] | None:
-    """Return the rows that the epochs of this update go over, or None for all, once each.
-
-    With priorities as many as there are, or as the minibatches have where both numbers are given.
-    """
+    """Return the rows that the epochs of this update go over, or None for all, once each."""
     if "priority" not in plan.features:
         return None
     count = count if plan.has_free_minibatches else samples.advantage.shape[1]
@@ -228,7 +222,9 @@ def _minibatch(
     )
     if learning.held is None:
         return _step(plan, hypers, values.sizes, learning, gradients, takes)
-    held = _add_held(learning.held, gradients, takes)
+    held, one = learning.held, takes.astype(jnp.float32)
+    total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
+    held = Held(total, held.count + one, held.minibatches + one)
 
     def close() -> Learning:
         mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
@@ -239,12 +235,6 @@ def _minibatch(
     if closes is None:
         return close()
     return jax.lax.cond(closes, close, lambda: learning.replace(held=held))
-
-
-def _add_held(held: Held, gradients: Any, takes: Bool[Array, ""]) -> Held:
-    one = takes.astype(jnp.float32)
-    total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
-    return Held(total, held.count + one, held.minibatches + one)
 
 
 def _step(

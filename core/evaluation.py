@@ -16,24 +16,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ConfigError
 from . import acting, policy
+from .envs import contract
 from .envs import registry as environments
-from .envs.contract import (
-    DrawingEnvironment,
-    Environment,
-    Remembering,
-    agents_of,
-    mask_all,
-    mean_over_bodies,
-    per_body,
-    reset_all,
-    step_all,
-    unwrapped,
-)
+from .envs.contract import DrawingEnvironment, Environment, Step, agents_of, per_body
 from .hypers import Hypers
 from .lane_state import RunningStatistics, use_key
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree, where
-from .trajectory import forget
 
 EVALUATION = 5  # use of a lane's key
 STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut by default
@@ -41,8 +30,6 @@ STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut 
 
 @pytree
 class Policies(Pytree):
-    """What evaluation needs of lanes, [L, ...]."""
-
     hypers: Hypers
     params: Any
     observation_statistics: RunningStatistics
@@ -51,17 +38,11 @@ class Policies(Pytree):
 
 @pytree
 class Episodes(Pytree):
-    """Results, [L, episodes].
+    """Results, [L, episodes]."""
 
-    Attributes:
-        returns: undiscounted, unscaled; with several agents their mean.
-        lengths: env steps.
-        metrics: the environment's metrics of each episode.
-    """
-
-    returns: Float[Leaf, "L episodes"]
-    lengths: Int[Leaf, "L episodes"]
-    metrics: dict[str, Float[Leaf, "L episodes"]]
+    returns: Float[Leaf, "*L episodes"]  # undiscounted, unscaled; with several agents their mean
+    lengths: Int[Leaf, "*L episodes"]  # env steps
+    metrics: dict[str, Float[Leaf, "*L episodes"]]  # the environment's
 
 
 @pytree
@@ -79,15 +60,73 @@ class Seen(Pytree):
 
 
 @pytree
-class _Carry(Pytree):
+class Carry(Pytree):
+    """Episodes of lanes that are under way, or of one lane."""
+
     step: Int[Array, ""]
     env_state: Any
     observation: Any
     memory: Any
-    running: Bool[Array, "L episodes"]
-    returns: Float[Array, "L episodes"]
-    lengths: Int[Array, "L episodes"]
-    info: dict[str, Float[Array, "L episodes"]]
+    running: Bool[Array, "*L episodes"]
+    returns: Float[Array, "*L episodes"]
+    lengths: Int[Array, "*L episodes"]
+    info: dict[str, Float[Array, "*L episodes"]]
+
+    @classmethod
+    def begun(cls, shape: tuple[int, ...], env_state: Any, observation: Any, memory: Any) -> Carry:
+        running, zero = jnp.ones(shape, bool), jnp.zeros(shape, jnp.float32)
+        lengths = jnp.zeros(shape, jnp.int32)
+        return cls(jnp.int32(0), env_state, observation, memory, running, zero, lengths, {})
+
+    def with_info(self, step: Callable[[Carry], Carry]) -> Carry:
+        """Return it with sums of 0 for all that a step adds to."""
+        struct = jax.eval_shape(step, self).info
+        return self.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), struct))
+
+    def counted(self, env: Environment, steps: int | None) -> Bool[Array, "*L episodes"]:
+        return self.running & (self.step >= (0 if steps is None else env.warmup_steps))
+
+    def after(
+        self, env: Environment, step: Step, memory: Any, steps: int | None,
+        fresh: Callable[[], tuple[Any, Any, Any]],
+    ) -> Carry:  # fmt: skip
+        """Return it after a step; `fresh` gives state, observation, memory of new episodes."""
+        counted, ended = self.counted(env, steps), step.terminated | step.truncated
+        state, observation, running = step.state, step.observation, self.running
+        if steps is None:
+            running = running & ~ended
+        elif not env.never_ends:
+            new_state, new_observation, new_memory = fresh()
+            segments = per_body(env, ended)
+            state = where(ended, new_state, state)
+            observation = where(segments, new_observation, observation)
+            memory = where(segments, new_memory, memory)
+        known = self.info or jax.tree.map(jnp.zeros_like, step.info)
+
+        def add(total: Array, value: Array) -> Array:  # what follows an end may be anything
+            return total + jnp.where(counted, value, 0.0)
+
+        return Carry(
+            step=self.step + 1,
+            env_state=state,
+            observation=observation,
+            memory=memory,
+            running=running,
+            returns=add(self.returns, contract.mean_over_bodies(env, step.reward)),
+            lengths=self.lengths + counted.astype(jnp.int32),
+            info={name: add(known[name], step.info[name]) for name in step.info},
+        )
+
+    def played(
+        self, env: Environment, step: Callable[[Carry], Carry], last: int
+    ) -> tuple[Array, Array, dict[str, Array]]:
+        """Return the fields of `Episodes` after the last step, or when none runs any more."""
+        end: Carry = jax.lax.while_loop(lambda c: (c.step < last) & jnp.any(c.running), step, self)
+        summarise = env.summarise
+        for _ in end.lengths.shape:
+            summarise = jax.vmap(summarise)
+        steps = jnp.maximum(end.lengths, 1).astype(jnp.float32)
+        return end.returns, end.lengths, summarise(end.info, steps)
 
 
 def evaluate(
@@ -106,42 +145,27 @@ def evaluate(
     `cut_after`.
     """
     last = cut_after if steps is None else last_step(plan, steps)
-    carry = jax.lax.while_loop(
-        lambda c: (c.step < last) & jnp.any(c.running),
-        lambda c: advance(plan, lanes, c, greedy, steps)[0],
-        begin(plan, lanes, episodes, greedy, steps),
-    )
-    metrics = jax.vmap(jax.vmap(environments.make(plan.eval_env).summarise))(
-        carry.info, jnp.maximum(carry.lengths, 1).astype(jnp.float32)
-    )
-    return Episodes(carry.returns, carry.lengths, metrics)
+    carry = begin(plan, lanes, episodes, greedy, steps)
+    env = environments.make(plan.eval_env)
+    return Episodes(*carry.played(env, lambda c: advance(plan, lanes, c, greedy, steps)[0], last))
 
 
 def last_step(plan: Plan, steps: int | None) -> int:
     return STEP_LIMIT if steps is None else environments.make(plan.eval_env).warmup_steps + steps
 
 
-def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
+def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> Carry:
     env = environments.make(plan.eval_env)
 
     def reset(lane: Policies) -> tuple[Any, Any]:
         keys = reset_keys(lane.key, episodes)
-        return reset_all(env, keys, lane.hypers.eval_params)
+        return contract.reset_all(env, keys, lane.hypers.eval_params)
 
     env_state, observation = jax.vmap(reset)(lanes)
-    shape = (lanes.key.shape[0], episodes)
-    carry = _Carry(
-        step=jnp.int32(0),
-        env_state=env_state,
-        observation=observation,
-        memory=policy.initial_carry(plan, (shape[0], episodes * agents_of(env))),
-        running=jnp.ones(shape, bool),
-        returns=jnp.zeros(shape, jnp.float32),
-        lengths=jnp.zeros(shape, jnp.int32),
-        info={},
-    )
-    probe, _ = jax.eval_shape(lambda c: advance(plan, lanes, c, greedy, steps), carry)
-    return carry.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), probe.info))
+    count = lanes.key.shape[0]
+    memory = policy.initial_carry(plan, (count, episodes * agents_of(env)))
+    carry = Carry.begun((count, episodes), env_state, observation, memory)
+    return carry.with_info(lambda c: advance(plan, lanes, c, greedy, steps)[0])
 
 
 def reset_keys(raw: Array, episodes: int) -> Array:
@@ -153,7 +177,6 @@ def step_words(raw: Array, step: Int[Array, ""], episodes: int) -> Array:
 
 
 def restart_keys(words: Array) -> Array:
-    """Return the keys of the episodes that start after a step with keys `words`."""
     return jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
 
 
@@ -169,7 +192,7 @@ def act(
 ) -> tuple[Array, Array, Any]:
     """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
-    mask = mask_all(env, env_state, lane.hypers.eval_params)
+    mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
     action, memory = acting.act(
         plan, env, lane.hypers, lane.params, lane.observation_statistics, observation, mask,
@@ -179,69 +202,34 @@ def act(
 
 
 def advance(
-    plan: Plan, lanes: Policies, carry: _Carry, greedy: bool, steps: int | None
-) -> tuple[_Carry, Seen]:
+    plan: Plan, lanes: Policies, carry: Carry, greedy: bool, steps: int | None
+) -> tuple[Carry, Seen]:
     env = environments.make(plan.eval_env)
-    first = env.warmup_steps if steps is not None else 0
     actions, words, memory = jax.vmap(
         lambda lane, state, seen, memory: act(
             plan, env, lane, carry.step, state, seen, memory, greedy
         )
     )(lanes, carry.env_state, carry.observation, carry.memory)
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
+    over_lanes = jax.vmap(lambda *lane: contract.step_all(env, *lane))
     after = over_lanes(keys, carry.env_state, actions, lanes.hypers.eval_params)
-    counted = carry.running & (carry.step >= first)
-    ended = after.terminated | after.truncated
-    state, observation = after.state, after.observation
-    running = carry.running
-    if steps is None:
-        running = running & ~ended
-    elif not env.never_ends:
-        going = (state, observation, memory)
-        state, observation, memory = _restart(plan, env, lanes, words, ended, going)
-    known = carry.info or jax.tree.map(jnp.zeros_like, after.info)
 
-    def add(total: Array, value: Array) -> Array:  # what follows an episode's end may be anything
-        return total + jnp.where(counted, value, 0.0)
+    def fresh() -> tuple[Any, Any, Any]:
+        reset = jax.vmap(lambda *lane: contract.reset_all(env, *lane))
+        started = reset(restart_keys(words), lanes.hypers.eval_params)
+        return *started, policy.initial_carry(plan, after.reward.shape)
 
-    after_it = _Carry(
-        step=carry.step + 1,
-        env_state=state,
-        observation=observation,
-        memory=memory,
-        running=running,
-        returns=add(carry.returns, mean_over_bodies(env, after.reward)),
-        lengths=carry.lengths + counted.astype(jnp.int32),
-        info={name: add(known[name], after.info[name]) for name in after.info},
-    )
+    after_it = carry.after(env, after, memory, steps, fresh)
     observed, taken = jax.tree.map(lambda x: _by_episode(env, x), (carry.observation, actions))
-    seen = Seen(
-        counted, observed, taken, mean_over_bodies(env, after.reward), after.terminated,
-        after.truncated, after.info,
-    )  # fmt: skip
+    counted, reward = carry.counted(env, steps), contract.mean_over_bodies(env, after.reward)
+    flags = (after.terminated, after.truncated)
+    seen = Seen(counted, observed, taken, reward, *flags, after.info)
     return after_it, seen
 
 
 def _by_episode(env: Environment, x: Array) -> Array:
-    """Return rows of agents [L, episodes agents, ...] as [L, episodes, agents, ...]."""
     agents = agents_of(env)
     return x if agents == 1 else x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
-
-
-def _restart(
-    plan: Plan, env: Environment, lanes: Policies, words: Array, ended: Array, going: Any
-) -> tuple[Any, Any, Any]:
-    keys = restart_keys(words)
-    fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
-    fresh_state, fresh_observation = fresh
-    state, observation, memory = going
-    segments = per_body(env, ended)
-    return (
-        where(ended, fresh_state, state),
-        where(segments, fresh_observation, observation),
-        forget(plan, segments, memory),
-    )
 
 
 _BLOCK = 256
@@ -257,7 +245,7 @@ def film(
     Raises:
         ConfigError: the environment cannot draw itself.
     """
-    env = unwrapped(environments.make(plan.eval_env))
+    env = contract.unwrapped(environments.make(plan.eval_env))
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
             f"{env.id} cannot draw itself; environments of Gymnasium (gym:...) can, those of "
@@ -275,7 +263,7 @@ def _pictures(
     # the states of each episode, from its first to the one in which it ended
     found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
 
-    def show(before: _Carry, after: _Carry, seen: Seen) -> Any:
+    def show(before: Carry, after: Carry, seen: Seen) -> Any:
         return before.running, after.env_state
 
     for running, states in _blocks(plan, lanes, carry, greedy, None, show):
@@ -286,13 +274,13 @@ def _pictures(
         yield from env.pictures(states, params)
 
 
-def _start(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
+def _start(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> Carry:
     return jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, steps))(lanes)
 
 
 def _blocks(
-    plan: Plan, lanes: Policies, carry: _Carry, greedy: bool, steps: int | None,
-    show: Callable[[_Carry, _Carry, Seen], Any],
+    plan: Plan, lanes: Policies, carry: Carry, greedy: bool, steps: int | None,
+    show: Callable[[Carry, Carry, Seen], Any],
 ) -> Iterator[Any]:  # fmt: skip
     """Yield blocks [steps, ...] of `show(before, after, seen)` of each step, as host arrays."""
 
@@ -312,7 +300,7 @@ def _blocks(
 
 
 def _inner(state: Any) -> Any:
-    return state.inner if isinstance(state, Remembering) else state
+    return state.inner if isinstance(state, contract.Remembering) else state
 
 
 _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out

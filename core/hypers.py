@@ -19,6 +19,7 @@ from ..knobs import KNOBS, SCHEDULE_KNOBS, SCHEDULES, allow_choice, complete
 from .pytree import Leaf, Pytree, pytree
 
 KINDS = {name: index for index, name in enumerate(SCHEDULES)}
+Scalar = Float[Array, ""]
 Factor = Callable[[Array, Array], Array]
 _OWN: list[Factor] = []
 
@@ -41,17 +42,17 @@ def register(name: str, factor: Factor) -> None:
 
 
 def scheduled(
-    initial: Float[Array, ""],
+    initial: Scalar,
     kind: Int[Array, ""],
-    progress: Float[Array, ""],
+    progress: Scalar,
     *,
-    end_fraction: Float[Array, ""],
-    multiplier: Float[Array, ""],
-    exponent: Float[Array, ""],
-    warmup_fraction: Float[Array, ""],
-    peak_multiplier: Float[Array, ""],
-    start_fraction: Float[Array, ""],
-) -> Float[Array, ""]:
+    end_fraction: Scalar,
+    multiplier: Scalar,
+    exponent: Scalar,
+    warmup_fraction: Scalar,
+    peak_multiplier: Scalar,
+    start_fraction: Scalar,
+) -> Scalar:
     """Return the scheduled value at `progress` (updates done over updates of the full run).
 
     With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and c(x) =
@@ -66,7 +67,7 @@ def scheduled(
     """
     p = jnp.minimum(1.0, progress / multiplier)
 
-    def cosine(x: Float[Array, ""]) -> Float[Array, ""]:
+    def cosine(x: Scalar) -> Scalar:
         return jnp.maximum(0.5 * (1.0 + jnp.cos(jnp.pi * x)), 0.0) ** exponent
 
     linear = 1.0 + (end_fraction - 1.0) * p
@@ -83,17 +84,14 @@ def scheduled(
 
 def curve(
     hypers: Any,
-    progress: Float[Array, ""],
-    initial: Float[Array, ""],
+    progress: Scalar,
+    initial: Scalar,
     kind: Int[Array, ""],
-    end_fraction: Float[Array, ""],
-    multiplier: Float[Array, ""],
-    **warmup: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Return `scheduled`; `warmup` replaces the warm-up and the exponent of the learning rate.
-
-    The peak is the initial value by default.
-    """
+    end_fraction: Scalar,
+    multiplier: Scalar,
+    **warmup: Scalar,
+) -> Scalar:
+    """Return `scheduled`; `warmup` replaces the warm-up and the exponent of the learning rate."""
     shape = {
         "exponent": hypers.lr_decay_exponent,
         "warmup_fraction": hypers.lr_warmup_fraction,
@@ -107,11 +105,8 @@ def curve(
 
 
 def annealed_lambda(
-    initial: Float[Array, ""],
-    final: Float[Array, ""],
-    progress: Float[Array, ""],
-    multiplier: Float[Array, ""],
-) -> Float[Array, ""]:
+    initial: Scalar, final: Scalar, progress: Scalar, multiplier: Scalar
+) -> Scalar:
     """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
 
     At multiplier 1 it ends 90.07 % of the way, as published. No horizon ends it: below 1 it comes
@@ -216,15 +211,11 @@ class Hypers(Pytree):
 
 
 def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Return the traced part of a configuration that `knobs.complete` completes."""
     return hypers_of(complete(config), env_params, eval_params)
 
 
 def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Return the traced part of a complete configuration as NumPy scalars, canonical in dtype.
-
-    Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
-    """
+    """Return the traced part of a complete configuration as NumPy scalars, never weakly typed."""
     if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
         full = {**full, **same}

@@ -2,7 +2,7 @@
 
 Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N rows to
 learn from (T E single steps, or E whole segments), B minibatch rows, A actions or action
-components, K updates of a chunk. Where one environment has several agents (see `envs.bodies`), E
+components, K updates of a chunk. Where one environment has several agents (see `envs.contract`), E
 of a learner counts segments: environments times agents.
 """
 
@@ -21,19 +21,14 @@ from .pytree import Leaf, Pytree, pytree
 
 @pytree
 class RunningStatistics(Pytree):
-    """Count, mean and summed squared deviation of all samples so far."""
-
     count: Float[Array, ""]
     mean: Float[Array, "*shape"]
     square: Float[Array, "*shape"]
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> RunningStatistics:
-        return cls(
-            jnp.zeros((), jnp.float32),
-            jnp.zeros(shape, jnp.float32),
-            jnp.zeros(shape, jnp.float32),
-        )
+        zeros = (jnp.zeros(size, jnp.float32) for size in ((), shape, shape))
+        return cls(*zeros)
 
     def merge(self, batch: Float[Array, "N *shape"]) -> RunningStatistics:
         size = jnp.float32(batch.shape[0])
@@ -41,11 +36,9 @@ class RunningStatistics(Pytree):
         square = jnp.sum((batch - mean[None]) ** 2, axis=0)
         total = self.count + size
         shift = mean - self.mean
-        return RunningStatistics(
-            total,
-            self.mean + shift * (size / total),
-            self.square + square + shift**2 * (self.count * size / total),
-        )
+        moved = self.mean + shift * (size / total)
+        square = self.square + square + shift**2 * (self.count * size / total)
+        return RunningStatistics(total, moved, square)
 
     def std(self) -> Float[Array, "*shape"]:
         """Return the standard deviation (divisor N), 1 before anything was seen, at least 1e-4."""
@@ -55,7 +48,6 @@ class RunningStatistics(Pytree):
     def normalise(
         self, values: Float[Array, "... *shape"], clip: Float[Array, ""]
     ) -> Float[Array, "... *shape"]:
-        """Return (values - mean) / std, clipped to +-clip."""
         lead = (1,) * (values.ndim - self.mean.ndim)
         mean, std = (jnp.reshape(x, lead + x.shape) for x in (self.mean, self.std()))
         return jnp.clip((values - mean) / std, -clip, clip)
@@ -89,7 +81,6 @@ def lane_key(seed: Leaf, stream: Leaf, replicate: Leaf) -> UInt32[Array, "2"]:
 
 
 def use_key(raw: UInt32[Leaf, "2"], use: int, counter: Leaf | int = 0) -> Array:
-    """Return the typed key of one use of a lane's key at one value of its counter."""
     key = jax.random.wrap_key_data(raw, impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, use), jnp.asarray(counter, jnp.int32))
 
@@ -108,29 +99,22 @@ class RewardState(Pytree):
 
     @classmethod
     def of(cls, state: LaneState) -> RewardState:
+        whole = cls(state.return_statistics, state.average_reward, state.average_trace)
         seen = float(state.return_statistics.count) > 0.0
-        centred = float(state.average_trace) > 0.0
-        return cls(
-            state.return_statistics if seen else None,
-            state.average_reward if centred else None,
-            state.average_trace if centred else None,
-        )
+        return whole.only(seen, float(state.average_trace) > 0.0)
+
+    def only(self, returns: bool, centring: bool) -> RewardState:
+        found = self if returns else self.replace(returns=None)
+        return found if centring else found.replace(average=None, trace=None)
 
     def for_plan(self, plan: Plan) -> RewardState:
-        normalises = "normalise_rewards" in plan.features
-        centres = "reward_centering" in plan.features
-        return RewardState(
-            self.returns if normalises else None,
-            self.average if centres else None,
-            self.trace if centres else None,
-        )
+        features = plan.features
+        return self.only("normalise_rewards" in features, "reward_centering" in features)
 
     def in_units(self, saved: bool, here: frozenset[bool]) -> RewardState:
-        """Drop the deviation where `raw_reward_deviation` is not `saved` in every lane."""
         return self if here == frozenset((saved,)) else self.replace(returns=None)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `LaneState` that this replaces."""
         found = {
             "return_statistics": self.returns,
             "average_reward": self.average,
@@ -163,21 +147,16 @@ def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Return which reward memory lanes need that a saved policy with its critic lacks.
-
-    `rewards` is None of a policy from an earlier version, which kept none.
-    """
+    """Return which reward memory a saved policy lacks; None: an earlier version saved it."""
     found = RewardState() if rewards is None else rewards
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
     lacks = [name for name, value in here.items() if name in plan.features and value is None]
     if not lacks:
         return []
     words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
-    why = (
-        "it was trained without them"
-        if same_units
-        else "raw_reward_deviation is or may be another"
-    )
+    why = "it was trained without them"
+    if not same_units:
+        why = "raw_reward_deviation is or may be another"
     if rewards is None:
         why = "an earlier version wrote it; train it once more to have them"
     return [f"init: the saved policy holds no {words}, which start fresh here: {why}"]

@@ -29,22 +29,13 @@ _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no 
 Mean = Callable[[Array], Array]
 
 
-class _Means(NamedTuple):
-    """Functions for means over a minibatch, weighted as its rows count for each purpose."""
+class _Purposes(NamedTuple):
+    """By purpose, as in `masking.RowWeights`: weights of steps (None: alike), totals, or means."""
 
-    policy: Mean
-    value: Mean
-    mass: Mean
-    choice: Mean
-
-
-class _Weights(NamedTuple):
-    """Weights of single steps, as in `masking.RowWeights`; None where all count alike."""
-
-    policy: Array | None
-    value: Array | None
-    mass: Array | None
-    choice: Array | None
+    policy: Any
+    value: Any
+    mass: Any
+    choice: Any
 
 
 @pytree
@@ -77,7 +68,6 @@ class Losses(Pytree):
         return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **low, **high})
 
     def plus(self, other: Losses, takes: Bool[Array, "..."] | bool = True) -> Losses:
-        """Return sums, and extremes of extremes, with another minibatch where `takes` is true."""
         added: Losses = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), self, other)
         extremes = {
             name: (jnp.minimum if sign > 0 else jnp.maximum)(
@@ -95,8 +85,6 @@ _EXTREMES = ((("ratio_min", "log_prob_min"), 1), (("ratio_max",), -1))
 
 @pytree
 class _Terms(Pytree):
-    """Terms of rows under the current parameters, [B, *T]."""
-
     change: Float[Array, "B *T"]  # log pi - log pi_old of the action, both masked
     entropy: Float[Array, "B *T"]
     value: Float[Array, "B *T"]
@@ -106,8 +94,6 @@ class _Terms(Pytree):
 
 @pytree
 class _Targets(Pytree):
-    """The advantages and targets that the loss takes, [B, *T]."""
-
     advantage: Float[Array, "B *T"]
     target: Float[Array, "B *T"]
 
@@ -140,7 +126,7 @@ def ppo_loss(
     learned = _learning_targets(plan, hypers, coefficients, rows, terms)
     flat_rows, terms, learned = (_steps_of(plan, part) for part in (rows, terms, learned))
     weights = _weights(plan, rows, weight)
-    means = _Means(*map(_mean, weights))
+    means = _Purposes(*map(_mean, weights))
     advantage = _normalise(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
     return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights.value)
@@ -166,17 +152,27 @@ def loss_and_gradient(
         )
         return losses, gradient
     rows, fills = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
-    learned = jax.lax.map(lambda p: _part_targets(params, plan, hypers, coefficients, p), rows)
+
+    def targets(rows: Samples) -> _Targets:
+        terms = None if rows.segments is None else _forward(params, plan, hypers, rows)
+        return _steps_of(plan, _learning_targets(plan, hypers, coefficients, rows, terms))
+
+    learned: _Targets = jax.lax.map(targets, rows)
     weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(rows, fills)
-    flat: _Weights = jax.tree.map(lambda w: w.reshape(-1), weights)
-    totals = _totals(flat, learned.advantage.size)
+    flat: _Purposes = jax.tree.map(lambda w: w.reshape(-1), weights)
+
+    def total(weight: Array | None) -> Array:
+        whole = jnp.float32(learned.advantage.size)
+        return whole if weight is None else jnp.maximum(jnp.sum(weight), _LEAST_TOTAL)
+
+    totals = _Purposes(*map(total, flat))
     advantage = _normalise(learned.advantage.reshape(-1), hypers, flat.policy)
     learned = learned.replace(advantage=advantage.reshape(learned.advantage.shape))
 
     def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
         rows, weights, learned = part
         terms = _steps_of(plan, _forward(params, plan, hypers, rows))
-        means = _Means(*map(_mean, weights, totals))
+        means = _Purposes(*map(_mean, weights, totals))
         rows = _steps_of(plan, rows)
         return _loss(
             plan, hypers, coefficients, rows, terms, learned, means, weights.value, in_parts=True
@@ -212,7 +208,7 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
 
 
 def _learning_targets(
-    plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms
+    plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms | None
 ) -> _Targets:
     """Return the rollout's advantages and targets, or V-trace's in lanes where it is on.
 
@@ -220,7 +216,7 @@ def _learning_targets(
     few, and the network would have to run on as many observations again.
     """
     seen = rows.segments
-    if seen is None or terms.last_value is None:
+    if seen is None or terms is None or terms.last_value is None:
         return _Targets(rows.advantage, rows.target)
     value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
     following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
@@ -245,18 +241,7 @@ def _learning_targets(
     )
 
 
-def _part_targets(
-    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples
-) -> _Targets:
-    """Return advantages and targets of a part of a minibatch, as single steps."""
-    if rows.segments is None:
-        return _steps_of(plan, _Targets(rows.advantage, rows.target))
-    terms = _forward(params, plan, hypers, rows)
-    return _steps_of(plan, _learning_targets(plan, hypers, coefficients, rows, terms))
-
-
 def _steps_of(plan: Plan, tree: Any) -> Any:
-    """Return the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
     if not plan.by_segments:
         return tree
     steps = plan.rollout_length
@@ -267,20 +252,12 @@ def _steps_of(plan: Plan, tree: Any) -> Any:
     return jax.tree.map(flat, tree)
 
 
-def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Weights:
+def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Purposes:
     fills = _steps_of(plan, weight)
     if rows.weights is None:
-        return _Weights(fills, fills, fills, fills)
+        return _Purposes(fills, fills, fills, fills)
     each = jax.tree.leaves(_steps_of(plan, rows.weights))
-    return _Weights(*(each if fills is None else (weight * fills for weight in each)))
-
-
-def _totals(weights: _Weights, rows: int) -> _Weights:
-    def total(weight: Array | None) -> Array:
-        whole = jnp.float32(rows)
-        return whole if weight is None else jnp.maximum(jnp.sum(weight), _LEAST_TOTAL)
-
-    return _Weights(*map(total, weights))
+    return _Purposes(*(each if fills is None else (weight * fills for weight in each)))
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
@@ -298,14 +275,11 @@ def _loss(
     rows: Samples,
     terms: _Terms,
     learned: _Targets,
-    means: _Means,
+    means: _Purposes,
     counts: Float[Array, " B"] | None,
     in_parts: bool = False,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Return the loss of single steps.
-
-    Where a minibatch comes `in_parts`, `ratio_std` is the part's share of the mean of (r - 1)^2.
-    """
+    """Return the loss of single steps; `in_parts`, `ratio_std` is a share of mean (r - 1)^2."""
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
     ratio = jnp.exp(log_ratio)
@@ -359,7 +333,6 @@ def _loss(
 
 
 def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
-    """Run the network; one with a memory through whole segments, time first."""
     if rows.first is None:
         return policy.apply(plan, params, rows.observation)
 
@@ -374,10 +347,7 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
 def _normalise(
     advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
 ) -> Float[Array, " B"]:
-    """Return advantages with mean 0 and deviation 1 over the rows that teach the policy.
-
-    A single such row has no others to be compared with: its advantage stays.
-    """
+    """Return advantages with mean 0 and deviation 1 over the rows that teach; one alone stays."""
     if weight is None and advantage.size == 1:
         return advantage
     mean = _mean(weight)

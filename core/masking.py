@@ -35,22 +35,13 @@ class RowWeights(Pytree):
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return log sum over valid actions of the raw policy: logsumexp(masked) - logsumexp(all).
-
-    Of several components it is the sum of theirs. Where nothing is valid, the raw policy acts, and
-    it is 0.
-    """
-    each = zip(_components(logits, sizes), _components(mask, sizes), strict=True)
-    masses = [_log_mass(*component) for component in each]
+    """Return log sum over valid actions of the raw policy, summed over components; or 0."""
+    masses = []
+    for part, valid in zip(_components(logits, sizes), _components(mask, sizes), strict=True):
+        usable = valid | ~jnp.any(valid, axis=-1, keepdims=True)
+        masked = jnp.where(usable, part, _MASKED)
+        masses.append(jax.nn.logsumexp(masked, axis=-1) - jax.nn.logsumexp(part, axis=-1))
     return masses[0] if sizes is None else jnp.sum(jnp.stack(masses), axis=0)
-
-
-def _log_mass(
-    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"]
-) -> Float[Array, "*batch"]:
-    usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
-    masked = jnp.where(usable, logits, _MASKED)
-    return jax.nn.logsumexp(masked, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
 
 
 def _components(flat: Array, sizes: Sizes) -> list[Array]:
@@ -63,13 +54,11 @@ def _components(flat: Array, sizes: Sizes) -> list[Array]:
 def valid_mass_of(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Return the valid mass itself; 0 where nothing is valid."""
     some = valid_actions(mask, sizes) > 0
     return jnp.where(some, jnp.exp(log_valid_mass(logits, mask, sizes)), 0.0)
 
 
 def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Array, "*batch"]:
-    """Return how many actions are valid: the product over components, up to 2^24."""
     counts = [jnp.sum(part, axis=-1, dtype=jnp.int32) for part in _components(mask, sizes)]
     if sizes is None:
         return counts[0]
@@ -81,7 +70,6 @@ def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Arr
 
 
 def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[Array, "*batch"]:
-    """Return the share of all actions that are valid: the product over components."""
     parts = [jnp.mean(part.astype(jnp.float32), axis=-1) for part in _components(mask, sizes)]
     return parts[0] if sizes is None else jnp.prod(jnp.stack(parts), axis=0)
 
@@ -89,7 +77,6 @@ def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[
 def are_valid(
     mask: Bool[Array, "*batch A"], action: Int[Array, "..."], sizes: Sizes = None
 ) -> Bool[Array, "*batch"]:
-    """Return which actions ([*batch], or [*batch, C]) are valid in all components."""
     if sizes is None:
         return jnp.take_along_axis(mask, action[..., None], axis=-1)[..., 0]
     each = [

@@ -17,6 +17,7 @@ from . import policy
 from .envs import registry as environments
 from .envs.contract import as_array
 from .hypers import Hypers, make_hypers
+from .lane_state import LaneState
 from .networks.mlp import takes_flags
 from .plan import AUTOMATIC, CPU, Plan, backend_of, with_packed_spectra, with_unrolled_steps
 from .population import lane_shapes
@@ -24,7 +25,6 @@ from .rollout import values_wait
 
 
 def computed_numbers(plan: Plan, params: Any, rows: int) -> int:
-    """Return how many numbers one forward pass over some rows computes; only shapes are traced."""
     struct = environments.make(plan.env).observation_struct
     batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((rows, *s.shape), s.dtype), struct)
     return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, batch).jaxpr)
@@ -53,7 +53,6 @@ _LEAST_STEP = 8  # lanes that a tile of all lanes is rounded up to
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
-    """Return the number of trainable parameters of one lane."""
     return sum(leaf.size for leaf in jax.tree.leaves(lane_shapes(plan, example).params))
 
 
@@ -65,22 +64,24 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     that is learned from at a time (packed observations expanded). A GPU updates the lanes of a
     single tile in place; `benchmarks/gpu_compiled.py` checks the estimate against its compiler.
     """
-    if plan.backend != CPU:
-        return _on_gpus(plan, example, lanes, tile, devices)
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
+    if plan.backend != CPU:
+        return _on_gpus(plan, shapes, lane, lanes, tile * devices)
     observation = _bytes(shapes.observation)
     segments = shapes.episode_return.shape[0]  # environments, times their bodies
     trajectory = plan.rollout_length * (observation + 32 * segments)
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_parts)
-    activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
+    if plan.network == "mlp":
+        row = 4 * (sum(plan.hidden_sizes) * 2 + 16)  # four times the widths
+    else:  # of which compilers keep about half and add as much on the way back
+        row = computed_numbers(plan, shapes.params, 1)
+    activations = 4 * rows * (row + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
 
 
-def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
-    shapes = lane_shapes(plan, example)
-    lane = _bytes(shapes) + _bytes(example)
+def _on_gpus(plan: Plan, shapes: LaneState, lane: int, lanes: int, block: int) -> int:
     segments = shapes.episode_return.shape[0]
     steps = plan.rollout_length * segments
     seen = plan.rollout_length * _bytes(shapes.observation)
@@ -89,7 +90,6 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     row = 4 * _row_numbers_on_gpus(plan, shapes.params) + _expanded_bytes(plan, rows)
     running = trajectory + 2 * _bytes(shapes.params) + rows * row
-    block = tile * devices
     if lanes > block:  # tiles are read from one copy of all lanes and written to another
         return 2 * lanes * lane + block * (lane + running)
     return lanes * (lane + running)
@@ -128,25 +128,12 @@ def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
     return next((tile for tile in ladder if fits(tile, tile)), _RUNGS[-1])
 
 
-def _row_numbers(plan: Plan, params: Any) -> int:
-    """Return how many numbers learning holds of one sample at a time, from shapes alone.
-
-    Four times the widths of a perceptron. Of other networks all numbers of one forward pass, of
-    which compilers keep about half and add as much on the way back.
-    """
-    if plan.network == "mlp":
-        return 4 * (sum(plan.hidden_sizes) * 2 + 16)
-    return computed_numbers(plan, params, 1)
-
-
 def _expanded_size(plan: Plan) -> int:
-    """Return the numbers a network reads of one observation; 0 where they are stored so."""
     stored = environments.make(plan.env).observation_struct
     return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
 
 
 def _expanded_bytes(plan: Plan, rows: int) -> int:
-    """Return the bytes of one observation as a GPU's network reads it in minibatches of rows."""
     stored = environments.make(plan.env).observation_struct
     normalised = "normalise_observations" in plan.features
     flags = hasattr(stored, "as_flags") and takes_flags(plan, rows) and not normalised

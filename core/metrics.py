@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +126,7 @@ def split_rows(
 
 
 def rows_of_chunk(
-    metrics: Mapping[str, np.ndarray], ends: Sequence[int]
+    metrics: Mapping[str, Any], ends: Sequence[int]
 ) -> list[Mapping[str, np.ndarray]]:
     """Return the rows of `split_rows` from metrics [K, L] by name."""
     wide = {name: np.asarray(value, np.float64) for name, value in metrics.items()}

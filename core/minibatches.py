@@ -47,7 +47,6 @@ def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> F
 
 
 def priorities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Return p_i = (|A|_i + 1e-6)^alpha, whose shares are the `probabilities`."""
     return _sizes(advantage) ** alpha
 
 
@@ -58,14 +57,12 @@ def _sizes(advantage: Float[Array, "N *T"]) -> Float[Array, " N"]:
 def importance_weights(
     probability: Float[Array, " N"], beta: Float[Array, ""]
 ) -> Float[Array, " N"]:
-    """Return (N P(i))^-beta, which at beta 1 undoes the effect of drawing by P on a mean."""
     return (probability * probability.shape[0]) ** -beta
 
 
 def draw_rows(
     key: PRNGKeyArray, probability: Float[Array, " N"], count: int
 ) -> Int[Array, " count"]:
-    """Draw rows by their probability, with replacement: the cumulative distribution inverted."""
     cumulative = jnp.cumsum(probability)
     point = jax.random.uniform(key, (count,), jnp.float32) * cumulative[-1]
     rows = jnp.searchsorted(cumulative, point, side="right")
@@ -75,11 +72,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Return the rows that the epochs of one update go over.
-
-    Drawn by priority. At alpha 0 every row once, or, where `count` is not their number, as many of
-    a permutation of them, over and over.
-    """
+    """Return the rows of one update's epochs, drawn by priority; at alpha 0 every row as often."""
     rows = advantage.shape[0]
     plain = jnp.arange(count, dtype=jnp.int32) % rows
     if count != rows:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .hypers import OFF, Hypers, annealed_lambda, curve
 from .lane_state import LaneState
-from .own_optimisers import Settings, own_optimiser, start_own, step_own
+from .own_optimisers import Params, Settings, own_optimiser, start_own, step_own
 from .plan import Plan
 from .policy import is_critic
 from .pytree import Pytree, pytree
@@ -33,8 +33,6 @@ _SMALL = 2048  # numbers of a leaf that are cheaper to copy than to launch a ker
 
 @pytree
 class StepSizes(Pytree):
-    """Learning rates of one update, after their schedules."""
-
     policy: Float[Array, ""]
     critic: Float[Array, ""]
 
@@ -53,17 +51,17 @@ def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
     return StepSizes(policy, jnp.where(hypers.separate_vf_optimiser > 0.0, critic, policy))
 
 
-def _groups(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _groups(params: Params) -> tuple[Params, Params]:
     critic = {name: value for name, value in params.items() if is_critic(name)}
     return {name: value for name, value in params.items() if name not in critic}, critic
 
 
-def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[State, State]:
+def init_moments(plan: Plan, params: Params) -> tuple[State, State]:
     policy, critic = (_init_group(plan, group) for group in _groups(params))
     return policy, critic
 
 
-def _init_group(plan: Plan, group: dict[str, Any]) -> State:
+def _init_group(plan: Plan, group: Params) -> State:
     own = own_optimiser(plan.optimiser)
     if own is not None:
         return start_own(own, group)
@@ -84,31 +82,20 @@ def _square(tree: Any) -> Float[Array, ""]:
     return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
-def group_squares(gradients: dict[str, Any]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the squared norms of the policy's and the critic's gradients."""
+def group_squares(gradients: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
     policy, critic = (_square(group) for group in _groups(gradients))
     return policy, critic
 
 
 def squares_and_distance(
-    gradients: dict[str, Any], mean: dict[str, Any]
+    gradients: Params, mean: Params
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
-    """Return `group_squares` of gradients and how far they are from their mean, |g - m|.
-
-    A GPU makes both sums of a leaf in one kernel, and those of small leaves as of one.
-    """
-    pairs = [
-        _pair(group, centre)
-        for group, centre in zip(_groups(gradients), _groups(mean), strict=True)
-    ]
-    (policy, near), (critic, far) = pairs
+    """Return `group_squares` and |g - m|: a GPU makes both sums of a leaf in one kernel."""
+    (policy, near), (critic, far) = map(_pair, _groups(gradients), _groups(mean))
     return (policy, critic), jnp.sqrt(near + far)
 
 
-def _pair(
-    group: dict[str, Any], mean: dict[str, Any]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the sums of squares of a group's gradients, and of these less their mean."""
+def _pair(group: Params, mean: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
     leaves, centres = (_few_leaves(tree) for tree in (group, mean))
     sums = [_two_sums(leaf, centre) for leaf, centre in zip(leaves, centres, strict=True)]
     own, away = (jnp.sum(jnp.stack(parts)) for parts in zip(*sums, strict=True))
@@ -126,7 +113,6 @@ def _two_sums(leaf: Array, centre: Array) -> tuple[Array, Array]:
 
 
 def _few_leaves(tree: Any) -> list[Array]:
-    """Return the leaves of a tree, with all small ones as one array."""
     leaves = jax.tree.leaves(tree)
     small = [leaf.reshape(-1) for leaf in leaves if leaf.size <= _SMALL]
     large = [leaf for leaf in leaves if leaf.size > _SMALL]
@@ -157,11 +143,11 @@ def apply_gradients(
     plan: Plan,
     hypers: Hypers,
     sizes: StepSizes,
-    params: dict[str, Any],
+    params: Params,
     moments: tuple[State, State],
-    gradients: dict[str, Any],
+    gradients: Params,
     squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
-) -> tuple[dict[str, Any], tuple[State, State], Float[Array, ""]]:
+) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
 
     `squares` are the `group_squares` of the gradients, None to compute them here.
@@ -182,11 +168,8 @@ def apply_gradients(
     separate = hypers.separate_vf_optimiser > 0.0
     square_policy, square_critic = squares or group_squares(gradients)
     norm = jnp.sqrt(square_policy + square_critic)
-    norms = (
-        jnp.where(separate, jnp.sqrt(square_policy), norm),
-        jnp.where(separate, jnp.sqrt(square_critic), norm),
-    )
-    new_params: dict[str, Any] = {}
+    norms = [jnp.where(separate, jnp.sqrt(own), norm) for own in (square_policy, square_critic)]
+    new_params: Params = {}
     new_moments = []
     for group, gradient, moment, group_norm, settings in zip(
         _groups(params), _groups(gradients), moments, norms,
@@ -204,28 +187,23 @@ def apply_gradients(
 
 
 def _step(
-    plan: Plan, settings: Settings, group: dict[str, Any], gradient: dict[str, Any], state: Moments
-) -> tuple[dict[str, Any], Moments]:
+    plan: Plan, settings: Settings, group: Params, gradient: Params, state: Moments
+) -> tuple[Params, Moments]:
     decay, size = settings.weight_decay, settings.learning_rate
 
     def decayed(tree: Any) -> Any:
         return jax.tree.map(lambda d, p: d + decay * p, tree, group)
 
     gradient = decayed(gradient) if plan.optimiser == "adam_l2" else gradient
-    direction, state = _direction(plan, settings, gradient, state)
+    if plan.optimiser == "sgd":
+        direction = jax.tree.map(lambda m, g: settings.momentum * m + g, state.mu, gradient)
+        state = Moments(state.count + 1, direction, state.nu)
+    else:
+        direction, state = (_muon if plan.optimiser == "muon" else _adam)(
+            settings, gradient, state
+        )
     direction = direction if plan.optimiser in ("adam", "adam_l2") else decayed(direction)
     return jax.tree.map(lambda p, d: p - size * d, group, direction), state
-
-
-def _direction(
-    plan: Plan, settings: Settings, gradient: dict[str, Any], moments: Moments
-) -> tuple[dict[str, Any], Moments]:
-    if plan.optimiser == "sgd":
-        first = jax.tree.map(lambda m, g: settings.momentum * m + g, moments.mu, gradient)
-        return first, Moments(moments.count + 1, first, moments.nu)
-    if plan.optimiser == "muon":
-        return _muon(settings, gradient, moments)
-    return _adam(settings, gradient, moments)
 
 
 def _adam(
@@ -238,9 +216,7 @@ def _adam(
     return direction, moved
 
 
-def _muon(
-    settings: Settings, gradient: dict[str, Any], moments: Moments
-) -> tuple[dict[str, Any], Moments]:
+def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Params, Moments]:
     """Return Muon's directions of matrices and those of Adam with Nesterov of everything else.
 
     With m = b m + (1 - b) g, both parts corrected for their start at 0, a matrix moves along the
@@ -296,8 +272,6 @@ def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
 
 @pytree
 class Coefficients(Pytree):
-    """Scheduled values of the loss, []."""
-
     clip_eps: Float[Array, ""]
     ent_coef: Float[Array, ""]
     valid_mass_coef: Float[Array, ""]
@@ -307,8 +281,6 @@ class Coefficients(Pytree):
 
 @pytree
 class Scheduled(Pytree):
-    """Values of one update of one lane, []."""
-
     progress: Float[Array, ""]  # share of the full run that is done
     priority_beta: Float[Array, ""]  # exponent of the importance weights
     coefficients: Coefficients
@@ -350,12 +322,8 @@ def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
         hypers, progress, hypers.valid_mass_coef, hypers.valid_mass_schedule,
         hypers.valid_mass_end_fraction, hypers.valid_mass_schedule_multiplier,
     )  # fmt: skip
-    gae_lambda = annealed_lambda(
-        hypers.gae_lambda_initial,
-        hypers.gae_lambda_final,
-        progress,
-        hypers.gae_lambda_schedule_multiplier,
-    )
+    ends = (hypers.gae_lambda_initial, hypers.gae_lambda_final)
+    gae_lambda = annealed_lambda(*ends, progress, hypers.gae_lambda_schedule_multiplier)
     own = hypers.vf_gae_lambda < OFF
     vf_gae_lambda = jnp.where(own, hypers.vf_gae_lambda, gae_lambda)
     share = jnp.where(hypers.anneal_priority_beta > 0.0, jnp.minimum(progress, 1.0), 0.0)

@@ -32,6 +32,7 @@ class Settings(Pytree):
     momentum: Float[Array, ""]  # `sgd_momentum`; of muon `muon_momentum`
 
 
+Params = dict[str, Any]  # by name, trees of arrays
 OptimiserFactory = Callable[[Settings], optax.GradientTransformation]  # see `register`
 
 _OWN: dict[str, OptimiserFactory] = {}
@@ -59,8 +60,7 @@ def own_optimiser(name: str) -> OptimiserFactory | None:
     return _OWN.get(name)
 
 
-def start_own(factory: OptimiserFactory, params: dict[str, Any]) -> Any:
-    """Return the state before the first step; a function of the parameters alone."""
+def start_own(factory: OptimiserFactory, params: Params) -> Any:
     half = jnp.float32(0.5)
     settings = Settings(half, half, half, half, half, half, half)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -69,12 +69,8 @@ def start_own(factory: OptimiserFactory, params: dict[str, Any]) -> Any:
 
 
 def step_own(
-    factory: OptimiserFactory,
-    settings: Settings,
-    params: dict[str, Any],
-    gradient: dict[str, Any],
-    state: Any,
-) -> tuple[dict[str, Any], Any]:
+    factory: OptimiserFactory, settings: Settings, params: Params, gradient: Params, state: Any
+) -> tuple[Params, Any]:
     """Return parameters and state after one step along a clipped gradient.
 
     Raises:
@@ -83,12 +79,11 @@ def step_own(
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         updates, moved = factory(settings).update(gradient, state, params)
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
-    before, after = (jax.tree.structure(tree) for tree in (state, moved))
-    kinds = [
-        [(jnp.shape(x), jnp.asarray(x).dtype) for x in jax.tree.leaves(tree)]
+    before, after = (
+        jax.tree.map(lambda x: (jnp.shape(x), jnp.asarray(x).dtype), tree)
         for tree in (state, moved)
-    ]
-    if before != after or kinds[0] != kinds[1]:
+    )
+    if jax.tree.flatten(before) != jax.tree.flatten(after):
         raise ConfigError(
             "the state of a registered optimiser changes its structure, a shape or a dtype in "
             "`update`; `init` must return what `update` returns"

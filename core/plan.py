@@ -57,29 +57,14 @@ class Backend:
 
 
 CPU = Backend()
-GPU = Backend(
-    branches=False,
-    one_record=True,
-    advantage_unroll=16,
-    refill_batch=64,
-    packs_observations=True,
-    unrolls_steps=True,
-    joins_biases=True,
-    sums_first=True,
-    selects_actions=True,
-    splits_wide_products=True,
-    reads_flags=True,
-    cast_once=True,
-    values_after=True,
+_SWITCHES = [each for each in dataclasses.fields(Backend) if isinstance(each.default, bool)]
+GPU = Backend(  # every switch the other way
+    advantage_unroll=16, refill_batch=64, **{each.name: not each.default for each in _SWITCHES}
 )
 
 
 def backend_of(platform: str) -> Backend:
-    """Return how programs are written for a platform of jax.
-
-    >>> backend_of("cpu") == CPU, backend_of("gpu").refill_batch
-    (True, 64)
-    """
+    """Return how programs are written for a platform of jax."""
     return CPU if platform == "cpu" else GPU
 
 
@@ -110,8 +95,6 @@ RECURRENT: set[str] = set(RECURRENT_NETWORKS)
 
 @dataclasses.dataclass(frozen=True)
 class EnvPlan:
-    """The static part of an environment."""
-
     id: str
     keys: tuple[tuple[str, Any], ...] = ()  # (name, value), as written, sorted by name
     # of files among the values; not in the plan's hash, so that a study may be moved
@@ -196,30 +179,21 @@ class Plan:
 
     @property
     def steps_per_update(self) -> int:
-        """Env steps of one update of one lane."""
         return self.num_envs * self.rollout_length
 
     @property
     def gradient_parts(self) -> int:
-        """Number of parts that the gradient of a minibatch is summed from.
-
-        Raises:
-            ConfigError: `memory.for_platform` has not decided it yet.
-        """
+        """Number of parts that the gradient of a minibatch is summed from."""
         if self.gradient_accumulation == AUTOMATIC:
             raise ConfigError(
                 "gradient_accumulation is auto, which depends on the device; give a number, or "
-                "call accumulation.for_platform(plan, 'cpu') first, as a Program does"
+                "call core.memory.for_platform(plan, 'cpu') first, as a Program does"
             )
         return self.gradient_accumulation
 
     @property
     def by_segments(self) -> bool:
-        """Whether minibatches are whole segments (T steps of one environment), not single steps.
-
-        True where learning from a step needs the steps around it, and where segments are drawn by
-        priority.
-        """
+        """Whether minibatches are whole segments (T steps of an environment), not single steps."""
         drawn = "priority" in self.features and self.priority_over == "segments"
         return self.network in RECURRENT or "v_trace" in self.features or drawn
 
@@ -229,30 +203,23 @@ class Plan:
         return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
+On = tuple[str, ...] | None  # features that a plan compiles in; None: those that are on
+
+
 def make_plan(
-    config: Mapping[str, Any],
-    env: EnvPlan,
-    eval_env: EnvPlan | None = None,
-    features: tuple[str, ...] | None = None,
+    config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
     """Return the static part of a configuration that `knobs.complete` completes.
 
     `features` here leave out features that are on by default, not those that `config` turns on.
     """
-    given = {} if features is None else _defaults_without(features)
+    off = [] if features is None else [FEATURES[name] for name in FEATURES if name not in features]
+    given = {knob: False for knob in off if KNOBS[knob].default}
     return plan_of(complete({**given, **config}), env, eval_env, features)
 
 
-def _defaults_without(features: tuple[str, ...]) -> dict[str, Any]:
-    off = {knob for name, knob in FEATURES.items() if name not in features}
-    return {knob: False for knob in off if KNOBS[knob].default}
-
-
 def plan_of(
-    full: Mapping[str, Any],
-    env: EnvPlan,
-    eval_env: EnvPlan | None = None,
-    features: tuple[str, ...] | None = None,
+    full: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
     """Return the static part of a complete configuration.
 
@@ -284,12 +251,8 @@ def plan_of(
     if not full["transformer_enable_dropout"]:
         for name in ("transformer_dropout", "transformer_attention_dropout"):
             chosen[name] = KNOBS[name].default
-    plan = Plan(
-        env=as_seen(env, full),
-        eval_env=as_seen(eval_env or env, full),
-        features=tuple(sorted(features)),
-        **chosen,
-    )
+    seen = {"env": as_seen(env, full), "eval_env": as_seen(eval_env or env, full)}
+    plan = Plan(**seen, features=tuple(sorted(features)), **chosen)
     _check_minibatches(plan)
     return plan
 
@@ -325,11 +288,7 @@ def _check_minibatches(plan: Plan) -> None:
 
 
 def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
-    """Return an environment that shows what the network reads: stacked, links to link networks.
-
-    Optical environments whose `observation` is left out show a graph to a gnn, link tokens to a
-    transformer and paths to a path_mlp. `config` is complete.
-    """
+    """Return an environment that shows what the network of a complete `config` reads."""
     env = dataclasses.replace(env, history=config["history"])
     tokens = f"link_{config['transformer_obs_type']}"
     shown = {"gnn": "graph", "path_mlp": "paths", "transformer": tokens}
@@ -366,10 +325,7 @@ def _is_optical(id_: str) -> bool:
 
 
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
-    """Return the features some configuration of a study can switch on.
-
-    `possible` has the values of hyperparameters; one left out keeps its default.
-    """
+    """Return the features that the `possible` values of hyperparameters can switch on."""
     return tuple(
         name for name, knob in FEATURES.items() if any(possible.get(knob, {KNOBS[knob].default}))
     )

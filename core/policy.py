@@ -52,7 +52,6 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
 
 
 def is_critic(name: str) -> bool:
-    """Return whether a top-level parameter belongs to the critic's optimiser."""
     return name.startswith("critic")
 
 
@@ -79,10 +78,7 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
-    """Run the network of one lane for one step; return outputs and the memory after it.
-
-    A `carry` of None is that at the start of episodes.
-    """
+    """Run the network for one step; return outputs and memory. A `carry` of None is fresh."""
     if not is_recurrent(plan):
         return apply(plan, params, observation), carry
     if carry is None:
@@ -118,7 +114,6 @@ def _call(
 
 
 def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters for a whole rollout, cast already where the backend casts once."""
     if plan.dtype == "float32" or not plan.backend.cast_once:
         return params
     own = {name: params[name] for name in params if name == "log_std"}  # never cast
@@ -150,26 +145,19 @@ def _network_input(plan: Plan, observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Return an observation as training sees it: with words for dropout masks where that is on.
-
-    The words go into the trajectory, so that learning drops the same units as acting.
-    """
+    """Return an observation with words for dropout masks, so that learning drops as acting did."""
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Return one more observation [...] as a rollout [T, ...] would show it, [1, ...].
-
-    Dropout is that of the last step.
-    """
+    """Return one more observation [...] as a rollout shows it, [1, ...], with its last dropout."""
     one = jax.tree.map(lambda x: x[None], observation)
     return seen.replace(observation=one, words=seen.words[-1:]) if isinstance(seen, Keyed) else one
 
 
 def plain(observation: Any) -> Any:
-    """Return an observation without its words."""
     return observation.observation if isinstance(observation, Keyed) else observation
 
 
@@ -190,7 +178,6 @@ def distribution_of(
 
 
 def statistics_shape(plan: Plan) -> tuple[int, ...]:
-    """Return the shape of the observation statistics, [] if they are compiled out."""
     if "normalise_observations" not in plan.features:
         return ()
     struct = jax.eval_shape(_read, environments.make(plan.env).observation_struct)

@@ -34,8 +34,6 @@ class EnvDocument:
 
 @dataclass(frozen=True)
 class PolicyDocument:
-    """A policy without its arrays."""
-
     env: EnvDocument
     eval_env: EnvDocument
     features: tuple[str, ...]
@@ -50,11 +48,7 @@ class PolicyDocument:
 
 
 def read_document(path: Path) -> PolicyDocument:
-    """Read a `policy.json`.
-
-    Raises:
-        StoreError: it cannot be read, is of another format, or a value has the wrong type.
-    """
+    """Read a `policy.json`; a StoreError if it cannot be read, or a value has the wrong type."""
     data = _Data(path, _parse(path))
     found = data.fields.get("format")
     if found != FORMAT:

@@ -6,7 +6,7 @@ only arrays of a fixed shape cross to the host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,14 +26,14 @@ from .update import update
 
 Device = Any  # a `jax.Device`, which type checkers take for a variable
 
+LANES, EVERYWHERE = PartitionSpec("lanes"), PartitionSpec()
+TIME_FIRST = PartitionSpec(None, "lanes")
 COPIED_AT_A_TIME = 64  # lanes per batch of copies between devices
 _WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds none of two bytes
 
 
 @pytree
 class Changes(Pytree):
-    """Copies of states and new hyperparameters, between two chunks."""
-
     # lane whose training state, as it was before, each lane takes; itself: none
     source: Int[Leaf, " L"]
     mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
@@ -63,38 +63,43 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         def run() -> tuple[LaneState, Metrics]:
             return jax.lax.scan(one, lanes.state, None, length=updates)
 
-        def rest() -> tuple[LaneState, Metrics]:
-            shapes = jax.eval_shape(run)[1]
-            return lanes.state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-        return jax.lax.cond(jnp.any(busy), run, rest)
+        return unless_idle(busy, run, lanes.state)
 
     def local(
         seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
     ) -> tuple[Lanes, Metrics]:
         lanes = refill_lanes(plan, seed, lanes, refills, initial)
-        states, metrics = jax.lax.map(tile_chunk, _in_tiles((lanes, refills.busy), tile))
-        joined = _untiled(states)
+        states, metrics = jax.lax.map(tile_chunk, in_tiles((lanes, refills.busy), tile))
+        joined = untiled(states)
         # [tiles, K, lanes of a tile] -> [K, lanes]
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
         return Lanes(lanes.hypers, joined), rows
 
-    spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
-    sharded = jax.shard_map(
-        local,
-        mesh=mesh,
-        in_specs=(everywhere, spread, spread, everywhere),
-        out_specs=(spread, PartitionSpec(None, "lanes")),
-        check_vma=False,
-    )
-    return jax.jit(sharded, donate_argnums=1)
+    into = (EVERYWHERE, LANES, LANES, EVERYWHERE)
+    return jax.jit(over_devices(local, mesh, into, (LANES, TIME_FIRST)), donate_argnums=1)
 
 
-def _in_tiles(lanes: Any, tile: int) -> Any:
+def over_devices(function: Callable[..., Any], mesh: Mesh, into: Any, out: Any) -> Any:
+    return jax.shard_map(function, mesh=mesh, in_specs=into, out_specs=out, check_vma=False)
+
+
+def unless_idle(
+    busy: Bool[Array, " tile"], run: Callable[[], tuple[LaneState, Metrics]], state: LaneState
+) -> tuple[LaneState, Metrics]:
+    """Return the result of `run` for a tile with a busy lane, else its state and zeros."""
+
+    def rest() -> tuple[LaneState, Metrics]:
+        shapes = jax.eval_shape(run)[1]
+        return state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    return jax.lax.cond(jnp.any(busy), run, rest)
+
+
+def in_tiles(lanes: Any, tile: int) -> Any:
     return jax.tree.map(lambda x: x.reshape((x.shape[0] // tile, tile, *x.shape[1:])), lanes)
 
 
-def _untiled(tiles: Any) -> Any:
+def untiled(tiles: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape((x.shape[0] * x.shape[1], *x.shape[2:])), tiles)
 
 
@@ -119,12 +124,10 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         return state, jnp.sum(sums, axis=0)
 
     def local(lanes: Lanes) -> tuple[Lanes, Array]:
-        states, sums = jax.lax.map(tile_chunk, _in_tiles(lanes, tile))
-        return Lanes(lanes.hypers, _untiled(states)), _untiled(sums)
+        states, sums = jax.lax.map(tile_chunk, in_tiles(lanes, tile))
+        return Lanes(lanes.hypers, untiled(states)), untiled(sums)
 
-    spread = PartitionSpec("lanes")
-    sharded = jax.shard_map(local, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False)
-    return jax.jit(sharded, donate_argnums=0)
+    return jax.jit(over_devices(local, mesh, LANES, LANES), donate_argnums=0)
 
 
 def change_function(mesh: Mesh) -> Any:
@@ -142,11 +145,7 @@ def change_function(mesh: Mesh) -> Any:
             hypers=where(mask, hypers, lanes.hypers), state=_copy_states(lanes.state, source)
         )
 
-    spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
-    sharded = jax.shard_map(
-        local, mesh=mesh, in_specs=(spread, everywhere, spread, spread), out_specs=spread,
-        check_vma=False,
-    )  # fmt: skip
+    sharded = over_devices(local, mesh, (LANES, EVERYWHERE, LANES, LANES), LANES)
 
     def change(lanes: Any, changes: Any) -> Any:
         return sharded(lanes, changes.source, changes.mask, changes.hypers)
@@ -155,10 +154,7 @@ def change_function(mesh: Mesh) -> Any:
 
 
 def _copy_states(state: Any, source: Int[Array, " L"]) -> Any:
-    """Return the states of a device's lanes after all copies, in a `shard_map` over "lanes".
-
-    `state` has the lanes of the device, `source` those of all devices.
-    """
+    """Return a device's lanes after all copies; `source` is of the lanes of all devices."""
     count = source.shape[0]
     own = state.updates.shape[0]
     first = jax.lax.axis_index("lanes") * own
@@ -208,9 +204,8 @@ def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
 
 
 def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
-    """Return lanes of zeros in which nothing runs yet; each is refilled before it is used."""
     shapes = lane_shapes(plan, hypers)
-    sharding = NamedSharding(mesh, PartitionSpec("lanes"))
+    sharding = NamedSharding(mesh, LANES)
 
     def zeros(leaf: Any) -> Array:
         return jax.device_put(np.zeros((count, *leaf.shape), leaf.dtype), sharding)

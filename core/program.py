@@ -15,10 +15,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array
 
 from ..errors import ConfigError
+from . import population
 from .checkpoint import restore_tree, save_tree
 from .evaluation import STEP_LIMIT, Episodes, Policies, evaluate
 from .hypers import Hypers
@@ -26,16 +27,7 @@ from .lane_state import LaneState
 from .memory import estimate_memory, for_platform
 from .metrics import Metrics
 from .plan import Plan
-from .population import (
-    Changes,
-    Device,
-    advance_function,
-    change_function,
-    empty_lanes,
-    lane_mesh,
-    lane_shapes,
-    rollout_function,
-)
+from .population import EVERYWHERE, LANES, Changes, Device, lane_shapes
 from .refill import Initial, Lanes, Refills
 from .update import inspect_lane
 
@@ -55,8 +47,6 @@ def compiler_options(devices: Sequence[Device]) -> dict[str, bool | int]:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationPlan:
-    """How policies are evaluated (see `evaluation.evaluate`)."""
-
     episodes: int = 20
     greedy: bool = True
     steps: int | None = None
@@ -89,47 +79,32 @@ class Program:
 
     @cached_property
     def mesh(self) -> Mesh:
-        return lane_mesh(self.devices)
+        return population.lane_mesh(self.devices)
 
     @cached_property
     def _spread(self) -> NamedSharding:
-        return NamedSharding(self.mesh, PartitionSpec("lanes"))
+        return NamedSharding(self.mesh, LANES)
 
     def empty(self) -> Lanes:
-        return empty_lanes(self.plan, self.lanes, self.example, self.mesh)
+        return population.empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def lane_order(self) -> np.ndarray:
-        """Return lanes in the order to fill them: tile by tile, devices in turn.
-
-        A population that is partly idle then has its busy tiles spread over all devices.
-        """
+        """Return lanes in the order to fill them: tile by tile, devices in turn."""
         places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
         return np.moveaxis(places, 0, 1).reshape(-1)
 
     def place(self, lanes: Lanes) -> Lanes:
-        """Put host arrays of all lanes on the devices."""
         return self._put(lanes)
 
     def no_refills(self) -> Refills:
         """Return refills that refill nothing and run all lanes; host arrays to be filled in."""
-        numbers = {
-            name: np.zeros(self.lanes, np.int32)
-            for name in ("stream", "replicate", "updates", "total_updates")
-        }
-        return Refills(
-            mask=np.zeros(self.lanes, bool),
-            busy=np.ones(self.lanes, bool),
-            hypers=self._hyper_rows(),
-            **numbers,
-        )
+        nothing, everyone = np.zeros(self.lanes, bool), np.ones(self.lanes, bool)
+        numbers = (np.zeros(self.lanes, np.int32) for _ in range(4))
+        return Refills(nothing, everyone, self._hyper_rows(), *numbers)
 
     def no_changes(self) -> Changes:
-        """Return changes that change nothing; host arrays to be filled in."""
-        return Changes(
-            source=np.arange(self.lanes, dtype=np.int32),
-            mask=np.zeros(self.lanes, bool),
-            hypers=self._hyper_rows(),
-        )
+        source = np.arange(self.lanes, dtype=np.int32)
+        return Changes(source, np.zeros(self.lanes, bool), self._hyper_rows())
 
     def _hyper_rows(self) -> Hypers:
         def rows(leaf: Any) -> np.ndarray:
@@ -139,7 +114,7 @@ class Program:
 
     @cached_property
     def _lowered(self) -> Any:
-        function = advance_function(self.plan, self.mesh, self.tile, self.updates)
+        function = population.advance_function(self.plan, self.mesh, self.tile, self.updates)
         args = (np.int32(0), self.empty(), self._put(self.no_refills()), self._initial)
         return function.lower(*args)
 
@@ -150,14 +125,12 @@ class Program:
         return compiled
 
     def trace(self) -> None:
-        """Trace both programs, so that they can be compiled in any thread."""
         if not self.compiled:
             _ = self._lowered
         if not self.evaluation_compiled:
             _ = self._evaluation_lowered
 
     def compile(self) -> None:
-        """Compile the training program now (else at the first `advance`)."""
         _ = self._advance
 
     @property
@@ -166,7 +139,7 @@ class Program:
 
     @cached_property
     def _initial(self) -> Initial | None:
-        return jax.device_put(self.initial, NamedSharding(self.mesh, PartitionSpec()))
+        return jax.device_put(self.initial, NamedSharding(self.mesh, EVERYWHERE))
 
     def _put(self, tree: Any) -> Any:
         return jax.device_put(tree, self._spread)
@@ -180,15 +153,12 @@ class Program:
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return the seconds of parts of the last chunk's updates, name -> [K].
-
-        A compiled chunk is one program, whose parts cannot be timed.
-        """
+        """Return seconds of parts of the last chunk's updates, name -> [K]; hosted ones alone."""
         return {}
 
     @cached_property
     def _roll_out(self) -> Any:
-        function = rollout_function(self.plan, self.mesh, self.tile, self.updates)
+        function = population.rollout_function(self.plan, self.mesh, self.tile, self.updates)
         lowered = function.lower(self.empty())
         return lowered.compile(compiler_options=compiler_options(self.devices))
 
@@ -205,13 +175,10 @@ class Program:
 
     @cached_property
     def _change(self) -> Any:
-        return change_function(self.mesh)
+        return population.change_function(self.mesh)
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Copy training states between lanes and change hyperparameters, between two chunks.
-
-        `lanes` is donated and must not be used again.
-        """
+        """Copy states between (donated) lanes and change hyperparameters, between two chunks."""
         if len(self.devices) == 1:
             # XLA calls what a chunk gives replicated there, which is the same and has another
             # name: `jit` would make the program of each name.
@@ -220,7 +187,6 @@ class Program:
 
     @property
     def evaluation_width(self) -> int:
-        """Lanes per call of the evaluation program."""
         return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
 
     def _episodes(self, policies: Policies) -> Episodes:
@@ -235,10 +201,7 @@ class Program:
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
-        spread = PartitionSpec("lanes")
-        mapped = jax.shard_map(
-            self._episodes, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
-        )
+        mapped = population.over_devices(self._episodes, self.mesh, LANES, LANES)
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._spread),
             self._policy_shapes(self.evaluation_width),
@@ -253,7 +216,6 @@ class Program:
         return jax.eval_shape(self._gather, lanes, np.zeros(width, np.int32))
 
     def compile_evaluation(self) -> None:
-        """Compile the evaluation program now (else at the first `evaluate`)."""
         _ = self._evaluate
 
     @property
@@ -283,7 +245,6 @@ class Program:
         return jax.device_get(self._pick(lanes, np.int32(which)))
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        """Return `update.inspect_lane` of one lane's next update, as host arrays."""
         return jax.device_get(self._look(hypers, self.lane(lanes, which)))
 
     @cached_property
@@ -291,10 +252,7 @@ class Program:
         return jax.jit(partial(inspect_lane, self.plan))
 
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
-        """Evaluate some lanes' policies; return host arrays [len(which), episodes].
-
-        They are gathered, `evaluation_width` at a time, into a second program of fixed size.
-        """
+        """Evaluate some lanes' policies; return host arrays [len(which), episodes]."""
         width = self.evaluation_width
         if len(which) == 0:
             return self._no_episodes()
@@ -310,7 +268,6 @@ class Program:
         return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
 
     def save(self, lanes: Lanes, directory: Path) -> None:
-        """Write the exact state of all lanes into a new directory."""
         save_tree(directory, lanes)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
@@ -318,5 +275,4 @@ class Program:
         return self.place(restore_tree(directory, lanes))
 
     def memory_bytes(self) -> int:
-        """Estimate bytes of lanes and temporaries from shapes alone, without compiling."""
         return estimate_memory(self.plan, self.example, self.lanes, self.tile, len(self.devices))

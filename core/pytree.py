@@ -64,7 +64,6 @@ def pytree(cls: type[T]) -> type[T]:
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Return the leaves by their path, in order."""
     leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 

@@ -64,15 +64,10 @@ def kept(
     Raises:
         ConfigError: names or shapes differ from this plan's.
     """
-    wanted, here = (
-        {
-            name: tree
-            for name, tree in each.items()
-            if keep == "all" or policy.is_critic(name) == (keep == "critic")
-        }
-        for each in (params, shapes.params)
-    )
-    _check(wanted, here)
+    names = [name for name in params | shapes.params
+             if keep == "all" or policy.is_critic(name) == (keep == "critic")]  # fmt: skip
+    wanted = {name: params[name] for name in names if name in params}
+    _check(wanted, {name: shapes.params[name] for name in names if name in shapes.params})
     normalises = "normalise_observations" in plan.features
     fits = statistics.mean.shape == shapes.observation_statistics.mean.shape
     if normalises and not fits and statistics.mean.shape:
@@ -114,8 +109,6 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    """All lanes of a program: their hyperparameters and states, [L, ...]."""
-
     hypers: Hypers
     state: LaneState
 
@@ -133,8 +126,6 @@ class Refills(Pytree):
 
 @pytree
 class Drawn(Pytree):
-    """Random parts of a fresh lane."""
-
     params: Any
     env_state: Any
     observation: Any
@@ -144,7 +135,6 @@ def init_lane(
     plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
     updates: Array, total_updates: Array,
 ) -> LaneState:  # fmt: skip
-    """Return the fresh state of one lane; a function of its arguments alone."""
     raw = lane_key(seed, stream, replicate)
     return _fresh_state(plan, hypers, raw, updates, total_updates, _draw(plan, hypers, raw))
 
@@ -185,11 +175,7 @@ def _fresh_state(
 def refill_lanes(
     plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
 ) -> Lanes:
-    """Start new replicates where the mask says so, as many side by side as the backend says.
-
-    One after the other only those lanes are looked at, so that the cost of a refill does not
-    depend on how many lanes run.
-    """
+    """Start new replicates where the mask says so, as many side by side as the backend says."""
     if plan.backend.refill_batch > 1:
         return _refill_in_batches(plan, seed, lanes, refills, initial)
     order = jnp.argsort(~refills.mask)

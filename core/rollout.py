@@ -47,11 +47,7 @@ def values_wait(plan: Plan) -> bool:
 def with_values(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, final: Any
 ) -> Trajectory:
-    """Return a trajectory [T, L, ...] with its values and bootstraps.
-
-    `state` has the parameters and statistics that acted. `final` are the observations of steps
-    before any reset [T, L, ...], None where no episode ends.
-    """
+    """Return a trajectory [T, L, ...] with its values and bootstraps, by the state that acted."""
     value, after = _in_parts(plan, hypers, state, (seen.observation, final))
     cut = seen.truncated & ~seen.terminated
     bootstrap = seen.bootstrap if after is None else jnp.where(cut, after, 0.0)
@@ -59,8 +55,6 @@ def with_values(
 
 
 def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
-    """Return V of some observations [T, L, S, ...], in parts of no more rows than a minibatch."""
-
     def values(observation: Any) -> Float[Array, "t L S"] | None:
         if observation is None:
             return None
@@ -73,18 +67,14 @@ def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
 
     steps = plan.rollout_length
     rows = max(1, plan.minibatch_size // plan.gradient_accumulation)
-    count = next(n for n in range(1, steps + 1) if steps % n == 0 and _fits(plan, rows, n))
+    fits = [n for n in range(1, steps) if steps // n * plan.num_envs <= rows]
+    count = next((n for n in fits if steps % n == 0), steps)
     if count == 1:
         return part(trees)
     split = jax.tree.map(lambda x: x.reshape((count, steps // count, *x.shape[1:])), trees)
     with jax.named_scope("values"):
         made = jax.lax.map(part, split)
     return jax.tree.map(lambda x: x.reshape((steps, *x.shape[2:])), made)
-
-
-def _fits(plan: Plan, rows: int, parts: int) -> bool:
-    steps = plan.rollout_length // parts
-    return steps == 1 or steps * plan.num_envs <= rows
 
 
 ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, refill.py
@@ -124,15 +114,10 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
 
 
 def draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
-    """Draw one lane's random numbers of a rollout: action noise and raw step keys, time first."""
-    batch = (plan.rollout_length, plan.num_envs)
-    noise = draw_noise(
-        plan,
-        env,
-        use_key(state.key, ROLLOUT_NOISE, state.updates),
-        (plan.rollout_length, plan.num_envs * agents_of(env)),
-    )
-    words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
+    steps, envs = plan.rollout_length, plan.num_envs
+    key = use_key(state.key, ROLLOUT_NOISE, state.updates)
+    noise = draw_noise(plan, env, key, (steps, envs * agents_of(env)))
+    words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (steps, envs, 2))
     return noise, words
 
 
@@ -198,7 +183,6 @@ def _step(
 def _bootstrap(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
 ) -> Float[Array, "L E"]:
-    """Return V of the final observation where an episode was truncated, else 0."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
@@ -240,7 +224,6 @@ def _reset(
 
 
 def _words_of_segments(env: Environment, words: Array) -> Array:
-    """Return words [L, S, 2] of each agent from those of environments [L, E, 2]."""
     agents = agents_of(env)
     if agents == 1:
         return words

@@ -29,7 +29,7 @@ from ..files.atomic_files import make_folder, new_folder, telling, write_text
 from . import acting, evaluation, policy
 from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
-from .envs.contract import HostedEnvironment, same_observations
+from .envs.contract import HostedEnvironment, differing
 from .evaluation import Episodes, Policies
 from .hypers import Hypers, make_hypers
 from .lane_state import RewardState, RunningStatistics, lane_key
@@ -42,29 +42,17 @@ _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SavedPolicy:
-    """One policy.
+    """One policy."""
 
-    Attributes:
-        plan: the static part of its configuration.
-        config: every hyperparameter, as `knobs.complete` gives it.
-        env_params: parameters of the training environment, name -> number.
-        eval_params: parameters of the evaluation environment.
-        params: of the network.
-        statistics: frozen observation normaliser.
-        about: its origin (study, trial, ...), free text by key.
-        rewards: the reward memory to continue training with; None of earlier versions.
-        imports: files of user code that registered its parts, as the study named them.
-    """
-
-    plan: Plan
-    config: Mapping[str, Any]
-    env_params: Mapping[str, float]
-    eval_params: Mapping[str, float]
-    params: Any
-    statistics: RunningStatistics
-    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    rewards: RewardState | None = None
-    imports: tuple[str, ...] = ()
+    plan: Plan  # the static part of its configuration
+    config: Mapping[str, Any]  # every hyperparameter, as `knobs.complete` gives it
+    env_params: Mapping[str, float]  # parameters of the training environment, name -> number
+    eval_params: Mapping[str, float]  # those of the evaluation environment
+    params: Any  # of the network
+    statistics: RunningStatistics  # frozen observation normaliser
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # its origin, free text
+    rewards: RewardState | None = None  # reward memory to train on; None of earlier versions
+    imports: tuple[str, ...] = ()  # files of user code that registered its parts
 
     def __repr__(self) -> str:
         told = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
@@ -115,7 +103,6 @@ class SavedPolicy:
 
     @property
     def history(self) -> int:
-        """The observations that it sees at once."""
         return self.plan.env.history
 
     def begin(self) -> Any:
@@ -149,7 +136,6 @@ class SavedPolicy:
         return jax.jit(act)
 
     def _observation(self, given: Any) -> Any:
-        """Return an observation (lists and all) as arrays of the environment's types."""
         env, history = environments.make(self.plan.env), self.plan.env.history
         stacked = f" (the last {history}, oldest first)" if history > 1 else ""
 
@@ -265,17 +251,11 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
     plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
     ours, theirs = environments.make(policy.plan.env), environments.make(plan)
-    alike = {
-        "action_space": ours.action_space == theirs.action_space,
-        "observation_struct": same_observations(ours, theirs),
-    }
-    for name, same in alike.items():
-        if not same:
-            what = "actions" if name == "action_space" else "observations"
-            raise ConfigError(
-                f"{id_} has other {what} ({getattr(theirs, name)}) than {policy.plan.env.id}, "
-                f"where this policy was trained ({getattr(ours, name)})"
-            )
+    for what, trained, given in differing(ours, theirs):
+        raise ConfigError(
+            f"{id_} has other {what} ({given}) than {policy.plan.env.id}, where this policy was "
+            f"trained ({trained})"
+        )
     moved = dataclasses.replace(policy.plan, eval_env=plan)
     return dataclasses.replace(policy, plan=moved, eval_params=params)
 
@@ -340,7 +320,6 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
 
 
 def _policies_inside(directory: Path) -> list[str]:
-    """Return up to five policy folders below one of a trial, of all trials, or of a study."""
     for levels in ("*", "*/*", "*/*/*"):
         if found := sorted(directory.glob(f"{levels}/policy.json")):
             return [str(one.parent) for one in found[:_SHOWN]] + ["..."] * (len(found) > _SHOWN)

@@ -30,14 +30,11 @@ from .trajectory import ShadowSteps, Trajectory, forget
 
 @pytree
 class Shadow(Pytree):
-    """Shadows of the environments of lanes [L, E] while a rollout runs."""
-
     env_state: Any
     observation: Any
     memory: Any  # of recurrent networks that watch them, else ()
 
     def restarted(self, plan: Plan, ended: Bool[Array, "L E"], state: LaneState) -> Shadow:
-        """Return the shadows, moved to the policy's environments where an episode has ended."""
         return Shadow(
             where(ended, state.env_state, self.env_state),
             where(ended, state.observation, self.observation),
@@ -46,7 +43,6 @@ class Shadow(Pytree):
 
 
 def has_shadow(env: Environment) -> bool:
-    """Return whether an environment names a heuristic that serves its inputs, too."""
     return isinstance(env, ShadowedEnvironment) and env.has_shadow
 
 
@@ -59,7 +55,6 @@ def begin_shadow(env: Environment, state: LaneState) -> Shadow | None:
 def step_shadow(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, keys: Array
 ) -> tuple[Shadow, ShadowSteps]:
-    """Return the shadows after one step, and the step; `keys` [L, E] are the policy's."""
     assert isinstance(env, ShadowedEnvironment)
     look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m))
     value, memory = look(hypers, state, shadow.observation, shadow.memory)
@@ -96,12 +91,7 @@ def shadow_advantages(
     last: Float[Array, " E"],
     gae_lambda: Float[Array, ""],
 ) -> Float[Array, "T E"]:
-    """Return `shadow_weight` times one lane's advantages along its shadows.
-
-    `rewards` are in the learner's units, `last` is V of the shadows' observations after the
-    rollout, `gae_lambda` the one of the policy's advantages. Episodes of a shadow end with the
-    policy's.
-    """
+    """Return `shadow_weight` times one lane's advantages along its shadows, `last` their V."""
     shadow = seen.shadow
     assert shadow is not None
     following = jnp.concatenate([shadow.value[1:], last[None]])

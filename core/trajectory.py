@@ -17,8 +17,6 @@ from .pytree import Pytree, pytree, where
 
 @pytree
 class ShadowSteps(Pytree):
-    """Steps of the shadows of environments (see `core.shadow`), [T, L, E]."""
-
     value: Float[Array, "... L E"]
     reward: Float[Array, "... L E"]
     bootstrap: Float[Array, "... L E"]  # as in `Trajectory`
@@ -46,10 +44,7 @@ class Trajectory(Pytree):
 
 @pytree
 class EpisodeSums(Pytree):
-    """Sums over the episodes that ended, and over all steps for `info`, [L].
-
-    While a rollout runs they may be those of each environment, [L, E].
-    """
+    """Sums over ended episodes, over all steps for `info`, [L]; [L, E] while a rollout runs."""
 
     episodes: Float[Array, "L *E"]
     returns: Float[Array, "L *E"]
@@ -62,10 +57,7 @@ class EpisodeSums(Pytree):
         return cls(zero, zero, zero, {})
 
     def of_lanes(self, agents: int) -> EpisodeSums:
-        """Return the sums of each lane, [L], with an episode of several agents counted once.
-
-        Its return is the mean of theirs.
-        """
+        """Return the sums of lanes, [L]; several agents' episode counts once, by their mean."""
         sums = [self.episodes, self.returns, self.lengths]
         if self.episodes.ndim == 2:
             sums = [jnp.sum(x, axis=-1) for x in sums]
@@ -76,8 +68,6 @@ class EpisodeSums(Pytree):
 
 @pytree
 class Rollout(Pytree):
-    """T steps of all lanes."""
-
     state: LaneState  # after it, but `updates` is that before it
     trajectory: Trajectory
     sums: EpisodeSums
@@ -90,7 +80,6 @@ class Rollout(Pytree):
 def count_step(
     state: LaneState, sums: EpisodeSums, reward: Float[Array, "L E"], ended: Bool[Array, "L E"]
 ) -> tuple[LaneState, EpisodeSums]:
-    """Add one step to the episodes that run, and episodes that it ended to the sums."""
     episode_return = state.episode_return + reward
     episode_length = state.episode_length + 1
     gone = ended.astype(jnp.float32)
@@ -115,10 +104,7 @@ def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
 
 
 def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
-    """Return a step without its numbers [L, E], and these as rows of words, bit for bit.
-
-    Flags share the last row. Where a number was, an empty array keeps its dtype.
-    """
+    """Return a step without its numbers [L, E], and these as rows of words, flags in the last."""
     leaves, structure = jax.tree.flatten(step)
     small = [leaf for leaf in leaves if _is_number(leaf)]
     flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
@@ -129,7 +115,6 @@ def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
 
 
 def from_record(rest: Trajectory, words: Int[Array, "T W L E"]) -> Trajectory:
-    """Undo `as_record` of stacked steps, time first."""
     leaves, structure = jax.tree.flatten(rest)
     row, place = 0, 0
     for i, leaf in enumerate(leaves):

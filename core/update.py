@@ -37,10 +37,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after one update, and its metrics.
-
-    Lanes in warm-up (negative `updates`) step their environments and learn nothing.
-    """
+    """Return the lanes [L] after one update, and its metrics; in warm-up they learn nothing."""
     return learn(plan, hypers, rollout(plan, hypers, state))
 
 
@@ -61,7 +58,6 @@ def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metri
 
 
 def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, LaneState, Samples]:
-    """Return scheduled values, new statistics and samples of the lanes [L]."""
     state, trajectory = played.state, played.trajectory
     rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
     count, _ = minibatch_shape(plan, rows)
@@ -87,7 +83,6 @@ def _prepare(
     last_value: Float[Array, " E"],
     shadow_value: Float[Array, " E"] | None,
 ) -> tuple[LaneState, Samples]:
-    """Return one lane's samples with advantages, [N, ...]; updates its running statistics."""
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
@@ -183,7 +178,6 @@ def _with_features(
 
 
 def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
-    """Return single steps [T E, ...], or whole segments [E, T, ...]."""
     return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
 
 
@@ -228,7 +222,6 @@ def _in_units(
 
 
 def _average_reward(plan: Plan, hypers: Hypers, state: LaneState) -> Float[Array, ""]:
-    """Return the reward that `_centre_rewards` will subtract."""
     if "reward_centering" not in plan.features:
         return jnp.zeros((), jnp.float32)
     return jnp.where(hypers.reward_centering > 0.0, state.average_reward, 0.0)
@@ -376,7 +369,6 @@ def inspect_lane(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]
 
 
 def inspect_rollout(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, Any]:
-    """Return the parts of `inspect_lane`, of a rollout by the one lane's parameters."""
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
     values, _, samples = prepare(plan, all_hypers, played)
     trajectory = played.trajectory

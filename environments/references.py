@@ -36,16 +36,7 @@ class Reference:
 
 
 def normalised(value: float, scale: Reference) -> float:
-    """Return (value - random) / (reference - random); larger is better whichever way the metric.
-
-    As in Mnih et al. 2015, "Human-level control through deep reinforcement learning", with a
-    reference policy in place of a person. Not clipped.
-
-    >>> normalised(75.0, Reference(random=50.0, reference=100.0))
-    0.5
-    >>> normalised(0.25, Reference(random=0.5, reference=0.25))
-    1.0
-    """
+    """Return (value - random) / (reference - random), not clipped (Mnih et al. 2015)."""
     return (value - scale.random) / (scale.reference - scale.random)
 
 
@@ -88,5 +79,4 @@ REFERENCES: Mapping[tuple[str, str], Reference] = {
 
 
 def reference_of(id_: str, metric: str = "eval/return_mean") -> Reference | None:
-    """Return the scale of a metric of an environment with its default keys, if measured."""
     return REFERENCES.get((id_, metric))

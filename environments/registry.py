@@ -24,7 +24,6 @@ _OWN_DISTRIBUTIONS: dict[str, list[str]] = {kind: [] for kind in DISTRIBUTIONS}
 
 
 def allow_distribution(kind: str, name: str) -> None:
-    """Let a registered distribution fit a kind of action space."""
     _OWN_DISTRIBUTIONS[kind].append(name)
 
 
@@ -93,7 +92,6 @@ def _gymnasium(id_: str) -> EnvEntry:
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Return the keys whose values are files, not names: key -> path as written."""
     table = ENVIRONMENTS[id_].keys if id_ in ENVIRONMENTS else {}
     return {
         name: given
@@ -104,6 +102,5 @@ def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return the keys with paths of files relative to here instead of `folder`."""
     here = {name: str(Path(folder) / file) for name, file in files_of(id_, keys).items()}
     return {**keys, **here}

@@ -70,11 +70,7 @@ class EnvEntry:
     returns: tuple[str | float, str | float] = (-math.inf, math.inf)
 
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
-        """Return the lowest and the highest return that an episode can have; infinite if unknown.
-
-        Args:
-            given: keys and parameters of the environment that are not at their defaults.
-        """
+        """Return an episode's lowest and highest return for `given` keys and parameters."""
         values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}
         low, high = (self._end(end, values, infinite) for end, infinite in
                      zip(self.returns, (-math.inf, math.inf), strict=True))  # fmt: skip
@@ -96,40 +92,34 @@ def _gymnax(
     meaning: str,
     actions: Literal["discrete", "continuous"] = "discrete",
     keys: Mapping[str, Any] | None = None,
+    best_return: str | None = None,
+    returns: tuple[str | float, str | float] = (-math.inf, math.inf),
     **params: float,
 ) -> EnvEntry:
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
-    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning)
+    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning,
+                    best_return=best_return, returns=returns)  # fmt: skip
 
 
 _SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
-_CAR = {"min_position": -1.2, "max_position": 0.6, "max_speed": 0.07, "goal_velocity": 0.0,
-        "gravity": 0.0025}  # fmt: skip
+_CAR: dict[str, Any] = {"min_position": -1.2, "max_position": 0.6, "max_speed": 0.07,
+                        "goal_velocity": 0.0, "gravity": 0.0025}  # fmt: skip
 
 _ENTRIES = (
-    replace(
-        _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
-                masspole=0.1, total_mass=1.1, length=0.5, polemass_length=0.05, force_mag=10.0,
-                tau=0.02, theta_threshold_radians=0.20943951023931953, x_threshold=2.4),
-        best_return="max_steps_in_episode",
-        returns=(0.0, "max_steps_in_episode"),
-    ),
+    _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
+            masspole=0.1, total_mass=1.1, length=0.5, polemass_length=0.05, force_mag=10.0,
+            tau=0.02, theta_threshold_radians=0.20943951023931953, x_threshold=2.4,
+            best_return="max_steps_in_episode", returns=(0.0, "max_steps_in_episode")),
     _gymnax("Pendulum-v1", 200, "swing a pendulum up", "continuous", max_speed=8.0,
             max_torque=2.0, dt=0.05, g=10.0, m=1.0, l=1.0),
-    replace(
-        _gymnax("Acrobot-v1", 500, "swing two links up", dt=0.2, link_length_1=1.0,
-                link_length_2=1.0, link_mass_1=1.0, link_mass_2=1.0, link_com_pos_1=0.5,
-                link_com_pos_2=0.5, link_moi=1.0, max_vel_1=12.566370614359172,
-                max_vel_2=28.274333882308138, torque_noise_max=0.0),
-        returns=("-max_steps_in_episode", 0.0),
-    ),
-    replace(
-        _gymnax("MountainCar-v0", 200, "drive a weak car up a hill", "discrete", None,
-                goal_position=0.5, force=0.001, **_CAR),
-        returns=("-max_steps_in_episode", 0.0),
-    ),
+    _gymnax("Acrobot-v1", 500, "swing two links up", dt=0.2, link_length_1=1.0, link_length_2=1.0,
+            link_mass_1=1.0, link_mass_2=1.0, link_com_pos_1=0.5, link_com_pos_2=0.5, link_moi=1.0,
+            max_vel_1=12.566370614359172, max_vel_2=28.274333882308138, torque_noise_max=0.0,
+            returns=("-max_steps_in_episode", 0.0)),
+    _gymnax("MountainCar-v0", 200, "drive a weak car up a hill", "discrete", None,
+            goal_position=0.5, force=0.001, returns=("-max_steps_in_episode", 0.0), **_CAR),
     _gymnax("MountainCarContinuous-v0", 999, "with a real-valued force", "continuous", None,
             min_action=-1.0, max_action=1.0, goal_position=0.45, power=0.0015, **_CAR),
     _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix",

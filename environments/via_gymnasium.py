@@ -40,7 +40,6 @@ def is_gymnasium(id_: str) -> bool:
 
 
 def registered() -> tuple[str, ...]:
-    """Return Gymnasium's ids with `gym:`; none if it is not installed."""
     try:
         gymnasium = importlib.import_module("gymnasium")
     except ImportError:
@@ -76,7 +75,6 @@ def facts_of(id_: str) -> Facts:
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of a docstring without headings, on one line."""
     from textwrap import shorten
 
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
@@ -113,7 +111,6 @@ def _type_of(default: Any, real: bool) -> KeyType:
 
 
 def make(id_: str, values: Mapping[str, Any]) -> Any:
-    """Make one `gymnasium.Env`."""
     gymnasium = _gymnasium(id_)
     spec = _spec(id_)
     _creator(id_, spec)
@@ -130,7 +127,6 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
 
 
 def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:
-    """Return the render modes of an environment, and its pictures per second."""
     env = make(id_, values)
     metadata = getattr(env, "metadata", None) or {}
     env.close()
@@ -139,7 +135,6 @@ def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def drawn_by(id_: str, env: Any) -> Any:
-    """Return a picture by an environment."""
     gymnasium = _gymnasium(id_)
     try:
         return env.render()
@@ -208,7 +203,6 @@ def _gymnasium(id_: str) -> Any:
 
 
 def _spec(id_: str) -> Any:
-    """Return the registry's entry of an id."""
     gymnasium = _gymnasium(id_)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
     if module and module not in sys.modules:
@@ -233,7 +227,6 @@ def _creator(id_: str, spec: Any) -> Any:
 
 
 def _missing(id_: str, error: Exception) -> Exception:
-    """Return an error that names the missing package and its extra."""
     text = str(error).strip().splitlines()[0]
     lacking = _LACKING.search(text)
     package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""

@@ -42,7 +42,6 @@ def enable_compilation_cache() -> Path:
 
 
 def _processor() -> str:
-    """Return a short hash of the processor's features."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:  # not Linux
@@ -65,13 +64,11 @@ _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
 
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of the packages that decide results, with those of environments."""
     found = {package: _version(package) or "absent" for package in _PACKAGES}
     return found | _installed(package for one in environments for package in _packages(one))
 
 
 def versions_of_study(study: Study) -> dict[str, str]:
-    """Return the versions of a study, with its environments' and its sampler's."""
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
     found = versions(env.id for env in (study.env, *study.more_envs))
@@ -79,7 +76,6 @@ def versions_of_study(study: Study) -> dict[str, str]:
 
 
 def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Return whether a recorded package has another version now; new ones are ignored."""
     return any(now.get(package) != version for package, version in before.items())
 
 

@@ -38,11 +38,6 @@ def receive(link: socket.socket) -> Any:
     return json.loads(_exactly(link, length))
 
 
-def send_descriptor(link: socket.socket, descriptor: int) -> None:
-    """Share an open file with the other side."""
-    socket.send_fds(link, [b"."], [descriptor])
-
-
 def receive_descriptor(link: socket.socket) -> int:
     """Wait for an open file; EOFError if the other side has ended."""
     _, descriptors, _, _ = socket.recv_fds(link, 1, 1)
@@ -62,10 +57,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
-    """Return a file descriptor and zeroed anonymous memory.
-
-    A process that receives the descriptor shares the memory.
-    """
+    """Return a file descriptor, to be shared, and its zeroed anonymous memory."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpo-environments")
     else:
@@ -73,13 +65,6 @@ def shared_block(size: int) -> tuple[int, memoryview]:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
     return descriptor, memoryview(mmap.mmap(descriptor, size))
-
-
-def received_block(descriptor: int, size: int) -> memoryview:
-    """Return the memory of a descriptor from another process, which is closed."""
-    memory = mmap.mmap(descriptor, size)
-    os.close(descriptor)
-    return memoryview(memory)
 
 
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -122,7 +107,6 @@ def serve(descriptor: int, parent: int) -> None:
 def _answer(
     batches: dict[int, Slots], message: dict[str, Any], block: int | None
 ) -> dict[int, str]:
-    """Handle a message; return the errors of environments by slot."""
     number = message["batch"]
     if message["do"] == "step":
         return batches[number].step(message["restart"])
@@ -130,8 +114,9 @@ def _answer(
         return batches[number].open([Opening(**opening) for opening in message["openings"]])
     if message["do"] == "begin" and block is not None:
         code = SpaceCode(**{name: _tuple(value) for name, value in message["code"].items()})
-        memory = received_block(block, SharedArrays.size_of(code, message["count"]))
-        arrays = SharedArrays.over(code, message["count"], memory)
+        memory = mmap.mmap(block, SharedArrays.size_of(code, message["count"]))
+        os.close(block)
+        arrays = SharedArrays.over(code, message["count"], memoryview(memory))
         batches[number] = Slots(message["id"], code, arrays)
     else:
         batches.pop(number).close()

@@ -30,7 +30,7 @@ from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from . import worker
-from .worker import receive, send, send_descriptor, serve, shared_block
+from .worker import receive, send, serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -38,8 +38,6 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _Worker:
-    """A process that is there."""
-
     process: subprocess.Popen[bytes]
     link: socket.socket
     number: int  # distinguishes it from earlier ones in its place
@@ -77,7 +75,6 @@ class Workers:
         _end(self._there)
 
     def number(self, at: int) -> int:
-        """Return the number of the process in a place, starting one if needed."""
         if at not in self._there:
             ours, theirs = socket.socketpair()
             with theirs:
@@ -96,10 +93,7 @@ class Workers:
         inside: np.ndarray,
         block: int | None = None,
     ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Send messages to workers by place; return replies, and how workers without one ended.
-
-        `inside` is of the arrays that they write on, `block` their file for workers that start.
-        """
+        """Send messages to workers by place; return replies, and how workers without one ended."""
         replies: dict[int, dict[str, Any]] = {}
         ended: dict[int, str] = {}
         try:
@@ -108,7 +102,7 @@ class Workers:
                 try:
                     send(self._there[at].link, message)
                     if block is not None:
-                        send_descriptor(self._there[at].link, block)
+                        socket.send_fds(self._there[at].link, [b"."], [block])
                 except OSError:
                     ended[at] = self._bury(at)
             for at in messages:
@@ -117,7 +111,8 @@ class Workers:
                 try:
                     hangs = not self._answers(at, inside[at :: self.count])
                     if hangs:
-                        ended[at] = self._bury(at, _timeout_words(self.limit))
+                        why = f"gave no answer for {self.limit:g} s (population.step_timeout)"
+                        ended[at] = self._bury(at, why)
                     else:
                         replies[at] = receive(self._there[at].link)
                 except (OSError, EOFError):
@@ -145,7 +140,6 @@ class Workers:
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
-        """Drop a process that has ended, or must; return how it ended."""
         gone = self._there.pop(at)
         gone.link.close()
         if why:
@@ -155,11 +149,7 @@ class Workers:
 
 
 class WorkerBatch:
-    """A batch whose environments are in workers; see `batch.Batch`.
-
-    When a new worker takes another one's place, the first call reports the open environments as
-    lost.
-    """
+    """A batch whose environments are in workers; a new worker's first call reports them lost."""
 
     may_lose = True
 
@@ -183,10 +173,9 @@ class WorkerBatch:
         self._gone: set[int] = set()
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
-        """Start episodes."""
         lists: dict[int, list[dict[str, Any]]] = {}
         for opening in openings:
-            lists.setdefault(opening.slot % self._workers.count, []).append(opening.as_json())
+            lists.setdefault(opening.slot % self._workers.count, []).append(asdict(opening))
         slots = {opening.slot for opening in openings}
         self._open -= slots
         self.said = {slot: said for slot, said in self.said.items() if slot not in slots}
@@ -216,14 +205,12 @@ class WorkerBatch:
         return {at: {**message, "batch": self._number} for at, message in messages.items()}
 
     def _lose(self, at: int) -> None:
-        """Record that a worker's environments are gone, until the next report."""
         lost = {slot for slot in self._open if slot % self._workers.count == at}
         self._open -= lost
         self._gone |= lost
         self.arrays.inside[at :: self._workers.count] = 0
 
     def _start_batch(self, which: Sequence[int]) -> dict[int, str]:
-        """Send this batch to new workers; return how those without a reply ended."""
         new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
         if not new:
             return {}
@@ -238,7 +225,6 @@ class WorkerBatch:
     def _tell(
         self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
     ) -> Outcome:
-        """Send messages; return failed and lost environments."""
         replies, ended = self._workers.tell(self._mine(messages), self.arrays.inside)
         blamed: dict[int, str] = {}
         for at, how in ended.items():
@@ -257,17 +243,13 @@ class WorkerBatch:
 
 
 def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raise a worker's error: ConfigError if an environment cannot be made."""
     wrong = next((reply for reply in replies.values() if "error" in reply), None)
     if wrong is not None:
         raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
 
 
 def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    """Start a worker with this process's import path.
-
-    The signals that it will ignore are blocked until it can: importing takes seconds.
-    """
+    """Start a worker with this process's import path, its signals blocked while it imports."""
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; "
@@ -286,7 +268,6 @@ def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subproces
 
 
 def _end(there: dict[int, _Worker]) -> None:
-    """Close the sockets, which ends the workers; kill one that does not end."""
     gone = list(there.values())
     there.clear()
     for found in gone:
@@ -303,16 +284,8 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def _timeout_words(limit: float) -> str:
-    return f"gave no answer for {limit:g} s (population.step_timeout)"
-
-
 def _exit_words(code: int) -> str:
-    """Return how a process ended.
-
-    >>> _exit_words(-9), _exit_words(3)
-    ('was ended by SIGKILL (perhaps for lack of memory)', 'ended with exit code 3')
-    """
+    """Return how a process ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -329,25 +302,18 @@ _STEP_SECONDS = 300.0
 
 
 def workers_of(study: Study, cores: int) -> Workers | None:
-    """Return the workers of a study's environments; None if this process steps them."""
     count = worker_count(study, cores)
     if count == 0:
         return None
     source = str(Path(study.source).resolve())
     asked = study.population.step_timeout
-    return Workers(
-        count,
-        f"{__name__}:{serve_study.__name__}",
-        [list(study.imports), source],
-        limit=_STEP_SECONDS if asked is None else asked or math.inf,
-    )
+    limit = _STEP_SECONDS if asked is None else asked or math.inf
+    entry = f"{__name__}:{serve_study.__name__}"
+    return Workers(count, entry, [list(study.imports), source], limit)
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Return the number of workers of a study; results do not depend on it.
-
-    A step limit needs workers: a process cannot interrupt an environment in itself.
-    """
+    """Return the number of workers, on which no result depends; a step limit needs some."""
     asked = study.population.workers
     if asked is not None:
         return asked

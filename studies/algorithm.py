@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
+from ..files.plain_data import as_lists
 from ..knobs import KNOBS, Knob, canonical_value, complete
+from ..spaces.base import freeze
 
 PPO = "ppo"
 
@@ -89,17 +91,17 @@ class Algorithm:
 
 def _as_data(knob: Knob) -> dict[str, Any]:
     usual = {one.name: one.default for one in fields(Knob)}
-    given = asdict(knob) | {"search": None if knob.search is None else dict(knob.search)}
+    given: dict[str, Any] = as_lists(asdict(knob))
     infinite = (math.inf, -math.inf)
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: value
         for name, value in given.items()
         if name in ("type", "default", "traced")
-        or (name != "name" and value != usual[name] and value not in infinite)
+        or (name != "name" and value != as_lists(usual[name]) and value not in infinite)
     }
 
 
 def knob_of_data(name: str, data: Mapping[str, Any]) -> Knob:
-    given = {key: tuple(value) if isinstance(value, list) else value
-             for key, value in data.items()}  # fmt: skip
+    given: dict[str, Any] = {key: freeze(value) for key, value in data.items()}
+    given["search"] = data.get("search")
     return Knob(name=name, **given)

@@ -112,9 +112,7 @@ def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
         return
     here = root.value["algorithm"].line
     if "env" in root.value and root.value["env"].value != algorithm.label:
-        id_ = root.value["env"].value
-        recorded = isinstance(id_, dict) and id_["id"].value == algorithm.label
-        if not recorded:
+        if plain(root.value["env"]) != {"id": algorithm.label}:  # as a record has it
             notes.add(f"{algorithm.label} makes its own environment; leave env out", root, "env")
     root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
     root.key_lines.setdefault("env", here)

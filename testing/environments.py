@@ -30,7 +30,6 @@ def _canonical_params(env: Environment) -> Any:
 
 
 def _start(env: Environment) -> tuple[Any, Any]:
-    """Return the shapes of (state, observation) after a reset."""
     key = jax.random.key(0, impl="threefry2x32")
     return jax.eval_shape(env.reset, key, _canonical_params(env))
 

@@ -39,19 +39,12 @@ _STEPS, _WIDTH, _LANES = 4, 3, 2
 
 
 class NetworkContract:
-    """Properties that rollouts, losses and optimisers rely on.
+    """Properties that rollouts, losses and optimisers rely on."""
 
-    Attributes:
-        network: its registered name.
-        env: an environment whose observations it reads.
-        knobs: changed hyperparameters; small ones make the tests quick.
-        tolerance: absolute and relative, between batches of different shapes.
-    """
-
-    network: ClassVar[str] = "mlp"
-    env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")
-    knobs: ClassVar[dict[str, Any]] = {}
-    tolerance: ClassVar[float] = 1e-4
+    network: ClassVar[str] = "mlp"  # its registered name
+    env: ClassVar[EnvPlan] = EnvPlan("CartPole-v1")  # whose observations it reads
+    knobs: ClassVar[dict[str, Any]] = {}  # changed ones; small ones make the tests quick
+    tolerance: ClassVar[float] = 1e-4  # absolute and relative, between batches of other shapes
 
     @classmethod
     def plan(cls) -> Plan:
@@ -124,7 +117,6 @@ class NetworkContract:
 
 
 def _random_params(params: Any) -> Any:
-    """Return random parameters around the drawn ones, so that none is zero."""
     rng = np.random.default_rng(5)
     return jax.tree.map(
         lambda x: (np.asarray(x) + 0.3 * rng.normal(size=x.shape)).astype(np.float32), params
@@ -132,7 +124,6 @@ def _random_params(params: Any) -> Any:
 
 
 def _walk(plan: Plan) -> Any:
-    """Return observations [T, S, ...] of a few steps with the first valid action."""
     env = environments.make(plan.env)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
     space = env.action_space
@@ -157,7 +148,6 @@ def _walk(plan: Plan) -> Any:
 
 @functools.cache
 def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
-    """Return the data of all tests, from one compiled program."""
     plan = contract.plan()
     env = environments.make(plan.env)
     params_of_env = jax.tree.map(np.asarray, env.default_params)
@@ -208,7 +198,6 @@ def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
 
 
 def _memory_results(plan: Plan, params: Any, observation: Any) -> dict[str, Any]:
-    """Step through and unroll; the first column starts a second episode at step 2."""
     first = np.zeros((_STEPS, _WIDTH), bool)
     first[2, 0] = True
     start = carry = policy.initial_carry(plan, (_WIDTH,))
@@ -230,27 +219,17 @@ def _memory_results(plan: Plan, params: Any, observation: Any) -> dict[str, Any]
     }
 
 
-# The name of a test is its docstring.
-
-
 _CARTPOLE = EnvPlan("CartPole-v1")
 _TARGET = 0.3
 
 
 class OptimiserContract:
-    """Properties that updates, lanes and checkpoints rely on.
+    """Properties that updates, lanes and checkpoints rely on."""
 
-    Attributes:
-        optimiser: its registered name.
-        knobs: changed hyperparameters.
-        steps: taken down a bowl, |p - 0.3|^2, from p between -1 and 1 at the rate below.
-        learning_rate: with which that halves the distance at least.
-    """
-
-    optimiser: ClassVar[str] = "adam"
-    knobs: ClassVar[dict[str, Any]] = {}
-    steps: ClassVar[int] = 100
-    learning_rate: ClassVar[float] = 0.02
+    optimiser: ClassVar[str] = "adam"  # its registered name
+    knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
+    steps: ClassVar[int] = 100  # down a bowl, |p - 0.3|^2, from p between -1 and 1
+    learning_rate: ClassVar[float] = 0.02  # with which these halve the distance at least
 
     @classmethod
     def run(cls, rates: Sequence[float], **knobs: Any) -> list[dict[str, Any]]:
@@ -375,18 +354,13 @@ class DistributionContract:
     """Properties that rollouts, losses and evaluation rely on.
 
     Densities may be per any unit of the action.
-
-    Attributes:
-        distribution: its registered name.
-        env: an environment with such actions.
-        knobs: changed hyperparameters.
-        spread: of the outputs of heads that are tried; smaller where 20,000 draws of one head do
-            not give another's mean.
     """
 
-    distribution: ClassVar[str] = "gaussian"
-    env: ClassVar[EnvPlan] = EnvPlan("Pendulum-v1")
-    knobs: ClassVar[dict[str, Any]] = {}
+    distribution: ClassVar[str] = "gaussian"  # its registered name
+    env: ClassVar[EnvPlan] = EnvPlan("Pendulum-v1")  # with such actions
+    knobs: ClassVar[dict[str, Any]] = {}  # changed hyperparameters
+    # of the outputs of heads that are tried; smaller where 20,000 draws of one head do not give
+    # another's mean
     spread: ClassVar[float] = 0.3
 
     @classmethod
@@ -460,7 +434,6 @@ def _choices(env: Environment) -> np.ndarray:
 
 @functools.cache
 def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
-    """Return the data of all tests, from one compiled program."""
     plan = contract.plan()
     env = environments.make(plan.env)
     hypers = jax.tree.map(jnp.asarray, make_hypers(dict(contract.knobs), {}, {}))
@@ -514,7 +487,6 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
 
 
 def _try_masks(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -> dict[str, Any]:
-    """Try a mask that leaves every second choice of each component, and one of nothing."""
     sizes = _choices(env)
     mask = jnp.concatenate([jnp.arange(size) % 2 == 0 for size in sizes])
     wide = jnp.broadcast_to(mask, (_ROWS, mask.shape[0]))

@@ -61,14 +61,10 @@ def finished(trial: int, params: dict[str, object], loss: float) -> Past:
 
 
 class SamplerContract:
-    """What the search loop relies on; see `samplers.contract.Sampler`.
+    """What the search loop relies on; see `samplers.contract.Sampler`."""
 
-    Attributes:
-        batches, size: of the history that proposals are made from; fewer for a slow sampler.
-        count: proposals that are compared.
-    """
-
-    batches, size, count = 4, 8, 5
+    batches, size = 4, 8  # of the history that proposals are made from; fewer for a slow sampler
+    count = 5  # proposals that are compared
 
     def make(self, space: Space, seed: int) -> Sampler:
         """Return the sampler to test."""

@@ -18,6 +18,7 @@ import pytest
 from scipy.stats import norm, rankdata, spearmanr
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
@@ -28,7 +29,6 @@ from hpo.store.query import query
 from hpo.store.rank_variance import Column, explained
 from hpo.studies.load import load as load_study
 from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = sorted((ROOT / "studies" / "atlas").glob("*.yaml"))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
 from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.store import query
-from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

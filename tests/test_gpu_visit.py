@@ -301,7 +301,7 @@ FORMULAS = """
 import sys
 from hpo.cli import main
 from hpo.search.lanes import local
-from hpo.testing.analytic_lanes import AnalyticFactory
+from helpers.analytic_lanes import AnalyticFactory
 
 class Formulas(AnalyticFactory):
     def check(self, config):

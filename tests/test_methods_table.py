@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.store.query import query
 from hpo.studies.load import load
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 STUDY = """\

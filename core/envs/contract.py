@@ -203,12 +203,19 @@ def same_observations(one: Environment, other: Environment) -> bool:
     return (leaves, structure) == jax.tree.flatten(other.observation_struct)
 
 
+def differing(one: Environment, other: Environment) -> Iterator[tuple[str, Any, Any]]:
+    """Yield "actions" and "observations" of two environments where they differ."""
+    if one.action_space != other.action_space:
+        yield "actions", one.action_space, other.action_space
+    if not same_observations(one, other):
+        yield "observations", one.observation_struct, other.observation_struct
+
+
 def agents_of(env: Environment) -> int:
     return getattr(env, "agents", 1)
 
 
 def reset_all(env: Environment, keys: Key[Array, " E"], params: Any) -> tuple[Any, Any]:
-    """Return fresh (states [E, ...], observations [S, ...]) from keys [E]."""
     state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
     return state, _segments(env, observation)
 
@@ -216,7 +223,6 @@ def reset_all(env: Environment, keys: Key[Array, " E"], params: Any) -> tuple[An
 def step_all(
     env: Environment, keys: Key[Array, " E"], state: Any, action: Array, params: Any
 ) -> Step:
-    """Advance states [E, ...] by actions [S, ...]; observation and reward are [S, ...]."""
     agents = agents_of(env)
     if agents > 1:
         action = action.reshape((-1, agents, *action.shape[1:]))
@@ -229,20 +235,17 @@ def step_all(
 
 
 def mask_all(env: Environment, state: Any, params: Any) -> Array | None:
-    """Return the valid actions [S, A] of states [E, ...], if there are masks."""
     if not env.has_mask:
         return None
     return _segments(env, jax.vmap(lambda one: env.action_mask(one, params))(state))
 
 
 def per_body(env: Environment, flags: Array) -> Array:
-    """Repeat values of environments, [..., E], for their agents: [..., S]."""
     agents = agents_of(env)
     return flags if agents == 1 else jnp.repeat(flags, agents, axis=-1)
 
 
 def mean_over_bodies(env: Environment, values: Array) -> Array:
-    """Return the mean over the agents of each environment, [..., E] from [..., S]."""
     agents = agents_of(env)
     if agents == 1:
         return values
@@ -257,15 +260,11 @@ def _segments(env: Environment, tree: Any) -> Any:
 
 @pytree
 class Remembering(Pytree):
-    """State of an environment whose observations are stacked."""
-
     inner: Any  # the inner environment's
     seen: Array  # the last observations, oldest first, [length, ...]
 
 
 class StackedEnvironment:
-    """An environment that shows its last `length` observations as [length, ...]."""
-
     def __init__(self, env: Environment, length: int):
         if agents_of(env) > 1:
             raise ConfigError(
@@ -285,7 +284,6 @@ class StackedEnvironment:
         self.observation_struct = jax.ShapeDtypeStruct((length, *struct.shape), struct.dtype)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Remembering, Array]:
-        """Return a fresh state and its first observation, after zeros."""
         state, observation = self.inner.reset(key, params)
         struct = self.observation_struct
         seen = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
@@ -315,7 +313,6 @@ def _stacked_step(before: Remembering, after: Step) -> Step:
 
 
 def pushed(seen: Array, observation: Array) -> Array:
-    """Return stacked observations [length, ...] without the oldest and with one more."""
     return jnp.concatenate([seen[1:], observation[None]])
 
 

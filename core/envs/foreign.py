@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import io
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import jax
@@ -39,8 +39,6 @@ class EpisodicEnvironment:
 
 @pytree
 class TimedState(Pytree):
-    """The library's state, and the steps taken in the episode."""
-
     inner: Any
     time: Int[Array, ""]
 
@@ -56,39 +54,27 @@ def imported(module: str, entry: EnvEntry) -> Any:
 
 
 def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return the env steps of an episode, which the adapter counts, and the other fixed keys."""
     given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
     return int(given.pop(_LIMIT)), given
 
 
 def action_space_of(space: Any, id_: str) -> ActionSpace:
-    """Return any library's space as ours, by its `nvec`, `n`, or bounds."""
     if hasattr(space, "nvec"):
         return MultiDiscrete(tuple(int(n) for n in np.asarray(space.nvec).reshape(-1)))
     if hasattr(space, "n"):
         return Discrete(int(space.n))
     whole = np.issubdtype(np.dtype(getattr(space, "dtype", np.float32)), np.integer)
     if hasattr(space, "low") and not whole:
-        return box_of(space)
+        low, high = (np.asarray(bound, np.float32) for bound in (space.low, space.high))
+        shape = space.shape
+        return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape)
     kind = f"{type(space).__name__} of whole numbers" if whole else type(space).__name__
     raise ConfigError(f"{id_}: actions of the kind {kind} are not supported")
 
 
-def box_of(space: Any) -> Box:
-    """Return a space with `low`, `high` and `shape`, numbers or arrays, as ours."""
-    low, high = (
-        np.broadcast_to(np.asarray(bound, np.float32), space.shape)
-        for bound in (space.low, space.high)
-    )
-    return Box(low, high, space.shape)
-
-
 @contextmanager
 def relaxed() -> Generator[None, None, None]:
-    """Allow implicit promotion, for other libraries' code alone."""
-    with ExitStack() as stack:
-        stack.enter_context(jax.numpy_dtype_promotion("standard"))
-        stack.enter_context(jax.numpy_rank_promotion("allow"))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 

@@ -51,8 +51,6 @@ def _visualizer(env: Any, params: Any, states: Sequence[Any]) -> Any:
 
 
 class _Later(ModuleType):
-    """A module that is imported at first use."""
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked for by the import system and `inspect`
             raise AttributeError(name)
@@ -79,7 +77,6 @@ class GymnaxLike(EpisodicEnvironment):
     _floats: tuple[str, ...]
 
     def _set_params(self, params: Any, floats: Mapping[str, float]) -> None:
-        """Take gymnax's parameters and the defaults of those that may differ per lane."""
         self._params, self._floats = params, tuple(floats)
         with relaxed():
             self.action_space = action_space_of(self._env.action_space(params), self.id)
@@ -92,7 +89,6 @@ class GymnaxLike(EpisodicEnvironment):
         return dataclasses.replace(self._params, **values)
 
     def _endings(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
-        """Return (terminated, truncated)."""
         return done, self._env.is_truncated(state, params)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
@@ -101,7 +97,6 @@ class GymnaxLike(EpisodicEnvironment):
             return jax.tree.map(canonical, (state, observation))
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
-        """Advance one step; real-valued actions are clipped to the action box."""
         with relaxed():
             full = self._all_params(params)
             if isinstance(self.action_space, Box):
@@ -203,7 +198,6 @@ class GymnaxClass(GymnaxLike):
 
 
 def _class_of(id_: str) -> Any:
-    """Return the class of an id; its module must be imported or of an installed package."""
     module, name = gymnax_class(id_) or ("", "")
     if module not in sys.modules and not _is_installed(module):
         raise UnimportedModuleError(id_, module)
@@ -234,7 +228,6 @@ def _class_of(id_: str) -> Any:
 
 @cache
 def _is_installed(module: str) -> bool:
-    """Return whether a module is of an installed package and not a `__main__`."""
     words = module.split(".")
     return "__main__" not in words and words[0] in packages_distributions()
 

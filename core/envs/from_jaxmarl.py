@@ -16,36 +16,26 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError
+from . import foreign
 from .contract import ActionSpace, Box, Step
-from .foreign import (
-    EpisodicEnvironment,
-    TimedState,
-    action_space_of,
-    canonical,
-    imported,
-    limit_and_keys,
-    made_params,
-    relaxed,
-)
+from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 _NEVER = 2**30
 
 
 class JaxMarlEnvironment(EpisodicEnvironment):
-    """One JaxMARL environment whose agents share one observation and action space."""
-
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id
-        self._limit, given = limit_and_keys(entry, keys)
-        jaxmarl = imported("jaxmarl", entry)
+        self._limit, given = foreign.limit_and_keys(entry, keys)
+        jaxmarl = foreign.imported("jaxmarl", entry)
         with relaxed():
             name = entry.id.removeprefix("jaxmarl:")
             self._env = jaxmarl.make(name, max_steps=_NEVER, **given)
         self._names = tuple(self._env.agents)
         self.agents = len(self._names)
-        spaces = [action_space_of(self._env.action_space(n), self.id) for n in self._names]
+        spaces = [foreign.action_space_of(self._env.action_space(n), self.id) for n in self._names]
         self.action_space: ActionSpace = _alike(self.id, "do", spaces)
-        self.default_params = made_params({})
+        self.default_params = foreign.made_params({})
         key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
         with relaxed():
             seen = jax.eval_shape(self._env.reset, key)[0]
@@ -55,7 +45,7 @@ class JaxMarlEnvironment(EpisodicEnvironment):
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Array]:
         with relaxed():
             seen, inner = self._env.reset(key)
-            inner = jax.tree.map(canonical, inner)
+            inner = jax.tree.map(foreign.canonical, inner)
         return TimedState(inner, jnp.int32(0)), self._rows(seen)
 
     def step(self, key: PRNGKeyArray, state: TimedState, action: Array, params: Any) -> Step:
@@ -67,22 +57,15 @@ class JaxMarlEnvironment(EpisodicEnvironment):
         with relaxed():
             seen, inner, rewards, ends, _ = self._env.step_env(key, state.inner, given)
             inner = jax.tree.map(  # some leaves lose their axis of agents in a step
-                lambda after, before: jnp.broadcast_to(canonical(after), before.shape),
+                lambda after, before: jnp.broadcast_to(foreign.canonical(after), before.shape),
                 inner, state.inner,
             )  # fmt: skip
             ended = jnp.asarray(ends["__all__"], bool).reshape(())
-        time = state.time + 1
-        return Step(
-            state=TimedState(inner, time),
-            observation=self._rows(seen),
-            reward=self._rows(rewards),
-            terminated=ended,
-            truncated=time >= self._limit,
-            info={},
-        )
+        after = TimedState(inner, state.time + 1)
+        cut = after.time >= self._limit
+        return Step(after, self._rows(seen), self._rows(rewards), ended, cut, info={})
 
     def _rows(self, by_name: Mapping[str, Any]) -> Array:
-        """Return [agents, ...] from values by name; [...] of a single agent."""
         with relaxed():
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
         return jnp.stack(rows) if self.agents > 1 else rows[0]

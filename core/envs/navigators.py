@@ -140,7 +140,6 @@ def _length(vectors: Float[Array, "... 2"]) -> Float[Array, "..."]:
 
 
 def _distances(position: Float[Array, "N 2"]) -> Float[Array, "N N"]:
-    """Return the distances between agents, infinite to oneself."""
     between = _length(position[:, None, :] - position[None, :, :])
     return jnp.where(jnp.eye(position.shape[0], dtype=bool), jnp.inf, between)
 

@@ -15,32 +15,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError
+from . import foreign
 from .contract import ActionSpace, Box, Step
-from .foreign import (
-    EpisodicEnvironment,
-    TimedState,
-    canonical,
-    imported,
-    limit_and_keys,
-    made_params,
-    relaxed,
-)
+from .foreign import EpisodicEnvironment, TimedState, relaxed
 
 
 class PhysicsEnvironment(EpisodicEnvironment):
-    """One environment of a physics engine with fixed keys; its physics is traced.
-
-    If the physics becomes non-finite, the episode terminates with reward 0 and an observation of
-    zeros, which harms neither the learner nor the normaliser.
-    """
+    """An environment whose physics is traced; if it becomes non-finite, the episode terminates."""
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         self.id = entry.id
-        self._limit, given = limit_and_keys(entry, keys)
+        self._limit, given = foreign.limit_and_keys(entry, keys)
         self._env = self._load(entry, given)
         size = self._env.action_size
         self.action_space: ActionSpace = Box((-1.0,) * size, (1.0,) * size, (size,))
-        self.default_params = made_params(entry.params)
+        self.default_params = foreign.made_params(entry.params)
         key = jax.random.key(0, impl="threefry2x32")
         self._inner_struct = jax.eval_shape(self._fresh, key, self.default_params)
         self.observation_struct = self._inner_struct.obs
@@ -56,7 +45,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
 
     def _fresh(self, key: PRNGKeyArray, params: Any) -> Any:
         with relaxed():
-            return jax.tree.map(canonical, self._with_physics(params).reset(key))
+            return jax.tree.map(foreign.canonical, self._with_physics(params).reset(key))
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimedState, Any]:
         inner = self._fresh(key, params)
@@ -71,7 +60,7 @@ class PhysicsEnvironment(EpisodicEnvironment):
         before = was.replace(metrics=dict(was.metrics), info=dict(was.info))
         with relaxed():
             env = self._with_physics(params)
-            inner = jax.tree.map(canonical, env.step(before, jnp.clip(action, -1.0, 1.0)))
+            inner = jax.tree.map(foreign.canonical, env.step(before, jnp.clip(action, -1.0, 1.0)))
         sane = jnp.isfinite(inner.reward) & jnp.all(jnp.isfinite(inner.obs))
         time = state.time + 1
         return Step(
@@ -103,7 +92,7 @@ def _from_checkpoint(struct: Any, leaf: Array | None) -> Array:
 
 class BraxEnvironment(PhysicsEnvironment):
     def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
-        envs, name = imported("brax.envs", entry), entry.id.removeprefix("brax:")
+        envs, name = foreign.imported("brax.envs", entry), entry.id.removeprefix("brax:")
         try:
             with relaxed():
                 return envs.get_environment(name, **keys)
@@ -125,7 +114,7 @@ class BraxEnvironment(PhysicsEnvironment):
 
 class PlaygroundEnvironment(PhysicsEnvironment):
     def _load(self, entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
-        suite = imported("mujoco_playground", entry).dm_control_suite
+        suite = foreign.imported("mujoco_playground", entry).dm_control_suite
         steps = keys["ctrl_dt"] / keys["sim_dt"]
         if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:  # it would round
             raise ConfigError(

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -17,12 +18,17 @@ from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, UnknownNameError
 from ..plan import EnvPlan
 from .contract import Environment, HostedEnvironment, StackedEnvironment
-from .from_gymnax import GymnaxEnvironment
 from .navigators import Navigators
 from .traced_once import calling
 
 EnvironmentFactory = Callable[..., Environment]
 _REGISTERED: dict[str, EnvironmentFactory] = {}
+_ADAPTERS = {  # of libraries that may be absent: module and class
+    "gymnax": ("from_gymnax", "GymnaxEnvironment"),
+    "brax": ("physics", "BraxEnvironment"),
+    "playground": ("physics", "PlaygroundEnvironment"),
+    "jaxmarl": ("from_jaxmarl", "JaxMarlEnvironment"),
+}
 
 
 def register(id_: str, factory: EnvironmentFactory) -> None:
@@ -34,7 +40,12 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     Raises:
         ConfigError: the id is taken, or an environment was given in place of its class.
     """
-    _check_makes(id_, factory)
+    if not callable(factory):
+        made = type(factory).__name__
+        raise ConfigError(
+            f"environment {id_!r} is registered by a {made} that was made already; allowed: the "
+            f"class, or a function that makes one: register({id_!r}, {made})"
+        )
     before = _REGISTERED.get(id_)
     changed = before is not None and before is not factory
     if changed and _definition(before) == _definition(factory):
@@ -43,15 +54,6 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     elif id_ in known():
         raise ConfigError(f"an environment {id_!r} exists already; register it under another id")
     _REGISTERED[id_] = factory
-
-
-def _check_makes(id_: str, factory: object) -> None:
-    if not callable(factory):
-        made = type(factory).__name__
-        raise ConfigError(
-            f"environment {id_!r} is registered by a {made} that was made already; allowed: the "
-            f"class, or a function that makes one: register({id_!r}, {made})"
-        )
 
 
 def _definition(factory: object) -> tuple[object, object]:
@@ -100,23 +102,11 @@ def _make(plan: EnvPlan) -> Environment:
         return make_from_keys(plan.unrolled, id=plan.id, **rooted(plan.id, keys, plan.folder))
     if known_as.source == "navigators":
         return Navigators(**keys)
-    if known_as.source == "brax":
-        from .physics import BraxEnvironment
-
-        return BraxEnvironment(known_as, keys)
-    if known_as.source == "playground":
-        from .physics import PlaygroundEnvironment
-
-        return PlaygroundEnvironment(known_as, keys)
-    if known_as.source == "jaxmarl":
-        from .from_jaxmarl import JaxMarlEnvironment
-
-        return JaxMarlEnvironment(known_as, keys)
-    return GymnaxEnvironment(known_as, keys)
+    module, adapter = _ADAPTERS[known_as.source]
+    return getattr(import_module(f".{module}", __package__), adapter)(known_as, keys)
 
 
 def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) -> None:
-    """Refuse a name that is neither a parameter nor a key of the factory."""
     taken = inspect.signature(factory).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in taken):
         return
@@ -131,7 +121,6 @@ def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) 
 
 
 def float_params(id_: str) -> frozenset[str]:
-    """Return the names of an environment's traced parameters."""
     known = find(id_)
     if known is not None:
         return frozenset(known.params)
@@ -139,7 +128,6 @@ def float_params(id_: str) -> frozenset[str]:
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
-    """Return the environment's default parameters with some values replaced."""
     names = [field.name for field in dataclasses.fields(env.default_params)]
     for name in values:
         if name not in names:

@@ -68,12 +68,10 @@ def calling(what: str) -> Generator[None, None, None]:
 
 
 def lead_axes(env: Environment) -> tuple[int, ...]:
-    """Return the leading axes of values per agent: [agents] if there are several."""
     return () if agents_of(env) == 1 else (agents_of(env),)
 
 
 def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
-    """Return shape and type of one action, of all agents together."""
     space, lead = env.action_space, lead_axes(env)
     if isinstance(space, Discrete):
         return jax.ShapeDtypeStruct(lead, np.int32)
@@ -83,7 +81,6 @@ def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
 
 
 def mask_size(env: Environment) -> int:
-    """Return the choices of a mask, over all components of an action."""
     space = env.action_space
     if isinstance(space, Box):
         raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
@@ -91,7 +88,6 @@ def mask_size(env: Environment) -> int:
 
 
 def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
-    """Check the result of a step, given as shapes, and return it."""
     missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
                                  "info") if not hasattr(after, name)]  # fmt: skip
     if missing:
@@ -114,7 +110,6 @@ def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
 
 
 def _check_parts(env: Any) -> None:
-    """Refuse missing parts and unusable declarations."""
     missing = [name for name in _PARTS if not hasattr(env, name)]
     if missing:
         raise ConfigError(
@@ -162,7 +157,6 @@ def _per_agent(env: Environment, struct: Any) -> Any:
 def _compare(
     env: Environment, method: str, part: str, given: Any, wanted: Any, whose: str
 ) -> None:
-    """Refuse a tree that differs from another in structure, shapes or types."""
     found = list(_differences(part, given, wanted, whose))
     if found:
         more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""

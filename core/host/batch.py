@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,18 +29,21 @@ class Outcome:
 
 
 FINE = Outcome()
+Infos = Mapping[int, Mapping[str, float]]  # slot -> numbers of a step's `info`
+Warn = Callable[[str], None]
+
+
+def unheard(text: str) -> None:
+    """Warn nobody."""
 
 
 class EnvironmentsFailed(HpoError):
-    """Environments failed while policies were evaluated; `reasons` is by policy."""
-
     def __init__(self, reasons: Mapping[int, str]):
         self.reasons = dict(reasons)
         super().__init__(next(iter(self.reasons.values())))
 
 
 def numbers(said: Mapping[str, Any]) -> dict[str, float]:
-    """Return a copy of the real numbers and flags of an `info`."""
     real = bool | int | float | np.bool_ | np.integer | np.floating
     found = {}
     for name, value in said.items():
@@ -51,10 +53,7 @@ def numbers(said: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def columns(
-    steps: Sequence[Mapping[int, Mapping[str, float]]], counted: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return numbers of infos by name, [N, steps]; nan where missing or not in `counted`."""
+def columns(steps: Sequence[Infos], counted: np.ndarray) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for step, said in enumerate(steps):
         for env in np.flatnonzero(counted[:, step]).tolist():
@@ -75,12 +74,8 @@ class Opening:
     episode: int = 0
     fresh: bool = False  # make a new environment even if there is one with these values
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def episode_seed(stream: str, episode: int) -> int:
-    """Return the seed of an episode, 31 bits."""
     words = hashlib.blake2b(f"{stream}/{episode}".encode(), digest_size=4).digest()
     return int.from_bytes(words, "little") & 0x7FFFFFFF
 
@@ -101,7 +96,6 @@ class Slots:
         self._calls = 0
 
     def open(self, openings: Sequence[Opening]) -> dict[int, str]:
-        """Start episodes; return the errors of environments by slot."""
         failed: dict[int, str] = {}
         for opening in openings:
             try:
@@ -128,7 +122,6 @@ class Slots:
         self._reset(slot)
 
     def step(self, restart: bool) -> dict[int, str]:
-        """Step the active slots; return the errors of environments by slot."""
         failed: dict[int, str] = {}
         actions = self._code.actions(self._arrays.action)
         for slot in np.flatnonzero(self._arrays.active).tolist():
@@ -158,7 +151,6 @@ class Slots:
         arrays.inside[slot] = 0
 
     def _enter(self, slot: int) -> None:
-        """Mark in the arrays that a call of a slot's environment starts."""
         self._calls = self._calls % _MOST_CALLS + 1
         self._arrays.inside[slot] = self._calls
 
@@ -208,13 +200,11 @@ class Slots:
 
 @runtime_checkable
 class Batch(Protocol):
-    """N slots with an environment each."""
-
     arrays: SharedArrays
     may_lose: bool  # environments are in other processes, which may end; `Steady` restores them
 
     @property
-    def said(self) -> Mapping[int, Mapping[str, float]]:
+    def said(self) -> Infos:
         """Slot -> numbers of its last step's `info`; see `BatchMaker`."""
         ...
 
@@ -237,8 +227,6 @@ class BatchMaker(Protocol):
 
 
 class LocalBatch:
-    """A batch in this process; a hanging environment cannot be interrupted here."""
-
     may_lose = False
 
     def __init__(
@@ -251,7 +239,7 @@ class LocalBatch:
         return Outcome(self.slots.open(openings))
 
     @property
-    def said(self) -> Mapping[int, Mapping[str, float]]:
+    def said(self) -> Infos:
         return {slot: numbers(info) for slot, info in self.slots.info.items()}
 
     def step(self, restart: bool) -> Outcome:
@@ -261,38 +249,9 @@ class LocalBatch:
         self.slots.close()
 
 
-class TimedBatch:
-    """A batch that counts its env steps and its seconds in `open` and `step`."""
-
-    def __init__(self, inner: Batch):
-        self._inner, self.arrays, self.may_lose = inner, inner.arrays, inner.may_lose
-        self.seconds, self.steps = 0.0, 0
-
-    @property
-    def said(self) -> Mapping[int, Mapping[str, float]]:
-        return self._inner.said
-
-    def open(self, openings: Sequence[Opening]) -> Outcome:
-        started = time.perf_counter()
-        outcome = self._inner.open(openings)
-        self.seconds += time.perf_counter() - started
-        return outcome
-
-    def step(self, restart: bool) -> Outcome:
-        started = time.perf_counter()
-        outcome = self._inner.step(restart)
-        self.seconds += time.perf_counter() - started
-        self.steps += int(self.arrays.active.sum())
-        return outcome
-
-    def close(self) -> None:
-        self._inner.close()
-
-
 def make_batch(
     id_: str, code: SpaceCode, count: int, workers: BatchMaker | None, tells: bool = False
-) -> TimedBatch:
-    """Make a batch of `count` slots, of workers or in this process; `tells` fills its `said`."""
+) -> Batch:
     if workers is None:
-        return TimedBatch(LocalBatch(id_, code, count))
-    return TimedBatch(workers.batch(id_, code, count, tells))
+        return LocalBatch(id_, code, count)
+    return workers.batch(id_, code, count, tells)

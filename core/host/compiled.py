@@ -14,33 +14,26 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Bool, Float, UInt32
 
-from .. import policy
+from .. import policy, population
 from ..acting import act_to_learn, value_of
 from ..envs import registry as environments
 from ..hypers import Hypers
 from ..lane_state import LaneState
 from ..metrics import Metrics
 from ..plan import Plan
+from ..population import EVERYWHERE, LANES, TIME_FIRST, in_tiles, untiled
 from ..pytree import Leaf, Pytree, over_lanes, pytree
 from ..refill import Lanes, refill_lanes
 from ..rollout import draw
 from ..trajectory import EpisodeSums, Rollout, Trajectory, count_step, forget
 from ..update import inspect_rollout, learn
 
-_LANES, _TIME_FIRST, _EVERYWHERE = (
-    PartitionSpec("lanes"),
-    PartitionSpec(None, "lanes"),
-    PartitionSpec(),
-)
-
 
 @pytree
 class HostActions(Pytree):
-    """The policy's outputs, [T, L, E, ...]; of one step without the first axis."""
-
     observation: Any  # acted on (with words for dropout)
     action: Array
     log_prob: Float[Array, "..."]  # of the action
@@ -49,8 +42,6 @@ class HostActions(Pytree):
 
 @pytree
 class HostRollout(Pytree):
-    """A rollout on the devices, [T, L, E, ...]."""
-
     noise: Array  # of the actions
     words: UInt32[Array, "T L E 2"]  # for other random choices in acting
     done: HostActions
@@ -80,22 +71,20 @@ class Functions:
     tile: int  # lanes per tile
 
     def _spread(self, function: Callable[..., Any], into: Any, out: Any, donate: Any = ()) -> Any:
-        mapped = jax.shard_map(
-            function, mesh=self.mesh, in_specs=into, out_specs=out, check_vma=False
-        )
+        mapped = population.over_devices(function, self.mesh, into, out)
         given = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), into)
         return jax.jit(mapped, in_shardings=given, donate_argnums=donate)
 
     @cached_property
     def start(self) -> Any:
         """`start(seed, lanes, refills) -> lanes`: start replicates where the mask is set."""
-        into = (_EVERYWHERE, _LANES, _LANES, _EVERYWHERE)
-        return self._spread(lambda *args: refill_lanes(self.plan, *args), into, _LANES, 1)
+        into = (EVERYWHERE, LANES, LANES, EVERYWHERE)
+        return self._spread(lambda *args: refill_lanes(self.plan, *args), into, LANES, 1)
 
     @cached_property
     def begin(self) -> Any:
         """`begin(lanes) -> rollout`, with its noise and room for the rest."""
-        return self._spread(lambda lanes: _begin(self.plan, lanes), (_LANES,), _TIME_FIRST)
+        return self._spread(lambda lanes: _begin(self.plan, lanes), (LANES,), TIME_FIRST)
 
     @cached_property
     def act(self) -> Any:
@@ -115,8 +104,8 @@ class Functions:
             done = jax.tree.map(lambda all_, one: _put(all_, one, step), rollout.done, row)
             return memory, rollout.replace(done=done), taken
 
-        into = (_LANES, _LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
-        return self._spread(local, into, (_LANES, _TIME_FIRST, _LANES), 2)
+        into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
+        return self._spread(local, into, (LANES, TIME_FIRST, LANES), 2)
 
     @cached_property
     def cut(self) -> Any:
@@ -136,8 +125,8 @@ class Functions:
             known = jnp.where(mask, value, 0.0)
             return rollout.replace(bootstrap=_put(rollout.bootstrap, known, step))
 
-        into = (_LANES, _LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
-        return self._spread(local, into, _TIME_FIRST, 2)
+        into = (LANES, LANES, TIME_FIRST, EVERYWHERE, LANES, LANES)
+        return self._spread(local, into, TIME_FIRST, 2)
 
     @cached_property
     def learn(self) -> Any:
@@ -156,43 +145,28 @@ class Functions:
                 played = _whole_rollout(plan, lanes, memory, after, rollout, steps)
                 return learn(plan, lanes.hypers, played)
 
-            def rest() -> tuple[LaneState, Metrics]:
-                shapes = jax.eval_shape(run)[1]
-                return lanes.state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-            return jax.lax.cond(jnp.any(busy), run, rest)
+            return population.unless_idle(busy, run, lanes.state)
 
         def local(
             lanes: Lanes, busy: Array, refused: Array, memory: Any, after: Array,
             rollout: HostRollout, steps: HostSteps,
         ) -> tuple[Lanes, Metrics]:  # fmt: skip
-            count = busy.shape[0] // tile  # tiles
-
-            def lanes_first(x: Array) -> Array:
-                return x.reshape((count, tile, *x.shape[1:]))
-
             def time_first(x: Array) -> Array:
-                return jnp.moveaxis(x.reshape((x.shape[0], count, tile, *x.shape[2:])), 1, 0)
+                return jnp.moveaxis(x.reshape((x.shape[0], -1, tile, *x.shape[2:])), 1, 0)
 
-            def joined(tree: Any) -> Any:
-                return jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), tree)
-
-            by_lane = jax.tree.map(lanes_first, (lanes, busy, memory, after))
+            by_lane = in_tiles((lanes, busy, memory, after), tile)
             by_time = jax.tree.map(time_first, (rollout, steps))
             states, metrics = jax.lax.map(lambda tiles: one(*tiles), (*by_lane, *by_time))
-            rows: Metrics = joined(metrics)
+            rows: Metrics = untiled(metrics)
             rows = rows.replace(diverged=rows.diverged | refused)
-            return Lanes(lanes.hypers, joined(states)), rows
+            return Lanes(lanes.hypers, untiled(states)), rows
 
-        into = (_LANES, _LANES, _LANES, _LANES, _LANES, _TIME_FIRST, _TIME_FIRST)
-        return self._spread(local, into, (_LANES, _LANES), 0)
+        into = (LANES, LANES, LANES, LANES, LANES, TIME_FIRST, TIME_FIRST)
+        return self._spread(local, into, (LANES, LANES), 0)
 
     def _in_tiles(self, function: Callable[[Plan, _Actor], Any], actor: _Actor) -> Any:
-        """Map a function of one lane over all lanes of a device, tile by tile."""
-        tile, count = self.tile, actor.observation.shape[0] // self.tile
-        tiled = jax.tree.map(lambda x: x.reshape((count, tile, *x.shape[1:])), actor)
-        found = jax.lax.map(over_lanes(lambda lane: function(self.plan, lane)), tiled)
-        return jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), found)
+        tiles = in_tiles(actor, self.tile)
+        return untiled(jax.lax.map(over_lanes(lambda lane: function(self.plan, lane)), tiles))
 
 
 def _actor(
@@ -225,7 +199,6 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
 
 
 def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
-    """Return one lane's rows [E, ...], its memory, and its environments' actions."""
     env = environments.make(plan.env)
     shown = policy.keyed(plan, actor.observation, actor.words)
     acted = act_to_learn(plan, env, actor.hypers, actor.state, shown, None, actor.noise)
@@ -234,10 +207,7 @@ def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
 
 
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
-    """Return `look(hypers, lanes, memory, after, rollout, steps)`, to be compiled, of one lane.
-
-    Hypers are scalars, all others as for `Functions.learn`.
-    """
+    """Return `look(hypers, lanes, memory, after, rollout, steps)` of one lane, to be compiled."""
 
     def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
         return inspect_rollout(plan, hypers, _whole_rollout(plan, lanes, *played))
@@ -248,11 +218,15 @@ def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
 def _whole_rollout(
     plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
 ) -> Rollout:
-    """Return the result of `core.rollout.rollout` for a tile of lanes."""
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
-    state, sums = _count_episodes(lanes.state, steps)
-    ended = jnp.asarray(steps.terminated[-1] | steps.truncated[-1])
-    state = state.replace(observation=after, carry=forget(plan, ended, memory))
+    ended = steps.terminated | steps.truncated
+
+    def count(carry: Any, step: Any) -> Any:
+        return count_step(*carry, *step), None
+
+    start = (lanes.state, EpisodeSums.of_none(lanes.state.updates.shape[0]))
+    (state, sums), _ = jax.lax.scan(count, start, (steps.reward, ended))
+    state = state.replace(observation=after, carry=forget(plan, jnp.asarray(ended[-1]), memory))
 
     def value(hypers: Hypers, state: LaneState) -> Array:
         return value_of(plan, hypers, state, state.observation)
@@ -271,13 +245,3 @@ def _whole_rollout(
         carry=before,
     )
     return Rollout(state, trajectory, sums, last)
-
-
-def _count_episodes(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
-    def step(carry: tuple[LaneState, EpisodeSums], seen: Any) -> Any:
-        return count_step(*carry, *seen), None
-
-    start = (state, EpisodeSums.of_none(state.updates.shape[0]))
-    ended = steps.terminated | steps.truncated
-    (state, sums), _ = jax.lax.scan(step, start, (steps.reward, ended))
-    return state, sums

@@ -5,7 +5,7 @@ Episode e of every lane with the same key has the same seed, whatever the policy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,8 @@ from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies, Seen, columns_of
 from ..plan import EnvPlan, Plan
 from ..trajectory import forget
-from .batch import EnvironmentsFailed, LocalBatch, Opening, TimedBatch, columns, make_batch
+from . import batch as batches
+from .batch import Batch, EnvironmentsFailed, Infos, LocalBatch, Opening, Warn, unheard
 from .restartable_batch import Steady
 from .stage import stream_words
 
@@ -47,11 +48,11 @@ def evaluate_on_host(
     plan: Plan,
     act: ActFunction,
     policies: Policies,
-    batch: TimedBatch,
+    batch: Batch,
     count: int,
     episodes: int,
     steps: int | None,
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Warn = unheard,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Episodes:
     """Return results of the first `count` of W policies, host arrays [count, episodes].
@@ -74,8 +75,6 @@ def evaluate_on_host(
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One env step of N episodes; its results are in the arrays."""
-
     observation: np.ndarray  # [N, ...] acted on
     running: np.ndarray  # bool [N], episodes that took the step
     restarted: np.ndarray  # bool [N], lost episodes that count from here
@@ -118,15 +117,13 @@ def play(
 def evaluate_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
 ) -> Episodes:
-    """Evaluate policies [W, ...] in this process, without a program."""
     env, count = hosted(plan.eval_env), len(policies.key)
     act = jax.jit(act_function(plan, greedy))
-    with closing(make_batch(env.id, env.code, count * episodes, None)) as batch:
+    with closing(batches.make_batch(env.id, env.code, count * episodes, None)) as batch:
         return evaluate_on_host(plan, act, policies, batch, count, episodes, steps)
 
 
 def hosted(plan: EnvPlan) -> GymnasiumEnvironment:
-    """Return an environment that the host must step."""
     env = environments.make(plan)
     if not isinstance(env, GymnasiumEnvironment):
         raise TypeError(f"{env.id} is not stepped by the host; use core.program.Program")
@@ -134,7 +131,6 @@ def hosted(plan: EnvPlan) -> GymnasiumEnvironment:
 
 
 def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -> None:
-    """Open the episodes of an evaluation; arguments are those of `play`."""
     env = hosted(plan.eval_env)
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
     episodes, openings = len(running) // len(keys), []
@@ -150,14 +146,11 @@ def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -
 def trace_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row per env step, as `core.evaluation.trace` does.
-
-    Each number in `info` is a column, nan in steps without it.
-    """
+    """Return columns as `core.evaluation.trace` does; numbers of `info` are nan where missing."""
     env = hosted(plan.eval_env)
     code = env.code
     steps_seen: list[Seen] = []
-    infos: list[Mapping[int, Mapping[str, float]]] = []
+    infos: list[Infos] = []
     with closing(LocalBatch(env.id, code, episodes)) as batch:
         arrays, act = batch.arrays, jax.jit(act_function(plan, greedy))
         steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
@@ -176,13 +169,12 @@ def trace_here(
             infos.append(batch.said)
     # [steps][1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(lambda *rows: np.moveaxis(np.concatenate(rows), 0, 1), *steps_seen)
-    return columns_of(whole.replace(info=columns(infos, np.asarray(whole.counted))))
+    return columns_of(whole.replace(info=batches.columns(infos, np.asarray(whole.counted))))
 
 
 def film_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool
 ) -> tuple[float, Iterator[np.ndarray]]:
-    """Return pictures per second, and the pictures uint8 [H, W, 3] of all episodes in turn."""
     env = hosted(plan.eval_env)
     modes, rate = render_facts(env.id, env.keys)
     if "rgb_array" not in modes:

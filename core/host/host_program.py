@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 
 from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
@@ -25,11 +24,11 @@ from ..evaluation import Episodes
 from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
-from ..population import Changes
+from ..population import EVERYWHERE, LANES, Changes, over_devices
 from ..program import Program, compiler_options
 from ..refill import Lanes, Refills
 from ..trajectory import forget
-from .batch import BatchMaker, EnvironmentsFailed, TimedBatch, columns, make_batch
+from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, make_batch, unheard
 from .compiled import Functions, HostSteps, look_function
 from .host_evaluation import act_function, evaluate_on_host, hosted
 from .stage import Stage
@@ -42,7 +41,7 @@ class HostProgram(Program):
     """One Plan compiled for L lanes, with the environments of these lanes."""
 
     workers: BatchMaker | None = None  # None steps environments in this process
-    warn: Callable[[str], None] = lambda text: None  # takes lines about failed environments
+    warn: Warn = unheard  # takes lines about failed environments
 
     @cached_property
     def env(self) -> GymnasiumEnvironment:
@@ -52,12 +51,12 @@ class HostProgram(Program):
     def stage(self) -> Stage:
         return Stage(self._batch_of_training(), self.lanes, self.plan.num_envs, self.warn)
 
-    def _batch_of_training(self, tells: bool = False) -> TimedBatch:
+    def _batch_of_training(self, tells: bool = False) -> Batch:
         count = self.lanes * self.plan.num_envs
         return make_batch(self.env.id, self.env.code, count, self.workers, tells)
 
     @cached_property
-    def _stage_of_evaluation(self) -> TimedBatch:
+    def _stage_of_evaluation(self) -> Batch:
         env = hosted(self.plan.eval_env)
         count = self.evaluation_width * self.evaluation.episodes
         return make_batch(env.id, env.code, count, self.workers)
@@ -83,16 +82,11 @@ class HostProgram(Program):
         return compiled
 
     def _no_answers(self) -> HostSteps:
-        """Return the environments' answers of a rollout, to be filled in."""
         steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
         return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
 
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        """Refill, then run one chunk; `lanes` is donated and must not be used again.
-
-        Lanes whose environment refuses its parameters or fails count as diverged; those that
-        failed are in `failures`.
-        """
+        """See `Program.advance`; lanes whose environments fail have diverged, see `failures`."""
         with self._all_or_nothing():
             self.stage.rest(refills.busy & ~refills.mask)
             given = (np.int32(seed), lanes, self._put(refills), self._initial)
@@ -111,13 +105,11 @@ class HostProgram(Program):
         return self.stage.take_failures()
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
-        """Return the seconds of acting and stepping, and of learning, of each update."""
         rollouts, updates = np.array(self._phases, np.float64).reshape(-1, 2).T
         return {"rollout_seconds": rollouts, "update_seconds": updates}
 
     @cached_property
     def _phases(self) -> list[tuple[float, float]]:
-        """Seconds of rollout and of learning, of each update of the last chunk."""
         return []
 
     @contextmanager
@@ -153,7 +145,7 @@ class HostProgram(Program):
             )
             if lost.any():
                 lanes = self.place(self._without_episodes(lanes, lost, stage))
-            said: list[Mapping[int, Mapping[str, float]]] = []
+            said: list[Infos] = []
             busy = np.arange(self.lanes) == which
             memory, rollout, answers = self._rollout(lanes, busy, stage, said)
             follows = (memory, stage.observation)
@@ -172,17 +164,13 @@ class HostProgram(Program):
         return jax.jit(look_function(self.plan))
 
     def roll_out(self, lanes: Lanes) -> Lanes:
-        """Run the rollouts of one chunk without learning, for timing; blocks until done.
-
-        Training cannot continue afterwards: the environments have moved, the lanes have not.
-        """
+        """Run the rollouts of one chunk without learning, for timing; it cannot train then."""
         everyone = np.ones(self.lanes, bool)
         for _ in range(self.updates):
             jax.block_until_ready(self._rollout(lanes, everyone, self.stage))
         return lanes
 
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
-        """Do one rollout and learn from it; returns host metrics, so that it has finished."""
         began = time.perf_counter()
         memory, rollout, answers = self._rollout(lanes, busy, self.stage)
         follows = (memory, self.stage.observation)
@@ -194,16 +182,9 @@ class HostProgram(Program):
         return lanes, seen
 
     def _rollout(
-        self,
-        lanes: Lanes,
-        busy: np.ndarray,
-        stage: Stage,
-        said: list[Mapping[int, Mapping[str, float]]] | None = None,
+        self, lanes: Lanes, busy: np.ndarray, stage: Stage, said: list[Infos] | None = None
     ) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; return the memory, the rollout on the device, and the answers.
-
-        The numbers in `info` of each step are appended to `said`.
-        """
+        """Step the environments; return memory, rollout, answers; infos are appended to `said`."""
         arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
@@ -236,11 +217,8 @@ class HostProgram(Program):
     @cached_property
     def _evaluate(self) -> Any:
         function = act_function(self.plan, self.evaluation.greedy)
-        spread = PartitionSpec("lanes")
-        into, out = (spread, PartitionSpec(), spread, spread, spread), (spread, spread)
-        return jax.jit(
-            jax.shard_map(function, mesh=self.mesh, in_specs=into, out_specs=out, check_vma=False)
-        )
+        into = (LANES, EVERYWHERE, LANES, LANES, LANES)
+        return jax.jit(over_devices(function, self.mesh, into, (LANES, LANES)))
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
         how = self.evaluation
@@ -260,32 +238,27 @@ class HostProgram(Program):
         return Episodes(np.zeros(rows, np.float32), np.zeros(rows, np.int32), {})
 
     def save(self, lanes: Lanes, directory: Path) -> None:
-        """Write all lanes and the log of their environments into a new directory."""
         if self._broken_off:
             raise self._broken_off[-1]
         save_tree(directory, lanes)
         self.stage.save(directory / _ENVIRONMENTS)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read a saved directory; the next chunk gives the same bits.
-
-        Environments that are not reproducible start new episodes, with a warning.
-        """
+        """Read a saved directory; environments that are not reproducible start anew."""
         tree: Lanes = restore_tree(directory, lanes)
         state, params = tree.state, tree.hypers.env_params
-        lost = self.stage.restore(
-            directory / _ENVIRONMENTS,
-            lambda lane: self.env.values(_row(params, lane)),
-            np.asarray(state.key),
-            np.asarray(state.observation),
-        )
+        keys, observation = np.asarray(state.key), np.asarray(state.observation)
+
+        def values(lane: int) -> dict[str, Any]:
+            return self.env.values(_row(params, lane))
+
+        lost = self.stage.restore(directory / _ENVIRONMENTS, values, keys, observation)
         placed = self.place(tree)
         if not lost.any():
             return placed
         return self.place(self._without_episodes(placed, lost, self.stage))
 
     def _without_episodes(self, lanes: Lanes, lost: np.ndarray, stage: Stage) -> Lanes:
-        """Return lanes as at the start of an episode where one was lost, [L, E]."""
         state = lanes.state
         return lanes.replace(
             state=state.replace(
@@ -303,14 +276,10 @@ def _row(tree: Any, at: int) -> Any:
 
 
 def _lane(tree: Any, at: int, axis: int = 0) -> Any:
-    """Return one lane alone, that axis kept."""
     return jax.tree.map(lambda x: x[at : at + 1] if axis == 0 else x[:, at : at + 1], tree)
 
 
-def _info_rows(
-    said: list[Mapping[int, Mapping[str, float]]], lane: int, plan: Plan
-) -> dict[str, jax.Array]:
-    """Return the info of one lane's environments in a rollout, [T, E] by name."""
+def _info_rows(said: list[Infos], lane: int, plan: Plan) -> dict[str, jax.Array]:
     first, envs = lane * plan.num_envs, plan.num_envs
     steps = [{env: step.get(first + env, {}) for env in range(envs)} for step in said]
     found = columns(steps, np.ones((envs, len(said)), bool))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...errors import ConfigError, SearchError
-from .batch import Batch, Opening, Outcome
+from .batch import Batch, Opening, Outcome, Warn, unheard
 from .shared_arrays import SharedArrays
 
 LONGEST = 20_000
@@ -34,7 +34,6 @@ class ActionLog:
         return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def of(self, slots: np.ndarray) -> ActionLog:
-        """Return a copy for these slots; all others are empty."""
         found = ActionLog(list(self.actions), np.zeros_like(self.begun), self.episodes.copy())
         found.begun[slots] = self.begun[slots]
         return found
@@ -43,7 +42,6 @@ class ActionLog:
         self.begun[slots], self.episodes[slots] = 0, episodes
 
     def stepped(self, arrays: SharedArrays) -> None:
-        """Note a step with restarts."""
         ended = arrays.active & (arrays.terminated | arrays.truncated)
         self.episodes[ended] += 1
         going = arrays.active & (self.begun >= 0)
@@ -59,7 +57,6 @@ class ActionLog:
         self.begun[slots] = 0
 
     def kept(self, arrays: SharedArrays) -> np.ndarray:
-        """Return the actions [steps, N, ...] of the longest running episode."""
         steps = int(self.begun.max(initial=0))
         if not steps:
             return np.zeros((0, *arrays.action.shape), arrays.action.dtype)
@@ -71,10 +68,7 @@ class ActionLog:
             actions[slots] = actions[sources]
 
     def replay(self, arrays: SharedArrays, slots: np.ndarray, step: Callable[[], bool]) -> bool:
-        """Repeat the kept actions in slots just opened; return False if `step` fails.
-
-        A slot whose episode ends earlier than before is not reproducible, and rests from then on.
-        """
+        """Repeat the kept actions in slots just opened; return False if `step` fails."""
         steps = len(self.actions)
         first = np.full(len(self.begun), steps)
         first[slots] -= np.maximum(self.begun[slots], 0)
@@ -94,8 +88,6 @@ _MOST_BLIND_ENDS = 3
 
 @dataclass
 class _Call:
-    """How often processes ended during one call."""
-
     ends: Counter[int] = field(default_factory=Counter)  # by replicate
     blind: int = 0  # in no environment
 
@@ -103,13 +95,7 @@ class _Call:
 class Steady:
     """The environments of replicates, `each` consecutive slots per replicate."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        each: int,
-        warn: Callable[[str], None] = lambda text: None,
-        keeps: bool = True,
-    ):
+    def __init__(self, batch: Batch, each: int, warn: Warn = unheard, keeps: bool = True):
         count = len(batch.arrays.active)
         self.batch, self._each, self._warn, self._keeps = batch, each, warn, keeps
         self.log = ActionLog.empty(count)
@@ -119,7 +105,6 @@ class Steady:
         self._openings: dict[int, Opening] = {}
 
     def open(self, openings: Sequence[Opening]) -> None:
-        """Start episodes; their first observations are then in the arrays."""
         slots = self._remember(openings)
         self.log.opened(slots, np.array([opening.episode for opening in openings], np.int64))
         self._lost[slots] = False
@@ -128,10 +113,7 @@ class Steady:
         self._start(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore slots to the logged episodes and steps, where they must show `observation`.
-
-        Returns the slots that do not; they start their next episode.
-        """
+        """Restore logged slots; return those that do not show `observation`: they start anew."""
         slots, call = self._remember(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)
@@ -216,10 +198,7 @@ class Steady:
         return slots
 
     def _restore(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
-        """Open slots and replay their episodes; return which then show `was` again.
-
-        Returns None if any was lost or given up meanwhile.
-        """
+        """Open slots and replay; return which then show `was`, None if any was lost meanwhile."""
         if not self._reopen(slots, 0, call):
             self._lost[slots] = True  # some of them are at the starts of their episodes
             return None
@@ -237,14 +216,12 @@ class Steady:
         return same.all(axis=tuple(range(1, same.ndim))) & (self.log.begun[slots] >= 0)
 
     def _start(self, slots: np.ndarray, call: _Call, later: int = 0) -> None:
-        """Reopen slots until all are open or given up."""
         left = slots[~self.out[slots]]
         while len(left):
             self._reopen(left, later, call)
             left = slots[self._lost[slots] & ~self.out[slots]]
 
     def _reopen(self, slots: np.ndarray, later: int, call: _Call) -> bool:
-        """Make new environments in the logged episodes + `later`; return whether all are open."""
         openings = [
             replace(self._openings[slot], episode=int(self.log.episodes[slot]) + later, fresh=True)
             for slot in slots.tolist()

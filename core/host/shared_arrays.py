@@ -34,7 +34,6 @@ class SpaceCode:
 
     @property
     def seen_shape(self) -> tuple[int, ...]:
-        """Shape of the policy's input: one observation, or [history, ...]."""
         lead = () if self.history == 1 else (self.history,)
         return (*lead, *self.observation_shape)
 
@@ -111,8 +110,6 @@ _ALIGNED = 64
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
-    """One row per slot, N slots."""
-
     action: np.ndarray  # [N, ...] to be taken, as the policy gives them
     active: np.ndarray  # bool [N], slots to step; the others rest
     # [N, ...] or [N, history, ...] to act on next; of a new episode where one ended

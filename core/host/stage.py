@@ -16,23 +16,16 @@ import numpy as np
 
 from ...errors import ConfigError, StoreError
 from ...files.atomic_files import write_bytes
-from .batch import Opening, TimedBatch
+from .batch import Batch, Opening, Warn, unheard
 from .restartable_batch import ActionLog, Steady
 
 
 def stream_words(key: np.ndarray, use: str, index: int) -> str:
-    """Return the name of an environment's random numbers, from its lane's raw key."""
     return f"{int(key[0]):08x}{int(key[1]):08x}/{use}/{index}"
 
 
 class Stage:
-    def __init__(
-        self,
-        batch: TimedBatch,
-        lanes: int,
-        envs: int,
-        warn: Callable[[str], None] = lambda text: None,
-    ):
+    def __init__(self, batch: Batch, lanes: int, envs: int, warn: Warn = unheard):
         self.batch, self._shape, self._warn = batch, (lanes, envs), warn
         self._steady = Steady(batch, envs, warn)
         self._failed: dict[int, str] = {}
@@ -41,17 +34,14 @@ class Stage:
         self._values: dict[int, Mapping[str, Any]] = {}
 
     def lanes_view(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows of slots as [L, E, ...]."""
         return rows.reshape((*self._shape, *rows.shape[1:]))
 
     @property
     def observation(self) -> np.ndarray:
-        """To act on next, [L, E, ...]; a copy."""
         return self.lanes_view(self.batch.arrays.observation).copy()
 
     @property
     def final(self) -> np.ndarray:
-        """The last observations of episodes that ended in this step, [L, E, ...]; a copy."""
         return self.lanes_view(self.batch.arrays.final).copy()
 
     def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
@@ -84,7 +74,6 @@ class Stage:
         self.refused[list(reasons)] = True
 
     def take_failures(self) -> dict[int, str]:
-        """Return lanes whose environments failed since the last call, and why."""
         taken, self._failed = self._failed, {}
         return taken
 
@@ -97,7 +86,6 @@ class Stage:
         return Opening(slot, self._values[lane], stream, episode, fresh=True)
 
     def step(self, actions: np.ndarray, busy: np.ndarray) -> None:
-        """Take one action [L, E, ...] in every environment of the busy lanes [L]."""
         arrays = self.batch.arrays
         arrays.action[:] = actions.reshape(arrays.action.shape)
         arrays.active[:] = np.repeat(busy & self._open & ~self.refused, self._shape[1])
@@ -105,22 +93,16 @@ class Stage:
         self._note_failures()
 
     def rest(self, busy: np.ndarray) -> None:
-        """Drop the episodes of lanes that are not busy [L]."""
         gone = np.flatnonzero(self._open & ~busy)
         self._open[gone] = False
         self._steady.log.rested(self._slots(gone))
 
     def save(self, path: Path) -> None:
-        """Write the log that restores the environments."""
         log, whole = self._steady.log, io.BytesIO()
         np.savez_compressed(
-            whole,
-            actions=log.kept(self.batch.arrays),
-            begun=log.begun,
-            episodes=log.episodes,
-            open=self._open,
-            refused=self.refused,
-        )
+            whole, actions=log.kept(self.batch.arrays), begun=log.begun, episodes=log.episodes,
+            open=self._open, refused=self.refused,
+        )  # fmt: skip
         write_bytes(path, whole.getvalue())
 
     def restore(
@@ -130,10 +112,7 @@ class Stage:
         keys: np.ndarray,
         observation: np.ndarray,
     ) -> np.ndarray:
-        """Restore the environments, which must show `observation` [L, E, ...].
-
-        Returns, bool [L, E], those that are not reproducible and started new episodes.
-        """
+        """Restore environments; return those [L, E] that do not show `observation`: new ones."""
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
         self._values = {lane: values(lane) for lane in lanes.tolist()}
@@ -168,7 +147,7 @@ class Stage:
         return lost
 
     def copy_of_lane(
-        self, lane: int, batch: TimedBatch, keys: np.ndarray, observation: np.ndarray
+        self, lane: int, batch: Batch, keys: np.ndarray, observation: np.ndarray
     ) -> tuple[Stage, np.ndarray]:
         """Return a stage over another batch with a copy of one lane, and lost episodes [L, E]."""
         other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
@@ -190,7 +169,6 @@ class Stage:
     def _bring_back(
         self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
     ) -> np.ndarray:
-        """Replay the episodes of lanes; return those that are new ones instead, [L, E]."""
         episodes, slots = self._steady.log.episodes, self._slots(lanes).tolist()
         lanes_envs = [divmod(slot, self._shape[1]) for slot in slots]
         lost = self._steady.bring_back(

@@ -25,8 +25,6 @@ _SMALL = 36  # pixels; the large default leaves nothing of smaller images
 
 @dataclass(frozen=True)
 class Convolutions:
-    """Sizes of a convolutional encoder: one number per convolution, then the dense layers."""
-
     channels: tuple[int, ...]
     kernels: tuple[int, ...]
     strides: tuple[int, ...]
@@ -34,13 +32,10 @@ class Convolutions:
 
 
 def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
-    """Return the sizes for images of a size: the plan's, or else the published ones.
+    """Return the plan's sizes, or the published ones for images of a size.
 
     Those of Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, of Young and Tian 2019
     (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128.
-
-    Raises:
-        ConfigError: nothing would be left of the image.
     """
     small = min(height, width) < _SMALL
     sizes = ((16,), (3,), (1,), (128,)) if small else ((32, 64, 64), (8, 4, 3), (4, 2, 1), (512,))
@@ -82,8 +77,6 @@ class Convolution(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Convolutions, then dense layers, each followed by layer norm, if on, and activation."""
-
     plan: Plan
     sizes: Convolutions
 
@@ -103,10 +96,7 @@ class Encoder(nn.Module):
 
 
 class CNN(nn.Module):
-    """Images [H, W], [H, W, C] or a history of either to policy outputs and a value.
-
-    Bytes are divided by 255; stacked images become channels, oldest first.
-    """
+    """Images [H, W], [H, W, C] or stacks, which become channels, to policy outputs and a value."""
 
     plan: Plan
     outputs: int
@@ -124,10 +114,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Return images of `shape` as numbers with channels last, any leading axes.
-
-    The first of four axes counts frames, of three only if `stacked`.
-    """
+    """Return images, channels last; the first of four axes (of three if `stacked`) is frames."""
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
     if is_stacked(shape, stacked):
@@ -142,6 +129,5 @@ def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
 
 
 def unit_bytes(observation: Array) -> Float[Array, "..."]:
-    """Return an observation as float32; bytes are divided by 255."""
     scale = np.float32(1.0 / 255.0 if observation.dtype == jnp.uint8 else 1.0)
     return observation.astype(jnp.float32) * scale

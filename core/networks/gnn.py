@@ -16,18 +16,10 @@ from jaxtyping import Array, Float, Int
 from ..envs.contract import Routes
 from ..plan import Plan
 from ..pytree import Pytree, pytree
+from . import path_pooling
 from .layers import Dense, Outputs
 from .mlp import Head, activated, initialiser, value_head
-from .path_pooling import (
-    SHARES,
-    Nearby,
-    further_actions,
-    marked_pairs,
-    membership,
-    nearby,
-    path_logits,
-    shares,
-)
+from .path_pooling import SHARES, Nearby, further_actions, nearby, shares
 
 Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
@@ -42,13 +34,10 @@ class Incidence:
     @classmethod
     def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
              dtype: jnp.dtype) -> Incidence:  # fmt: skip
-        return cls(
-            jax.nn.one_hot(senders, nodes, dtype=dtype),
-            jax.nn.one_hot(receivers, nodes, dtype=dtype),
-        )
+        ends = (jax.nn.one_hot(end, nodes, dtype=dtype) for end in (senders, receivers))
+        return cls(*ends)
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
-        """Return for each edge the values of the nodes that it leaves and enters."""
         both = _multiply(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
@@ -56,7 +45,6 @@ class Incidence:
         return _multiply(self.received, nodes)
 
     def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
-        """Sum over the edges that leave each node, then over those that enter it."""
         matrix = jnp.concatenate([self.sent, self.received], axis=-1)
         both = _multiply(jnp.swapaxes(matrix, -1, -2), edges)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
@@ -80,18 +68,13 @@ def _multiply(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B 
 
 @pytree
 class GraphState(Pytree):
-    """Features of edges [E, B, De], nodes [N, B, Dn] and the graph [B, Dg]."""
-
     edges: Float[Array, "E B De"]
     nodes: Float[Array, "N B Dn"]
     graph: Float[Array, "B Dg"]
 
 
 class Joint(nn.Module):
-    """A dense layer over an entity's inputs side by side and the graph's row, which all share.
-
-    W [a; g] = W_a a + W_g g: the row is multiplied once, not for every edge.
-    """
+    """A dense layer W_a a + W_g g over an entity's inputs and the graph's row, multiplied once."""
 
     width: int
     kernel_init: nn.initializers.Initializer
@@ -110,8 +93,6 @@ class Joint(nn.Module):
 
 
 class Processor(nn.Module):
-    """Hidden layers of equal width over several inputs, then a linear layer."""
-
     plan: Plan
     layers: int
     latent: int  # their width
@@ -159,11 +140,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Return edges and graph after the rounds, from raw features.
-
-        `chosen` gives, of rows for all edges, those of the edges to read after the last round,
-        which are then all that it updates; only where no graph is read.
-        """
+        """Return edges and graph after the rounds; the last updates the `chosen` edges alone."""
         plan = self.plan
         linear = initialiser(plan, 1.0)
 
@@ -198,10 +175,7 @@ class Messages(nn.Module):
         if chosen is not None:
             inputs = chosen(inputs)
             state = state.replace(edges=inputs[..., : state.edges.shape[-1]])
-        messages = Processor(
-            plan, plan.gnn_edge_mlp_layers, plan.gnn_edge_mlp_latent,
-            plan.gnn_edge_embedding_size, name=f"edges_{number}",
-        )(inputs, state.graph)  # fmt: skip
+        messages = self._processor("edge", f"edges_{number}")(inputs, state.graph)
         edges = state.edges
         if not last or "edges" in self.reads:
             edges = self._add(state.edges, messages, f"edge_norm_{number}")
@@ -215,21 +189,20 @@ class Messages(nn.Module):
             )(jnp.concatenate([messages, ends], axis=-1), state.graph)  # fmt: skip
             logits = logits[..., 0]
             weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
-        exchanged = [state.nodes, incidence.sums_at_nodes(weighted)]
-        node_update = Processor(
-            plan, plan.gnn_node_mlp_layers, plan.gnn_node_mlp_latent,
-            plan.gnn_node_embedding_size, name=f"nodes_{number}",
-        )(jnp.concatenate(exchanged, axis=-1), state.graph)  # fmt: skip
+        exchanged = jnp.concatenate([state.nodes, incidence.sums_at_nodes(weighted)], axis=-1)
+        node_update = self._processor("node", f"nodes_{number}")(exchanged, state.graph)
         nodes = state.nodes
         if not last:
             nodes = self._add(state.nodes, node_update, f"node_norm_{number}")
         means = [jnp.mean(node_update, axis=0), jnp.mean(messages, axis=0)]
-        graph_update = Processor(
-            plan, plan.gnn_global_mlp_layers, plan.gnn_global_mlp_latent,
-            plan.gnn_global_embedding_size, name=f"graph_{number}",
-        )(jnp.concatenate(means, axis=-1), state.graph)  # fmt: skip
+        joined = jnp.concatenate(means, axis=-1)
+        graph_update = self._processor("global", f"graph_{number}")(joined, state.graph)
         graph = self._add(state.graph, graph_update, f"graph_norm_{number}")
         return GraphState(edges, nodes, graph)
+
+    def _processor(self, of: str, name: str) -> Processor:
+        names = (f"gnn_{of}_{size}" for size in ("mlp_layers", "mlp_latent", "embedding_size"))
+        return Processor(self.plan, *(getattr(self.plan, size) for size in names), name=name)
 
     def _add(self, old: Array, update: Array, name: str) -> Array:
         total = old + update
@@ -271,7 +244,7 @@ class GNN(nn.Module):
             reads += ("graph",)
         pair = near = chosen = None
         if routes is not None:
-            pair = marked_pairs(routes, graph.nodes)
+            pair = path_pooling.marked_pairs(routes, graph.nodes)
             near = nearby(routes) if reads == ("edges",) else None
             if near is not None:
                 twice = graph.edges.shape[-2] == 2 * len(routes.km)
@@ -330,12 +303,12 @@ class GNN(nn.Module):
             edges = edges[:half] + edges[half:]
         # Summed before the linear layer: K rows to multiply where there would be one per link.
         paths = jnp.einsum("bku,ubd->bkd", weights, edges)
-        return path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
+        return path_pooling.path_logits(plan, routes, self.outputs, paths, lambda: state.graph)
 
     def _weights(
         self, routes: Routes, pair: Int[Array, " B"], links: Int[Array, "B U"] | None
     ) -> Float[Array, "B K U"]:
-        inside = membership(routes, pair, links)
+        inside = path_pooling.membership(routes, pair, links)
         if not self.plan.gnn_normalise_by_link_length:
             return inside.astype(jnp.float32)
         km = jnp.asarray(routes.km, jnp.float32)

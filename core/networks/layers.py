@@ -26,7 +26,6 @@ class Weights(nn.Module):
 
     @nn.compact
     def __call__(self, size: int) -> tuple[Float[Array, "D W"], Float[Array, " W"]]:
-        """Return kernel and bias of a dense layer; zeros without a bias."""
         kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
         if not self.biased:
             return kernel, jnp.zeros(self.width, kernel.dtype)
@@ -62,13 +61,10 @@ class JoinedDense(nn.Module):
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        made: Any = _joint(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
+        # the precision of products here; their gradients are traced elsewhere
+        precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+        made: Any = _joint(x.reshape((-1, x.shape[-1])), kernel, bias, precision)
         return made.reshape((*x.shape[:-1], self.width))
-
-
-def _precision() -> Any:
-    """Return the precision of products here; their gradients are traced elsewhere."""
-    return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -91,11 +87,7 @@ _joint.defvjp(_joint_forward, _joint_backward)
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
-    """Return x W by one product of all rows of x.
-
-    >>> row_product(jnp.ones((2, 3, 4)), jnp.ones((4, 5))).shape
-    (2, 3, 5)
-    """
+    """Return x W by one product of all rows of x."""
     made = x.reshape((-1, x.shape[-1])) @ kernel
     return made.reshape((*x.shape[:-1], kernel.shape[-1]))
 
@@ -161,7 +153,6 @@ def _layer(rounds: bool, numbers: Any, flags: Any, kernel: Any, bias: Any) -> Fl
 
 
 def _exact_product(flags: Any, kernel: Any) -> Array:
-    """Return flags times a kernel by its three parts, added from the smallest."""
     width = kernel.shape[1]
     parts = jnp.concatenate(in_parts(kernel), axis=1)
     halves = _read(flags, jnp.bfloat16)
@@ -175,10 +166,7 @@ def _product(one: Any, other: Any) -> Array:
 
 
 def _read(flags: Any, dtype: Any) -> Array:
-    """Return flags in the dtype of one product, which reads them as bytes.
-
-    The barrier keeps products that need the same conversion from sharing an array of it.
-    """
+    """Return flags in a product's dtype; a barrier keeps products from sharing an array of it."""
     return jax.lax.optimization_barrier(flags).astype(dtype)
 
 
@@ -202,7 +190,5 @@ _layer.defvjp(_forward, _backward)
 
 @pytree
 class Outputs(Pytree):
-    """Outputs of one forward pass."""
-
     policy: Float[Array, "... A"]  # logits, or means
     value: Float[Array, "..."]  # V(s)

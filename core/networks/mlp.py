@@ -32,10 +32,7 @@ _SPLIT: Any = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
 
 
 def takes_flags(plan: Plan, rows: int) -> bool:
-    """Return whether the network of a plan reads so many rows as `Flagged`, if it can have them.
-
-    The product of few rows is bound by reading the kernel, which parts make longer.
-    """
+    """Return whether a plan's network reads so many rows as `Flagged`; few rows cost more so."""
     fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
     fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
@@ -74,7 +71,6 @@ def activated(plan: Plan, x: Any, norm: str, normalise: bool = False) -> Any:
 
 
 def both_towers(plan: Plan, tower: Callable[..., nn.Module], *inputs: Any) -> tuple[Any, Any]:
-    """Return the last layers of actor and critic; called inside a compact module."""
     if plan.shared_encoder:
         shared: Any = tower(name="encoder")(*inputs)
         return shared, shared
@@ -162,7 +158,6 @@ _PATH, _START = 8, 1  # numbers about a path, and which of them is its lowest st
 
 
 def observed_size(routes: Routes) -> int:
-    """Return the length of `observation: paths`: 2 N + 3 + 8 K + links."""
     return 2 * routes.num_nodes + _REQUEST + _PATH * routes.hops.shape[1] + len(routes.km)
 
 

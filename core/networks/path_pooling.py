@@ -23,12 +23,7 @@ _WORTH = 0.75  # share of the links up to which it pays to pick them out
 
 
 def routes_of(env: Any, eval_env: Any) -> Routes | None:
-    """Return the routes of an environment that has some.
-
-    Raises:
-        ConfigError: the environment that evaluates has other paths. A network of links is built
-            for one set of them.
-    """
+    """Return the routes of an environment that has some; `eval_env` must have the same."""
     env, eval_env = unwrapped(env), unwrapped(eval_env)
     routes = env.routes if isinstance(env, RoutedEnvironment) else None
     other = eval_env.routes if isinstance(eval_env, RoutedEnvironment) else None
@@ -46,10 +41,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Return which links each candidate path of a pair takes; none where a path is missing.
-
-    `links` are distinct; None means all in their order.
-    """
+    """Return which (distinct) links each candidate path of a pair takes; None: of all links."""
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
@@ -67,18 +59,13 @@ class Nearby:
     places: np.ndarray  # int32 [R, links], the place of each link among them, U without one
 
     def both_ways(self) -> Nearby:
-        """Return them where observed links come once each way: [R, 2 U] of 2 * links."""
         count, most = self.places.shape[1], self.links.shape[1]
         there = self.places < most
-        return Nearby(
-            np.concatenate([self.links, self.links + count], axis=1),
-            np.concatenate(
-                [np.where(there, self.places + way, 2 * most) for way in (0, most)], axis=1
-            ),
-        )
+        links = np.concatenate([self.links, self.links + count], axis=1)
+        places = [np.where(there, self.places + way, 2 * most) for way in (0, most)]
+        return Nearby(links, np.concatenate(places, axis=1))
 
     def of_tokens(self, tokens: Float[Array, "B n D"], pair: Int[Array, " B"]) -> Array:
-        """Return those of each sample's pair, [B, U, D]; see `picked`."""
         batch, count, width = tokens.shape
         at, back = jnp.asarray(self.links)[pair], jnp.asarray(self.places)[pair]
         sample = jnp.arange(batch, dtype=jnp.int32)[:, None]
@@ -86,7 +73,6 @@ class Nearby:
         return picked(tokens.reshape((-1, width)), at + sample * count, back.reshape(-1))
 
     def of_entities(self, edges: Float[Array, "n B D"], pair: Int[Array, " B"]) -> Array:
-        """Return those of each sample's pair, [U, B, D]; see `picked`."""
         batch, width = edges.shape[1:]
         at, back = jnp.asarray(self.links)[pair].T, jnp.asarray(self.places)[pair].T
         sample = jnp.arange(batch, dtype=jnp.int32)[None]
@@ -136,7 +122,6 @@ picked.defvjp(_picked_forward, _picked_backward)
 
 
 def pairs_by_ends(routes: Routes) -> np.ndarray:
-    """Return the number of the pair of each source and destination, int32 [N, N]."""
     table = np.zeros((routes.num_nodes, routes.num_nodes), np.int32)
     numbers = np.arange(len(routes.pairs), dtype=np.int32)
     table[routes.pairs[:, 1], routes.pairs[:, 0]] = numbers  # where both ways share a pair
@@ -189,14 +174,12 @@ class Pooling(nn.Module):
 
 
 def further_actions(routes: Routes, outputs: int) -> int:
-    """Return the number of actions that belong to no path."""
     return outputs - routes.hops.shape[1] * routes.outputs
 
 
 def path_logits(
     plan: Plan, routes: Routes, outputs: int, paths: Array, rest: Callable[[], Array]
 ) -> Float[Array, "B A"]:
-    """Return logits of paths' options from rows of paths, of other actions from `rest`."""
     kernel_init = initialiser(plan, plan.policy_gain)
     logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
     logits = logits.reshape((logits.shape[0], -1))

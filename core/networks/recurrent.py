@@ -6,6 +6,7 @@ cell's recurrent product runs over all steps at once.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -43,12 +44,10 @@ class Cell(nn.Module):
             self.over_bias = self.param("over_bias", nn.initializers.zeros, (size,), jnp.float32)
 
     def prepare(self, x: Float[Array, "... D"]) -> Float[Array, "... G"]:
-        """Return W x + b, for any number of steps at once."""
         y = x @ self.into
         return y + self.bias.reshape((1,) * (y.ndim - 1) + self.bias.shape)
 
     def step(self, memory: Any, ready: Float[Array, "... G"]) -> Any:
-        """Return the memory after one step: (c, h) of an LSTM, h of a GRU."""
         if self.plan.network == "lstm":
             return self._lstm(memory, ready)
         return self._gru(memory, ready)
@@ -72,11 +71,7 @@ class Cell(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Flat observations and a memory to policy outputs, a value and the next memory.
-
-    Actor and critic have a cell each, unless they share the encoder. `registry.RecurrentNetwork`
-    says what the methods promise.
-    """
+    """Flat observations and memory to outputs and memory; methods as in `RecurrentNetwork`."""
 
     plan: Plan
     outputs: int
@@ -84,10 +79,7 @@ class Recurrent(nn.Module):
 
     def setup(self) -> None:
         plan = self.plan
-        size = 1
-        for length in self.shape:
-            size *= length
-        inputs = plan.hidden_sizes[-1] if plan.hidden_sizes else size
+        inputs = plan.hidden_sizes[-1] if plan.hidden_sizes else math.prod(self.shape)
         if plan.shared_encoder:
             self.encoder, self.cell = Tower(plan), Cell(plan, inputs)
         else:
@@ -101,13 +93,11 @@ class Recurrent(nn.Module):
         self.critic_head = Head(1, initialiser(plan, plan.value_gain))
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Return the memory at the start of episodes, [lead, ...]: a tuple, one per cell."""
         zeros = jnp.zeros((*lead, self.plan.recurrent_size), jnp.float32)
         one = (zeros, zeros) if self.plan.network == "lstm" else zeros
         return (one,) if self.plan.shared_encoder else (one, one)
 
     def __call__(self, observation: Array) -> Outputs:
-        """Return the outputs of first observations [..., *shape]."""
         lead = observation.shape[: observation.ndim - len(self.shape)]
         return self.step(observation, self.initial_carry(lead))[0]
 

@@ -184,12 +184,7 @@ def known() -> tuple[str, ...]:
 
 
 def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
-    """Make the network of a plan, with `outputs` numbers of the policy head.
-
-    Raises:
-        UnknownNameError: no such network.
-        ConfigError: it does not fit the observations.
-    """
+    """Make the network of a plan, with `outputs` numbers of the policy head."""
     if plan.network not in _NETWORKS:
         raise UnknownNameError("network", plan.network, known())
     return _NETWORKS[plan.network](plan, outputs, observation_struct)

@@ -15,26 +15,16 @@ from jaxtyping import Array, Float, UInt32
 from ..envs.contract import Routes
 from ..plan import Plan
 from ..pytree import Pytree, pytree
+from . import path_pooling
 from .layers import Dense, Outputs, Weights, side_by_side
 from .mlp import Head, activated, both_towers, initialiser, value_head
-from .path_pooling import (
-    SHARES,
-    Nearby,
-    Pooling,
-    further_actions,
-    membership,
-    nearby,
-    path_logits,
-    shares,
-)
+from .path_pooling import SHARES, Nearby, Pooling, further_actions, nearby, shares
 
 Chosen = Callable[[Float[Array, "B n D"]], Float[Array, "B m D"]]
 
 
 @pytree
 class Keyed(Pytree):
-    """An observation as the network reads it, with the words of its dropout masks."""
-
     observation: object
     words: UInt32[Array, "... 2"]  # raw threefry keys
 
@@ -42,10 +32,7 @@ class Keyed(Pytree):
 def dropped(
     x: Float[Array, "B *shape"], words: UInt32[Array, "B 2"] | None, use: int, rate: float
 ) -> Float[Array, "B *shape"]:
-    """Zero each number with probability `rate` and scale the others up; nothing without words.
-
-    `words` is the raw key of each sample, `use` distinguishes the places of a network.
-    """
+    """Zero each number with probability `rate`, by keys `words` and a place `use`."""
     if words is None or rate == 0.0:
         return x
 
@@ -81,7 +68,6 @@ class Turns(nn.Module):
 
     @nn.compact
     def __call__(self, positions: Float[Array, "n P"]) -> tuple[Array, Array]:
-        """Return both, [n, heads, pairs]."""
         near = nn.initializers.normal(0.01)
         kernel = self.param("kernel", near, (positions.shape[-1], self.pairs), jnp.float32)
         angles = positions @ kernel
@@ -146,15 +132,12 @@ class Attention(nn.Module):
 
 
 def _of_samples(x: Float[Array, "n h half"], batch: int, chosen: Chosen) -> Array:
-    """Return the rows of tokens that each sample chooses, [B, m, h, half]."""
     rows = jnp.broadcast_to(x.reshape((1, len(x), -1)), (batch, len(x), x[0].size))
     found = chosen(rows)
     return found.reshape((*found.shape[:2], *x.shape[1:]))
 
 
 class Blocks(nn.Module):
-    """Attention and feed-forward halves, normalised before and added after."""
-
     plan: Plan
 
     @nn.compact
@@ -165,7 +148,6 @@ class Blocks(nn.Module):
         words: UInt32[Array, "B 2"] | None = None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return (`chosen`) tokens of the same width, layer-normalised."""
         plan, rate = self.plan, self.plan.transformer_dropout
         for i in range(plan.transformer_layers):
             last = chosen if i == plan.transformer_layers - 1 else None
@@ -201,8 +183,6 @@ class HeadLayers(nn.Module):
 
 
 class LinkEncoder(nn.Module):
-    """Links as tokens: embedded by a linear layer, GELU and layer norm, then blocks."""
-
     plan: Plan
 
     @nn.compact
@@ -213,7 +193,6 @@ class LinkEncoder(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Return the encoded (`chosen`) links, of features [B, links, ...] each."""
         plan = self.plan
         kernel_init = initialiser(plan, plan.hidden_gain)
         embed = Dense(plan.transformer_embedding_size, kernel_init=kernel_init, name="embed")
@@ -264,18 +243,15 @@ class LinkTransformer(nn.Module):
         self, links: Float[Array, "B m D"], pair: Array, near: Nearby | None
     ) -> Float[Array, "B A"]:
         plan, routes = self.plan, self.routes
-        hidden = HeadLayers(
-            plan, plan.transformer_actor_mlp_width, plan.transformer_actor_mlp_depth,
-            name="actor_mlp",
-        )(links)  # fmt: skip
-        inside = membership(routes, pair, None if near is None else jnp.asarray(near.links)[pair])
+        hidden = _head_layers(plan, "actor")(links)
+        links_of = None if near is None else jnp.asarray(near.links)[pair]
+        inside = path_pooling.membership(routes, pair, links_of)
         paths = Pooling(plan.transformer_actor_pooling, name="actor_pooling")(hidden, inside)
-        return path_logits(plan, routes, self.outputs, paths, lambda: jnp.mean(hidden, axis=1))
+        mean = partial(jnp.mean, hidden, axis=1)
+        return path_pooling.path_logits(plan, routes, self.outputs, paths, mean)
 
 
 class SequenceEncoder(nn.Module):
-    """A history as tokens: embedded, a learned position added, then blocks."""
-
     plan: Plan
 
     @nn.compact
@@ -291,8 +267,6 @@ class SequenceEncoder(nn.Module):
 
 
 class SequenceTransformer(nn.Module):
-    """Stacked observations [history, ...] to policy outputs and a value."""
-
     plan: Plan
     outputs: int
     # of one observation; its first axis counts tokens if `history` is above 1
@@ -308,32 +282,25 @@ class SequenceTransformer(nn.Module):
         rows = rows.astype(plan.dtype)
         words = None if words is None else words.reshape((-1, 2))
         actor, critic = both_towers(plan, partial(SequenceEncoder, plan), rows, words)
-        pooled = Pooling(plan.transformer_actor_pooling, name="actor_pooling")(
-            actor, _everything(actor)
-        )[:, 0]
-        hidden = HeadLayers(
-            plan, plan.transformer_actor_mlp_width, plan.transformer_actor_mlp_depth,
-            name="actor_mlp",
-        )(pooled)  # fmt: skip
+        hidden = _pooled_layers(plan, "actor", actor)
         policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(hidden)
         value = _value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
 
 def _value(plan: Plan, tokens: Float[Array, "B n D"]) -> Float[Array, " B"]:
-    """Return the value of pooled tokens; called inside a compact module."""
-    pooled = Pooling(plan.transformer_critic_pooling, name="critic_pooling")(
-        tokens, _everything(tokens)
-    )[:, 0]
-    hidden = HeadLayers(
-        plan, plan.transformer_critic_mlp_width, plan.transformer_critic_mlp_depth,
-        name="critic_mlp",
-    )(pooled)  # fmt: skip
-    return value_head(plan, hidden)[..., 0]
+    return value_head(plan, _pooled_layers(plan, "critic", tokens))[..., 0]
 
 
-def _everything(tokens: Float[Array, "B n D"]) -> Array:
-    return jnp.ones((tokens.shape[0], 1, tokens.shape[1]), bool)
+def _pooled_layers(plan: Plan, side: str, tokens: Float[Array, "B n D"]) -> Float[Array, "B W"]:
+    everything = jnp.ones((tokens.shape[0], 1, tokens.shape[1]), bool)
+    pooling = Pooling(getattr(plan, f"transformer_{side}_pooling"), name=f"{side}_pooling")
+    return _head_layers(plan, side)(pooling(tokens, everything)[:, 0])
+
+
+def _head_layers(plan: Plan, side: str) -> HeadLayers:
+    width, depth = (getattr(plan, f"transformer_{side}_mlp_{size}") for size in ("width", "depth"))
+    return HeadLayers(plan, width, depth, name=f"{side}_mlp")
 
 
 def _unkeyed(observation: Any) -> tuple[Any, Array | None]:

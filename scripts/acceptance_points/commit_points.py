@@ -83,6 +83,7 @@ def every_commit(small: bool, work: Path) -> Outcome:
 
 def paused_case() -> Case:
     """Return a study whose trials wait at rungs one at a time, then are confirmed."""
+    from helpers.analytic_lanes import AnalyticFactory
     from hpo.studies.spec import (
         Budget,
         Checkpoint,
@@ -93,7 +94,6 @@ def paused_case() -> Case:
         Seeds,
         Study,
     )
-    from hpo.testing.analytic_lanes import AnalyticFactory
 
     from .crash_cases import REAL, Case
 

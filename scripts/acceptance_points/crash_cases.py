@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import (
     Budget,
@@ -24,7 +25,6 @@ from hpo.studies.spec import (
     Seeds,
     Study,
 )
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 __all__ = ["KINDS", "REAL", "Case", "draw_case", "study_of"]
 

@@ -159,9 +159,9 @@ def importance(small: bool, work: Path) -> Outcome:
 
 def _asha_and_tpe(work: Path, trials: int) -> Path:
     """Run a study over learning curves of a formula in which one knob decides most."""
+    from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.run import run
     from hpo.studies.load import loads
-    from hpo.testing.analytic_lanes import AnalyticFactory
 
     text = f"""
 name: formula

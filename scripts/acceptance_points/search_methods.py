@@ -71,10 +71,10 @@ class _Seen:
 
 def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> _Seen:
     """Run a study that is bounded in trials and in env steps, whichever it reaches first."""
+    from helpers.analytic_lanes import AnalyticFactory
     from hpo.search.run import Settings, run
     from hpo.store.journal import Journal
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds, Study
-    from hpo.testing.analytic_lanes import AnalyticFactory
 
     options: dict[str, Any] = {"population_size": 6} if method == "nsga2" else {}
     options |= {"popsize": 4} if method == "cmaes" else {}
@@ -270,8 +270,8 @@ def resident_megabytes() -> float:
 
 def large_study(trials: int) -> tuple[Any, Any]:
     """Return a study of many short trials by TPE and ASHA, and lanes that cost nothing."""
+    from helpers.analytic_lanes import AnalyticFactory
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
-    from hpo.testing.analytic_lanes import AnalyticFactory
 
     space = _mixed_space()
     study = Study(

@@ -36,7 +36,7 @@ budget: {{trials: {trials}}}
 _ANALYTIC = """\
 import sys
 from pathlib import Path
-from hpo.testing.analytic_lanes import AnalyticFactory
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.lanes.multi_environment import SeveralFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load

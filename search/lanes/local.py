@@ -347,7 +347,7 @@ class LocalFactory:
         return most, needed
 
     @property
-    def device_memory(self) -> int:
+    def _memory(self) -> int:
         """Bytes of all devices, divided among environments."""
         return device_memory(self.devices) // self._environments
 

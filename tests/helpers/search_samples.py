@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.run import Settings
 from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
@@ -19,7 +20,6 @@ from hpo.studies.spec import (
     Seeds,
     Study,
 )
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 
 def parameter(name, default=None, **fields):

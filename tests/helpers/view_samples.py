@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 
 from helpers import search_samples as search
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Best, Progress
 from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 
 class ReturningPopulation(AnalyticPopulation):

@@ -8,13 +8,13 @@ from unittest.mock import Mock
 import pytest
 
 import hpo
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search.lanes import local
 from hpo.search.state import warm_start as book_of_warm_starts
 from hpo.store import tables_equal
 from hpo.store.remove_study import common_failure
 from hpo.studies.load import load
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 TEXT = """\
 env: CartPole-v1

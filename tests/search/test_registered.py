@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from helpers import search_samples
+from helpers.analytic_lanes import AnalyticFactory
 from helpers.doc_blocks import block
 from hpo.cli import main
 from hpo.errors import ConfigError, StoreError, StudyError, UnknownNameError
@@ -29,7 +30,6 @@ from hpo.studies.schema import schema
 from hpo.studies.search_methods import METHODS
 from hpo.studies.stopping_rules import RULES
 from hpo.studies.yaml_io import plain, read_text
-from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.testing.search import (
     RegisteredExplorerContract,
     RegisteredRuleContract,
@@ -78,7 +78,7 @@ STUDIES = {
 FACTORY = AnalyticFactory(lanes=16, diverges_above=0.3)
 CHILD = """\
 from pathlib import Path
-from hpo.testing.analytic_lanes import AnalyticFactory
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 factory = AnalyticFactory(lanes=16, diverges_above=0.3, chunk_seconds=0.02)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hpo
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.errors import (
     ConfigError,
     MissingExtraError,
@@ -26,7 +27,6 @@ from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.verdict_text import concluded
 from hpo.studies.load import load
 from hpo.studies.sources import read_study
-from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.views.python import calls
 from hpo.views.python.calls import OneLine
 

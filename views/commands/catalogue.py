@@ -123,8 +123,8 @@ _USUAL = (
 
 def do_knobs(args: Namespace) -> int:
     """List hyperparameters: the usual ones, all, or those with a word in a name or meaning."""
-    if args.word is not None and ".py:" in args.word:
-        own = loaded_algorithm(args.word).knobs.values()
+    if ".py:" in (args.word or ""):
+        own = loaded_algorithm(str(args.word)).knobs.values()
         if args.json:
             print_json(knobs_data(own))
         else:

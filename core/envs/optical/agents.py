@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ....errors import ConfigError
 from ...pytree import Pytree, pytree
-from ..contract import Environment, pushed, same_observations, unwrapped
+from ..contract import Environment, differing, pushed, unwrapped
 from .heuristics import Heuristic, make_heuristic
 from .network_state import Offers, OpticalState
 from .optical_environment import OpticalEnvironment
@@ -22,6 +22,28 @@ PREFIX = "rollout:"
 FUTURES, HORIZON = 64, 250
 _ERRORS = 3.0  # standard errors that a candidate must be better by
 _LOOKING = 0x10C4A0  # use of a request's random words
+
+
+Words = UInt32[Array, " n"]
+Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory after the request
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Serves the requests of one network; its memory restarts with each episode."""
+
+    def begin(self) -> Any:
+        """Return the memory before the first request of an episode, a tree of arrays."""
+        ...
+
+    def choose(
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
+    ) -> Answer:
+        """Return where the current request goes, and the memory after it."""
+        ...
+
+
+Rule = str | Heuristic | Agent  # the name of a heuristic or rollout, a heuristic, or an agent
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,20 +57,14 @@ class RolloutRule:
 
     @property
     def simulated(self) -> int:
-        """Requests that are simulated for each one that is served."""
         return (self.environment.num_paths + 2) * self.futures * (self.horizon + 1)
 
     def begin(self) -> Any:
         return ()
 
     def choose(
-        self,
-        state: OpticalState,
-        offers: Offers,
-        params: OpticalParams,
-        memory: Any,
-        words: UInt32[Array, " n"],
-    ) -> tuple[Int[Array, ""], Int[Array, ""], Any]:
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
+    ) -> Answer:
         """Return the best candidate if it beats the heuristic's by 3 standard errors."""
         key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
         key = jax.random.fold_in(key, _LOOKING)
@@ -62,10 +78,7 @@ class RolloutRule:
     def losses(
         self, state: OpticalState, offers: Offers, params: OpticalParams, key: PRNGKeyArray
     ) -> tuple[tuple[Int[Array, " C"], Int[Array, " C"]], Float[Array, "M C"]]:
-        """Return candidates (paths, starts) and their negative returns in each future.
-
-        The candidates are the heuristic's choice, each path at its lowest start, and refusing.
-        """
+        """Return the heuristic's choice, each path, and refusing; and their lost returns."""
         env, count = self.environment, self.environment.num_paths
         path, start = self.heuristic(state, offers, params)
         first = first_set(offers.starts)
@@ -87,7 +100,6 @@ class RolloutRule:
         return (paths, starts), jax.lax.map(future, jax.random.split(key, self.futures))
 
     def _future_step(self, params: OpticalParams) -> Any:
-        """Return a scan step that serves a request unless its episode is over."""
         env = self.environment
 
         def step(
@@ -104,7 +116,6 @@ class RolloutRule:
 
 
 def _make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
-    """Return the rule of `rollout:HEURISTIC` or `rollout:HEURISTIC@FUTURESxHORIZON`."""
     if environment.traffic.requests is not None:
         raise ConfigError(
             f"{name} draws futures of requests, and this environment has a list of them: leave "
@@ -123,34 +134,6 @@ def _make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
     return RolloutRule(environment, make_heuristic(rule, environment), futures, horizon)
 
 
-Answer = tuple[Int[Array, ""], Int[Array, ""], Any]
-"""(path, start slot, memory after the request)."""
-
-
-@runtime_checkable
-class Agent(Protocol):
-    """Serves the requests of one network; its memory restarts with each episode."""
-
-    def begin(self) -> Any:
-        """Return the memory before the first request of an episode, a tree of arrays."""
-        ...
-
-    def choose(
-        self,
-        state: OpticalState,
-        offers: Offers,
-        params: OpticalParams,
-        memory: Any,
-        words: UInt32[Array, " n"],
-    ) -> Answer:
-        """Return where the current request goes, and the memory after it."""
-        ...
-
-
-Rule = str | Heuristic | Agent
-"""The name of a heuristic or rollout, a heuristic, or an agent."""
-
-
 @dataclass(frozen=True)
 class _HeuristicAgent:
     heuristic: Heuristic
@@ -159,12 +142,7 @@ class _HeuristicAgent:
         return ()
 
     def choose(
-        self,
-        state: OpticalState,
-        offers: Offers,
-        params: OpticalParams,
-        memory: Any,
-        words: UInt32[Array, " n"],
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
         return *self.heuristic(state, offers, params), memory
 
@@ -178,36 +156,10 @@ def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
 
 
 def begin_all(agent: Agent, count: int) -> Any:
-    """Return memories [count, ...] at the start of episodes."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), agent.begin())
 
 
-def restart_ended(ended: Bool[Array, "*n"], fresh: Any, going: Any) -> Any:
-    """Return trees [*n, ...] with the rows of ended episodes taken from `fresh`."""
-
-    def pick(new: Array, old: Array) -> Array:
-        return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - ended.ndim)), new, old)
-
-    return jax.tree.map(pick, fresh, going)
-
-
 _SAMPLING = 0x5A3B1E  # use of a request's random words
-
-
-@runtime_checkable
-class ActingPolicy(Protocol):
-    """A policy such as `SavedPolicy`."""
-
-    @property
-    def history(self) -> int: ...  # stacked observations; 1: only the newest, without that axis
-
-    def begin(self) -> Any: ...
-
-    def act(
-        self, observation: Any, mask: Bool[Array, " A"], memory: Any, key: PRNGKeyArray | None
-    ) -> tuple[Int[Array, ""], Any]:
-        """Return the action for one observation, its mode without a key, and the memory."""
-        ...
 
 
 @pytree
@@ -221,7 +173,7 @@ class PolicyRule:
     """The agent that observes and remembers as a policy does and serves its choices."""
 
     environment: OpticalEnvironment  # `check_fits` says whether the policy can act in it
-    policy: ActingPolicy
+    policy: Any  # with `history`, `begin` and `act` of `SavedPolicy`
     greedy: bool = True  # the likeliest action instead of a sample
 
     def begin(self) -> _Memory:
@@ -232,12 +184,7 @@ class PolicyRule:
         return _Memory(seen, self.policy.begin())
 
     def choose(
-        self,
-        state: OpticalState,
-        offers: Offers,
-        params: OpticalParams,
-        memory: _Memory,
-        words: UInt32[Array, " n"],
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
     ) -> Answer:
         shown = self.environment.observe(state, params)
         seen = None if memory.seen is None else pushed(memory.seen, shown)
@@ -252,16 +199,9 @@ class PolicyRule:
 
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
     """Refuse an environment whose actions or observations a policy was not trained for."""
-    learnt_in = unwrapped(learnt_in)
-    checks = {
-        ("actions", "action_space"): learnt_in.action_space == environment.action_space,
-        ("observations", "observation_struct"): same_observations(learnt_in, environment),
-    }
-    for (what, name), same in checks.items():
-        if not same:
-            theirs, ours = getattr(learnt_in, name), getattr(environment, name)
-            raise ConfigError(
-                f"the policy was trained for other {what} ({theirs}) than this environment has "
-                f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "
-                "in training"
-            )
+    for what, theirs, ours in differing(unwrapped(learnt_in), environment):
+        raise ConfigError(
+            f"the policy was trained for other {what} ({theirs}) than this environment has "
+            f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "
+            "in training"
+        )

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from ...pytree import Pytree, pytree
-from .agents import Rule, begin_all, make_agent, restart_ended
+from ...pytree import where
+from .agents import Rule, begin_all, make_agent
 from .heuristics import Choice, Heuristic, make_heuristic
 from .network_state import Offers, OpticalState, SharedLightpaths
 from .optical_environment import OpticalEnvironment
@@ -56,12 +56,10 @@ class Evaluation:
 
     @property
     def service_blocking(self) -> np.ndarray:
-        """Share of services refused, [P, seeds]."""
         return self.blocked / self.requests
 
     @property
     def bitrate_blocking(self) -> np.ndarray:
-        """Share of bitrate refused, [P, seeds]."""
         return self.bitrate_blocked / np.maximum(self.bitrate, np.finfo(np.float64).tiny)
 
     def service_summary(self, load: int = 0) -> Summary:
@@ -72,10 +70,7 @@ class Evaluation:
 
 
 def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
-    """Mean, spread and 95 % interval of a blocking probability over seeds.
-
-    The interval is Student's t; it is left out (nan) below 5 seeds.
-    """
+    """Mean, spread and Student's 95 % interval over seeds, which is nan below 5 seeds."""
     from scipy import stats
 
     count = len(values)
@@ -125,7 +120,6 @@ def _evaluation(loads: np.ndarray, requests: int, sums: dict[str, np.ndarray]) -
 
 
 def seed_streams(seed: int, seeds: int) -> jax.Array:
-    """Return the typed keys of streams 0 .. seeds-1 of a root."""
     fold = functools.partial(jax.random.fold_in, jax.random.key(seed))
     return jax.vmap(fold)(jnp.arange(seeds, dtype=jnp.uint32))
 
@@ -134,15 +128,20 @@ def seed_streams(seed: int, seeds: int) -> jax.Array:
 def _program(
     environment: OpticalEnvironment, rule: Rule, steps: int, utilisation: bool, devices: int
 ) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
-    """The compiled evaluation: (keys [lanes], loads [lanes]) -> sums [lanes] by name."""
     run = _Lanes(environment, rule, steps, utilisation).sums
     if devices == 1:
         return jax.jit(run)
-    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
-    spec = PartitionSpec("devices")
+    return _over_devices(run, devices, PartitionSpec("devices"))
+
+
+def _over_devices(run: Callable[..., Any], devices: int, specs: Any) -> Callable[..., Any]:
+    mesh, out = (
+        Mesh(np.array(jax.local_devices()[:devices]), ("devices",)),
+        PartitionSpec("devices"),
+    )
     # check_vma is off: the lanes never talk to each other, and the scan's constant start would
     # have to be marked as varying leaf by leaf.
-    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +204,6 @@ class _Lanes:
     def _request(
         self, words: Array, reset_key: Array, going: Any, params: Any
     ) -> tuple[Any, dict[str, Array]]:
-        """Serve one request, given (state, memory); a lane whose episode ends starts the next."""
         environment, (state, memory) = self.environment, going
         agent, offers = make_agent(self.rule, environment), environment.offers(state, params)
         path, start, memory = agent.choose(state, offers, params, memory, words)
@@ -215,7 +213,7 @@ class _Lanes:
             return (step.state, memory), seen
         fresh, _ = environment.reset(jax.random.fold_in(reset_key, words[0]), params)
         done = step.terminated | step.truncated
-        return restart_ended(done, (fresh, agent.begin()), (step.state, memory)), seen
+        return where(done, (fresh, agent.begin()), (step.state, memory)), seen
 
 
 def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
@@ -233,14 +231,8 @@ class Surveyed:
     evaluation: Evaluation  # at the environment's load
 
 
-@pytree
-class _Paths(Pytree):
-    """The arrays of `NetworkTables` that depend on the order of paths, [R, K, ...] or [O, ...]."""
-
-    hops: Int[Array | np.ndarray, "... R K H"]
-    hop_counts: Int[Array | np.ndarray, "... R K"]
-    width: Float[Array | np.ndarray, "... R K"]
-    capacity: Float[Array | np.ndarray, "... R K"]
+_OF_ORDERS = ("hops", "hop_counts", "width", "capacity")  # tables that depend on them
+Tables = dict[str, Any]  # these by name, [R, K, ...] or of all environments [O, R, K, ...]
 
 
 def survey(
@@ -268,13 +260,10 @@ def survey(
     )
     back, load = np.argsort(order), np.array([base.settings.load])
     found = {name: value[back] for name, value in sums.items()}
+    each = [{name: value[at] for name, value in found.items()} for at in range(len(pairs))]
     return [
-        Surveyed(
-            environments[env],
-            rules[rule],
-            _evaluation(load, steps, {name: value[at] for name, value in found.items()}),
-        )
-        for at, (env, rule) in enumerate(pairs)
+        Surveyed(environments[env], rules[rule], _evaluation(load, steps, sums))
+        for (env, rule), sums in zip(pairs, each, strict=True)
     ]
 
 
@@ -282,9 +271,7 @@ def survey(
 def _survey_program(
     environment: OpticalEnvironment, rules: tuple[str, ...], steps: int, devices: int
 ):
-    """The compiled survey: (pairs [C, 2], tables [O], keys [seeds], loads) -> sums [C, seeds]."""
-
-    def run(pairs: Array, tables: _Paths, keys: Array, loads: Array) -> dict[str, Array]:
+    def run(pairs: Array, tables: Tables, keys: Array, loads: Array) -> dict[str, Array]:
         def one(pair: Int[Array, "2"]) -> dict[str, Array]:
             mine = _with_tables(environment, jax.tree.map(lambda table: table[pair[0]], tables))
             rule = _switch(mine, rules, pair[1])
@@ -292,11 +279,8 @@ def _survey_program(
 
         return lax.map(one, pairs)
 
-    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
-    split, whole = PartitionSpec("devices"), PartitionSpec()
-    specs = (split, whole, whole, whole)
-    # check_vma is off as in `_program`.
-    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False))
+    whole = PartitionSpec()
+    return _over_devices(run, devices, (PartitionSpec("devices"), whole, whole, whole))
 
 
 def _switch(
@@ -310,17 +294,15 @@ def _switch(
     return choose
 
 
-def _with_tables(environment: OpticalEnvironment, paths: _Paths) -> OpticalEnvironment:
+def _with_tables(environment: OpticalEnvironment, tables: Tables) -> OpticalEnvironment:
     """Return the environment with traced path tables, for serving requests only."""
     mine = copy.copy(environment)
-    values = {field.name: getattr(paths, field.name) for field in dataclasses.fields(paths)}
-    mine.tables = dataclasses.replace(environment.tables, **values)
+    mine.tables = dataclasses.replace(environment.tables, **tables)
     mine.resources = dataclasses.replace(environment.resources, tables=mine.tables)
     return mine
 
 
 def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> OpticalEnvironment:
-    """Return the first environment, with room for as many services on a lightpath as any needs."""
     base = environments[0]
     shared = [e.resources for e in environments if isinstance(e.resources, SharedLightpaths)]
     if not shared:
@@ -331,18 +313,12 @@ def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> Optical
     return base
 
 
-def _stack_tables(environments: Sequence[OpticalEnvironment]) -> _Paths:
+def _stack_tables(environments: Sequence[OpticalEnvironment]) -> Tables:
     """Return all tables, their hops padded to one length by repeating each path's first link."""
-    tables = [env.tables for env in environments]
-    longest = max(table.hops.shape[-1] for table in tables)
-
-    def padded(hops: np.ndarray | Array) -> np.ndarray:
-        missing = longest - hops.shape[-1]
-        return np.concatenate([hops, np.repeat(hops[..., :1], missing, -1)], -1)
-
-    return _Paths(
-        hops=np.stack([padded(table.hops) for table in tables]),
-        hop_counts=np.stack([table.hop_counts for table in tables]),
-        width=np.stack([table.width for table in tables]),
-        capacity=np.stack([table.capacity for table in tables]),
-    )
+    found = {name: [getattr(env.tables, name) for env in environments] for name in _OF_ORDERS}
+    longest = max(hops.shape[-1] for hops in found["hops"])
+    found["hops"] = [
+        np.concatenate([hops, np.repeat(hops[..., :1], longest - hops.shape[-1], -1)], -1)
+        for hops in found["hops"]
+    ]
+    return {name: np.stack(tables) for name, tables in found.items()}

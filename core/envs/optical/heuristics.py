@@ -40,7 +40,6 @@ FIXED_POINT = 2**20
 
 
 def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
-    """Return the named heuristic for an environment; a function is returned as it is."""
     if not isinstance(name, str):
         return name
     if name not in HEURISTICS:
@@ -53,7 +52,7 @@ def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
     return choose
 
 
-def _start(offers: Offers, path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
+def _start(path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
     start = take(starts, path)
     return path, jnp.where((start == NONE) | (start < 0), 0, start)
 
@@ -63,40 +62,18 @@ def _first_path(starts: Int[Array, " K"]) -> Int[Array, ""]:
 
 
 def _cheapest_path(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
-    """Return the path of least cost among those that have room."""
     return jnp.argmin(jnp.where(first < NONE, cost, WORST)).astype(jnp.int32)
-
-
-def _ksp_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """First path with room, lowest start."""
-    first = first_set(offers.starts)
-    return _start(offers, _first_path(first), first)
-
-
-def _ksp_lf(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """First path with room, highest start."""
-    last = last_set(offers.starts)
-    return _start(offers, _first_path(last), last)
 
 
 def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the lowest start of all paths."""
     first = first_set(offers.starts)
-    return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
+    return _start(jnp.argmin(first).astype(jnp.int32), first)
 
 
 def _real_hops(env: Network, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
     counts = take(env.tables.hop_counts, state.request.pair)
     return jnp.arange(offers.hops.shape[1], dtype=jnp.int32)[None] < counts[:, None]
-
-
-def _best_fit_cost(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
-    """Sum over the path's links of (free block around the start - need), `WORST` where no start.
-
-    A wavelength that is already lit counts as a perfect fit.
-    """
-    words, real = _hop_words(env, state, offers), _real_hops(env, state, offers)
-    return surplus(words, real, offers.starts, offers.need, env.slots)
 
 
 def surplus(
@@ -106,7 +83,10 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return the room beyond the need around each start, summed over links that count (`real`)."""
+    """Return the room beyond the need around each start, summed over links that count (`real`).
+
+    A lit wavelength fits perfectly.
+    """
     below, above = nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -114,21 +94,15 @@ def surplus(
     return jnp.where(unpack(starts, slots), cost, WORST)
 
 
-def _ksp_bf(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """First path with room, the start in the tightest free block (mean over its links)."""
-    path = _first_path(first_set(offers.starts))
-    cost = _best_fit_cost(env, state, offers)
-    return _start(offers, path, jnp.argmin(cost, 1).astype(jnp.int32))
-
-
 def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the path and start in the tightest free block (mean over the path's links)."""
-    cost = _best_fit_cost(env, state, offers)
+    words, real = _hop_words(env, state, offers), _real_hops(env, state, offers)
+    cost = surplus(words, real, offers.starts, offers.need, env.slots)
     hops = jnp.maximum(take(env.tables.hop_counts, state.request.pair), 1)
     start = jnp.argmin(cost, 1).astype(jnp.int32)
     least = cost.min(1)
     mean = jnp.where(least < WORST, least.astype(jnp.float32) / hops.astype(jnp.float32), jnp.inf)
-    return _start(offers, jnp.argmin(mean).astype(jnp.int32), start)
+    return _start(jnp.argmin(mean).astype(jnp.int32), start)
 
 
 def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
@@ -142,28 +116,25 @@ def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, the start slot most used in the whole network."""
     usage = _usage(env, state, offers)
     path = _first_path(first_set(offers.starts))
-    return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
+    return _start(path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
 def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the start slot most used in the whole network, over all paths."""
     usage = _usage(env, state, offers)
     path = jnp.argmax(usage.max(1)).astype(jnp.int32)
-    return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
+    return _start(path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
 def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
-    """Congestion-aware: the path of least sum of km / (1 - taken / (S + 1)), lowest start.
-
-    Costs are whole sixteenths of a km.
-    """
+    """Congestion-aware: least sum of km / (1 - taken / (S + 1)) in sixteenths, lowest start."""
     taken = unpack(env.resources.occupancy(state.held), env.slots).sum(1, dtype=jnp.int32)
     sixteenths = jnp.asarray(np.round(env.tables.km * 16), jnp.int32)
     cost = sixteenths * (env.slots + 1) // (env.slots + 1 - taken)
     first = first_set(offers.starts)
     real = _real_hops(env, state, offers)
     total = jnp.where(real, take(cost, offers.hops), 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _cheapest_path(total, first), first)
+    return _start(_cheapest_path(total, first), first)
 
 
 @pytree
@@ -198,14 +169,14 @@ def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
     cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
+    return _start(_cheapest_path(cost, fit.first), fit.first)
 
 
 def _kmf_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum fragments: the path whose first fit leaves the fewest free slots just below it."""
     fit = _first_fit(env, state, offers)
     cost = jnp.where(fit.counted, fit.left, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
+    return _start(_cheapest_path(cost, fit.first), fit.first)
 
 
 def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
@@ -230,23 +201,7 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     change = take(terms, cut[0]) + take(terms, cut[1]) - take(terms, cut[2])
     after = before + jnp.where(fit.counted, change, 0)
     cost = jnp.where(_real_hops(env, state, offers), after, 0).sum(1, dtype=jnp.int32)
-    return _start(offers, _cheapest_path(cost, fit.first), fit.first)
-
-
-Rule = Callable[[Network, OpticalState, Offers], Choice]
-HEURISTICS: dict[str, Rule] = {
-    "ksp_ff": _ksp_ff,
-    "ksp_lf": _ksp_lf,
-    "ff_ksp": _ff_ksp,
-    "ksp_bf": _ksp_bf,
-    "bf_ksp": _bf_ksp,
-    "ksp_mu": _ksp_mu,
-    "mu_ksp": _mu_ksp,
-    "kca_ff": _kca_ff,
-    "kmc_ff": _kmc_ff,
-    "kmf_ff": _kmf_ff,
-    "kme_ff": _kme_ff,
-}
+    return _start(_cheapest_path(cost, fit.first), fit.first)
 
 
 _Number = Int[Array, ""]
@@ -272,7 +227,6 @@ def _last(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _
 
 
 def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
-    """Return the start in the tightest free block, as ksp_bf does."""
     hops = take(offers.hops, path)
     words = take(env.resources.occupancy(state.held), hops)
     count = take(take(env.tables.hop_counts, state.request.pair), path)
@@ -294,3 +248,31 @@ def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> 
 
 FITS: dict[str, Fit] = {"first": _first, "best": _best, "last": _last, "exact": _exact}
 """By the names of `optical_settings.FIT_NAMES`."""
+
+Rule = Callable[[Network, OpticalState, Offers], Choice]
+
+
+def _on_first_path(fit: Fit) -> Rule:
+    """Return the rule that takes the first path with room, and a start on it."""
+
+    def rule(env: Network, state: OpticalState, offers: Offers) -> Choice:
+        path = _first_path(first_set(offers.starts))
+        start = fit(env, state, offers, path)
+        return path, jnp.where((start == NONE) | (start < 0), 0, start)
+
+    return rule
+
+
+HEURISTICS: dict[str, Rule] = {
+    "ksp_ff": _on_first_path(_first),
+    "ksp_lf": _on_first_path(_last),
+    "ff_ksp": _ff_ksp,
+    "ksp_bf": _on_first_path(_best),
+    "bf_ksp": _bf_ksp,
+    "ksp_mu": _ksp_mu,
+    "mu_ksp": _mu_ksp,
+    "kca_ff": _kca_ff,
+    "kmc_ff": _kmc_ff,
+    "kmf_ff": _kmf_ff,
+    "kme_ff": _kme_ff,
+}

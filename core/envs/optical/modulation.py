@@ -42,7 +42,6 @@ TABLES = {
 
 @lru_cache(maxsize=64)
 def make_modulation(name: str) -> tuple[Format, ...]:
-    """Return the formats of a table's name or of a CSV file (`name,reach,efficiency`)."""
     if name in TABLES:
         return TABLES[name]
     if Path(name).suffix.lower() != ".csv":

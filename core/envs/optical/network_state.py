@@ -11,22 +11,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ...pytree import Pytree, pytree
+from . import spectrum
 from .candidate_paths import PathTable, make_path_table
 from .modulation import lightpath_capacity, make_modulation
 from .optical_settings import OpticalSettings
-from .spectrum import (
-    ZERO,
-    Spectrum,
-    advance,
-    band_words,
-    count_bits,
-    empty_spectrum,
-    pack,
-    slot_ticks,
-    starts_of_free_runs,
-    window,
-    word_count,
-)
+from .spectrum import ZERO, Spectrum, pack, word_count
 from .topology import Topology, make_topology
 from .traffic import OpticalParams, Request, Traffic
 
@@ -82,13 +71,14 @@ def take(table: np.ndarray | Array, index: Int[Array, "*batch"]) -> Array:
 
 @pytree
 class Offers(Pytree):
-    """What the K candidate paths offer to the current request."""
-
     # bits of the slots at which it could start, none on missing paths
     starts: UInt32[Array, "K W"]
     need: Int[Array, " K"]  # slots it takes on each path, guard slots included
     free: UInt32[Array, "K W"]  # bits of the slots free on all links of each path
     hops: Int[Array, "K H"]  # link numbers, padded by repetition
+
+
+Ticks = Int[Array, ""]
 
 
 @pytree
@@ -110,19 +100,20 @@ class FlexibleGrid:
     unrolled: bool = False  # short loops are written out, for a GPU
 
     def empty(self) -> Spectrum:
-        return empty_spectrum(len(self.tables.km) * word_count(self.slots), self.services_end)
+        words = len(self.tables.km) * word_count(self.slots)
+        return spectrum.empty_spectrum(words, self.services_end)
 
     def offers(self, held: Spectrum, request: Request, params: OpticalParams) -> Offers:
-        hops, need = _hops(self.tables, request), self._need(request, params)
+        hops, need = take(self.tables.hops, request.pair), self._need(request, params)
         paths = need.shape[0]
         words = take(held.occupancy.reshape(len(self.tables.km), -1), hops)
         busy = words[:, 0]
         for hop in range(1, hops.shape[1]):
             busy = busy | words[:, hop]
-        band = jnp.broadcast_to(band_words(self.slots), busy.shape)
+        band = jnp.broadcast_to(spectrum.band_words(self.slots), busy.shape)
         exists = take(self.tables.hop_counts, request.pair) > 0
         free = jnp.where(exists.reshape(paths, 1), ~busy & band, ZERO)
-        starts = starts_of_free_runs(free, need, self.slots, self.unrolled)
+        starts = spectrum.starts_of_free_runs(free, need, self.slots, self.unrolled)
         return Offers(starts, need, free, hops)
 
     def _need(self, request: Request, params: OpticalParams) -> Int[Array, " K"]:
@@ -136,18 +127,12 @@ class FlexibleGrid:
         return slots.astype(jnp.int32) + self.guardband
 
     def serve(
-        self,
-        held: Spectrum,
-        request: Request,
-        place: Place,
-        elapsed: Int[Array, ""],
-        params: OpticalParams,
+        self, held: Spectrum, request: Request, place: Place, elapsed: Ticks, params: OpticalParams
     ) -> Spectrum:
-        """Place the request if it is accepted, then let `elapsed` ticks pass."""
         on_path = _links_of(self.tables, request, place.path) & place.accepted
-        bits = window(word_count(self.slots), place.start, place.need)
+        bits = spectrum.window(word_count(self.slots), place.start, place.need)
         placed = jnp.where(on_path[:, None], bits[None, :], ZERO).reshape(-1)
-        return advance(held, placed, request.holding, elapsed, self.unrolled)
+        return spectrum.advance(held, placed, request.holding, elapsed, self.unrolled)
 
     def occupancy(self, held: Spectrum) -> UInt32[Array, "links W"]:
         return held.occupancy.reshape(len(self.tables.km), -1)
@@ -155,7 +140,7 @@ class FlexibleGrid:
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
         """Ticks until each slot is free, 0 where it is; only where services end."""
         assert held.clock is not None
-        return slot_ticks(held.clock, len(self.tables.km), self.slots)
+        return spectrum.slot_ticks(held.clock, len(self.tables.km), self.slots)
 
 
 @pytree
@@ -191,7 +176,7 @@ class SharedLightpaths:
 
     def offers(self, held: Lightpaths, request: Request, params: OpticalParams) -> Offers:
         """Wavelengths dark on all links of a path, or lit by this very path with room left."""
-        hops = _hops(self.tables, request)
+        hops = take(self.tables.hops, request.pair)
         paths = hops.shape[0]
         bitrate = request.bitrate * params.bitrate_scale
         capacity = take(self.tables.capacity, request.pair)
@@ -215,7 +200,7 @@ class SharedLightpaths:
         held: Lightpaths,
         request: Request,
         place: Place,
-        elapsed: Int[Array, ""],
+        elapsed: Ticks,
         params: OpticalParams,
     ) -> Lightpaths:
         path, start, accepted = place.path, place.start, place.accepted
@@ -239,7 +224,6 @@ class SharedLightpaths:
         return Lightpaths(row, bitrates.sum(0), services, ticks, bitrates)
 
     def occupancy(self, held: Lightpaths) -> UInt32[Array, "links W"]:
-        """Return bits of the lit slots, full or not."""
         return pack(held.row >= 0)
 
     def ticks(self, held: Lightpaths) -> Int[Array, "links S"]:
@@ -257,10 +241,6 @@ Resources = FlexibleGrid | SharedLightpaths
 """How services use the network; `held` is what their `empty` returns."""
 
 
-def _hops(tables: NetworkTables, request: Request) -> Int[Array, "K H"]:
-    return take(tables.hops, request.pair)
-
-
 def _links_of(
     tables: NetworkTables, request: Request, path: Int[Array, ""]
 ) -> Bool[Array, " links"]:
@@ -271,8 +251,7 @@ def _links_of(
 
 
 def share_of_slots(words: UInt32[Array, "links W"], slots: int) -> Float[Array, ""]:
-    """Return the fraction of set bits among all slots of all links."""
-    total = count_bits(words).sum(dtype=jnp.int32).astype(jnp.float32)
+    total = spectrum.count_bits(words).sum(dtype=jnp.int32).astype(jnp.float32)
     return total / np.float32(words.shape[0] * slots)
 
 
@@ -286,8 +265,6 @@ class OpticalState(Pytree):
 
 @runtime_checkable
 class Network(Protocol):
-    """The constant part of an `OpticalEnvironment`."""
-
     settings: OpticalSettings
     tables: NetworkTables
     traffic: Traffic

@@ -52,7 +52,6 @@ class PackedObservation(Pytree):
         return padded + jnp.pad(self.request, (*no_pad, (0, flags.shape[-1])))
 
     def as_flags(self) -> Flagged:
-        """Return the flat observation as numbers and flags, for any leading axes."""
         lead = self.lead
         if self.slots % 4:
             flags = (self._shifted(1) & ONE).astype(jnp.int8)
@@ -65,7 +64,6 @@ class PackedObservation(Pytree):
         return Flagged(self.request, flags)
 
     def _shifted(self, stride: int) -> UInt32[Array, "... links p"]:
-        """Return words whose lowest bit is that of every `stride`-th slot."""
         place = np.arange(0, self.slots, stride)
         shifts = (place % 32).astype(np.uint32).reshape((1,) * (self.words.ndim - 1) + (-1,))
         return self.words[..., place // 32] >> shifts
@@ -137,12 +135,8 @@ def _flat(env: Network, state: OpticalState, params: OpticalParams) -> Float[Arr
 
 
 def _packed(env: Network, state: OpticalState, params: OpticalParams) -> PackedObservation:
-    return PackedObservation(
-        _raw_request(env, state, params),
-        env.resources.occupancy(state.held),
-        env.slots,
-        env.resources.unrolled,
-    )
+    request, words = _raw_request(env, state, params), env.resources.occupancy(state.held)
+    return PackedObservation(request, words, env.slots, env.resources.unrolled)
 
 
 def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, "3"]:
@@ -152,10 +146,7 @@ def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Fl
 
 
 def _deeprmsa(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-    """float32 [2 N + 1 + 5 K]: one-hot ends, holding time, five features of each path.
-
-    Chen et al., "DeepRMSA", JLT 37(16), 2019; see `_path_features`.
-    """
+    """float32 [2 N + 1 + 5 K]: ends, holding time, features of paths (Chen et al. 2019)."""
     holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
     features = _path_features(env, state, env.offers(state, params), params)
     return jnp.concatenate([_one_hot_ends(env, state), holding[None], features.reshape(-1)])
@@ -176,29 +167,15 @@ def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Ar
     exists = (counts > 0).astype(jnp.float32)
     taken = count_bits(env.resources.occupancy(state.held)).astype(jnp.float32)
     free = 1.0 - taken / slots
-    hops = counts.astype(jnp.float32)
-    costs = jnp.stack(
-        [
-            hops / most,
-            hops * offers.need.astype(jnp.float32) / slots,
-            take(free, offers.hops).min(-1) * exists,
-        ],
-        -1,
-    )
+    hops, fullest = counts.astype(jnp.float32), take(free, offers.hops).min(-1)
+    taken_up = hops * offers.need.astype(jnp.float32) / slots
+    costs = jnp.stack([hops / most, taken_up, fullest * exists], -1)
     mean = params.mean_holding_time / env.traffic.time_per_tick(params)
-    request = [
-        state.request.holding.astype(jnp.float32) / mean,
-        state.request.bitrate / np.float32(env.largest_bitrate),
-        1.0 - free.mean(),
-    ]
-    return jnp.concatenate(
-        [
-            _one_hot_ends(env, state),
-            jnp.stack(request),
-            jnp.concatenate([_path_features(env, state, offers, params), costs], -1).reshape(-1),
-            free,
-        ]
-    )
+    holding = state.request.holding.astype(jnp.float32) / mean
+    bitrate = state.request.bitrate / np.float32(env.largest_bitrate)
+    ends, request = _one_hot_ends(env, state), jnp.stack([holding, bitrate, 1.0 - free.mean()])
+    of_paths = jnp.concatenate([_path_features(env, state, offers, params), costs], -1)
+    return jnp.concatenate([ends, request, of_paths.reshape(-1), free])
 
 
 def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
@@ -260,13 +237,8 @@ def _graph(env: Network) -> Observer:
 
     def observe(state: OpticalState, params: OpticalParams) -> Any:
         source, destination = _ends(env, state)
-        marks = jnp.stack(
-            [
-                jax.nn.one_hot(source, topology.num_nodes),
-                -jax.nn.one_hot(destination, topology.num_nodes),
-            ],
-            -1,
-        )
+        start, end = (jax.nn.one_hot(node, topology.num_nodes) for node in (source, destination))
+        marks = jnp.stack([start, -end], -1)
         edges = (
             _occupancy(env, state) if env.settings.incremental else _time_left(env, state, params)
         )
@@ -285,7 +257,6 @@ def _graph(env: Network) -> Observer:
 
 
 def _link_tokens(env: Network, kind: str) -> Observer:
-    """`LinkTokens` whose slots show departure, occupancy or capacity."""
     topology = env.tables.topology
     position = line_graph_features(topology, SPECTRAL_FEATURES)
     ends = np.array([link[:2] for link in topology.links])
@@ -355,13 +326,11 @@ def _occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
 def _time_left(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links S"]:
-    """Return time left of each slot over the mean holding time."""
     per_tick = env.traffic.time_per_tick(params) / params.mean_holding_time
     return env.resources.ticks(state.held).astype(jnp.float32) * per_tick
 
 
 def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
-    """Return shares of traffic by source and by destination, float32 [N] each."""
     pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
     if state.shares is not None:
         weights = jnp.diff(state.shares, prepend=jnp.zeros(1))

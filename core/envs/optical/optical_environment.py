@@ -94,7 +94,6 @@ class OpticalEnvironment:
     def step(
         self, key: PRNGKeyArray, state: OpticalState, action: Int[Array, ""], params: OpticalParams
     ) -> Step:
-        """Serve the current request by an action and draw the next one."""
         offers = self.offers(state, params)
         path, start = self.decode(state, offers, action)
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
@@ -106,7 +105,6 @@ class OpticalEnvironment:
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
 
     def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
-        """Return the actions that would be accepted, and the refusing one of `no_op`."""
         starts = self.offers(state, params).starts
         if self.id == "deeprmsa":
             room = (starts != ZERO).any(-1)
@@ -141,10 +139,7 @@ class OpticalEnvironment:
     def encode(
         self, state: OpticalState, offers: Offers, path: Int[Array, ""], start: Int[Array, ""]
     ) -> Int[Array, ""]:
-        """Return the action of a path and a start slot.
-
-        deeprmsa: of the first fit that starts there, of the first fit if none does.
-        """
+        """Return the action of a path and a start; deeprmsa: its first fit that starts there."""
         if self.id == "deeprmsa":
             fits = jnp.arange(self.per_path, dtype=jnp.int32)
             starts = jax.vmap(lambda fit: start_of(self, state, offers, path, fit))(fits)
@@ -204,7 +199,6 @@ class OpticalEnvironment:
 
     @functools.cached_property
     def routes(self) -> Routes:
-        """Links and candidate paths, as networks that decide per link need them."""
         topology, tables = self.tables.topology, self.tables
         ends = np.array([link[:2] for link in topology.links], np.int32)
         return Routes(
@@ -221,7 +215,6 @@ class OpticalEnvironment:
 
     @functools.cached_property
     def _block_words(self) -> np.ndarray:
-        """Bits of each action block, uint32 [blocks, W]."""
         size = self.settings.aggregate_slots
         below = [band_words(min(b * size, self.slots)) for b in range(self.blocks + 1)]
         padded = [np.pad(w, (0, word_count(self.slots) - len(w))) for w in below]
@@ -266,12 +259,10 @@ class OpticalEnvironment:
 
 @functools.lru_cache(maxsize=64)
 def make_environment(settings: OpticalSettings, unrolled: bool = False) -> OpticalEnvironment:
-    """Return one object for equal settings, so that programs are shared."""
     return OpticalEnvironment(settings, unrolled)
 
 
 def make_from_keys(unrolled: bool = False, **keys: Any) -> OpticalEnvironment:
-    """Return the environment of an `env:` mapping, see `OpticalSettings.from_mapping`."""
     return make_environment(OpticalSettings.from_mapping(keys), unrolled)
 
 

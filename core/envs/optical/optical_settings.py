@@ -66,7 +66,6 @@ class OpticalSettings:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> OpticalSettings:
-        """Check an `env:` mapping and fill in defaults, some of which depend on other keys."""
         given = {str(key): value for key, value in mapping.items()}
         known = [field.name for field in fields(OpticalSettings)]
         for key in given:
@@ -117,7 +116,6 @@ def _presets(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _coerce(key: str, value: Any) -> Any:
-    """Turn a parsed YAML value into the field's type, or say what type it has to be."""
     if key == "bitrates":
         items = value if isinstance(value, list | tuple) else [value]
         if not all(map(_is_number, items)):
@@ -184,11 +182,8 @@ def _check_fits(settings: OpticalSettings) -> None:
 def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
     _check_fits(settings)
     if settings.aggregate_slots > settings.slots:
-        _refuse(
-            "aggregate_slots",
-            settings.aggregate_slots,
-            f"at most slots ({settings.slots}), which makes one block a path",
-        )
+        allowed = f"at most slots ({settings.slots}), which makes one block a path"
+        _refuse("aggregate_slots", settings.aggregate_slots, allowed)
     if settings.id == "deeprmsa" and (settings.aggregate_slots > 1 or settings.no_op):
         raise ConfigError(
             "deeprmsa chooses a path and takes its first fitting slot: aggregate_slots and no_op "
@@ -228,8 +223,6 @@ MOST_PATHS = 1000
 
 @dataclass(frozen=True)
 class Baseline:
-    """A heuristic, and its candidate paths."""
-
     rule: str  # name of the heuristic
     k: int | None = None  # candidate paths per node pair; None: as many as the environment has
     path_order: str | None = None  # one of `PATH_ORDERS`; None: the environment's

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .agents import Rule, make_agent, restart_ended
+from ...pytree import where
+from .agents import Rule, make_agent
 from .heuristic_evaluation import BLOCK
 from .network_state import take
 from .optical_environment import OpticalEnvironment
@@ -59,7 +60,6 @@ def trace_heuristic(
 def spectra(
     environment: OpticalEnvironment, name: Rule, *, steps: int | None = None, seed: int = 0
 ) -> np.ndarray:
-    """Return the slots in use after each request of `trace_heuristic`, bool [steps, links, S]."""
     _, words = _rows(environment, name, steps, seed)
     return _in_use(environment, words)
 
@@ -71,7 +71,6 @@ def _in_use(environment: OpticalEnvironment, words: np.ndarray) -> np.ndarray:
 def _rows(
     environment: OpticalEnvironment, name: Rule, steps: int | None, seed: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return rows of requests, and bits of the slots in use after each; all [steps, ...]."""
     count = environment.max_requests if steps is None else steps
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
     return jax.device_get(_program(environment, name, count)(key))
@@ -80,7 +79,6 @@ def _rows(
 def _lengths(
     environment: OpticalEnvironment, pair: np.ndarray, path: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return hops and km of chosen paths; 0 for no path."""
     tables = environment.tables
     counts, hops = np.asarray(tables.hop_counts), np.asarray(tables.hops)
     real = (path >= 0) & (path < environment.num_paths)
@@ -136,7 +134,7 @@ def _program(environment: OpticalEnvironment, name: Rule, steps: int):
             "ended": done,
         }
         fresh, _ = environment.reset(jax.random.fold_in(reset_key, reset_words), params)
-        after = restart_ended(done, (fresh, agent.begin()), (step.state, memory))
+        after = where(done, (fresh, agent.begin()), (step.state, memory))
         return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
 
     def run(key: Array) -> Any:

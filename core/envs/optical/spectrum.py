@@ -25,12 +25,10 @@ TURNS = 2
 
 
 def word_count(slots: int) -> int:
-    """W, words for `slots` bits."""
     return -(-slots // 32)
 
 
 def band_words(slots: int) -> np.ndarray:
-    """Return uint32 [W] with the bits 0 .. slots-1 set."""
     bits = np.zeros(word_count(slots) * 32, bool)
     bits[:slots] = True
     return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
@@ -73,7 +71,6 @@ def nearest_set(
 
 
 def _places(dims: int, width: int) -> UInt32[Array, "*ones n"]:
-    """Bit numbers 0 .. width-1 along the last of `dims` axes."""
     return jnp.arange(width, dtype=jnp.uint32).reshape((1,) * (dims - 1) + (width,))
 
 
@@ -92,7 +89,6 @@ def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 
 
 def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Return the bits below a position set."""
     inside = jnp.clip(position - _offsets(words), 0, 32)
     partial = (ONE << jnp.minimum(inside, 31).astype(jnp.uint32)) - ONE
     return jnp.where(inside >= 32, ALL, partial)
@@ -148,7 +144,6 @@ def starts_of_free_runs(
 
 
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
-    """One bool per slot."""
     columns = []
     for word in range(words.shape[-1]):  # word by word: half the price of one reshape
         places = _places(words.ndim, min(32, slots - 32 * word))
@@ -157,7 +152,6 @@ def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch 
 
 
 def pack(flags: Bool[Array, "*batch S"]) -> UInt32[Array, "*batch W"]:
-    """Return the inverse of `unpack`; bits beyond the band are 0."""
     *batch, slots = flags.shape
     words = word_count(slots)
     padded = jnp.concatenate([flags, jnp.zeros((*batch, words * 32 - slots), bool)], -1).reshape(
@@ -205,7 +199,6 @@ def advance(
     elapsed: Int[Array, ""],
     unrolled: bool = False,
 ) -> Spectrum:
-    """Place a service now and let the clock run to the next request."""
     if spectrum.clock is None:
         return Spectrum(spectrum.occupancy | placed, None)
     ticks = _time_left(spectrum.clock)
@@ -238,13 +231,11 @@ def _still_taken(
 
 
 def _time_left(clock: Clock) -> Int[Array, "32 X"]:
-    """Ticks of every slot at the current request."""
     entered = ((clock.placed[None, :] >> PLANES) & ONE) != ZERO
     ticks = jnp.where(entered, clock.placed_ticks, clock.ticks)
     return jnp.maximum(ticks - clock.elapsed, 0)
 
 
 def slot_ticks(clock: Clock, links: int, slots: int) -> Int[Array, "links S"]:
-    """Return time left per link and slot at the current request, 0 where free."""
     table = _time_left(clock).reshape(32, links, -1)
     return table.transpose(1, 2, 0).reshape(links, -1)[:, :slots]

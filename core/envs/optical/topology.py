@@ -73,7 +73,6 @@ class Topology:
 
     @cached_property
     def link_index(self) -> dict[tuple[int, int], int]:
-        """Link number by (source, destination) position, both orders when undirected."""
         index = {(u, v): number for number, (u, v, _) in enumerate(self.links)}
         if not self.directed:
             index |= {(v, u): number for (u, v), number in index.items()}
@@ -90,12 +89,12 @@ class Topology:
         return graph
 
 
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, ParseError)
 LENGTH_NAMES = ("length", "km", "distance", "weight")
 """Link attributes read as the length in km; the first present one counts."""
 
 
 def read_topology(path: Path, directed: bool) -> Topology:
-    """Read a network from node-link JSON (`.json`) or GraphML (`.graphml`, `.xml`)."""
     graph, edges = _read_graph(path)
     if graph.number_of_nodes() < 2:
         raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
@@ -110,12 +109,9 @@ def read_topology(path: Path, directed: bool) -> Topology:
         arcs |= {(v, u): km for (u, v), km in arcs.items()}
     if not directed and graph.is_directed():
         arcs = _fold(path, tuple(position), arcs)
-    topology = Topology(
-        str(path),
-        tuple(node if isinstance(node, int) else str(node) for node in position),
-        tuple((u, v, km) for (u, v), km in arcs.items()),
-        directed,
-    )
+    ids = tuple(node if isinstance(node, int) else str(node) for node in position)
+    links = tuple((u, v, km) for (u, v), km in arcs.items())
+    topology = Topology(str(path), ids, links, directed)
     _require_connected(path, topology)
     return topology
 
@@ -139,20 +135,12 @@ def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
             ends = _id(link["source"]), _id(link["target"])
             first.setdefault(ends if graph.is_directed() else frozenset(ends), ends)
         return graph, list(first.values())
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        ParseError,
-        nx.NetworkXError,
-    ) as error:
+    except (*_UNREADABLE, nx.NetworkXError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(f"{path}: not a node-link JSON or GraphML network ({reason})") from error
 
 
 def _simple(path: Path, graph: Any) -> Any:
-    """Return the graph as a simple one; parallel links are refused."""
     if len(set(graph.edges())) < graph.number_of_edges():
         raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
     if not graph.is_multigraph():
@@ -205,11 +193,7 @@ def _require_connected(path: Path, topology: Topology) -> None:
     import networkx as nx
 
     # Both ways of a directed link are needed: a pair without a path could never be served.
-    graph = nx.DiGraph()
-    graph.add_nodes_from(topology.node_ids)
-    for source, destination in topology.link_index:
-        graph.add_edge(topology.node_ids[source], topology.node_ids[destination])
-    parts = nx.strongly_connected_components(graph)
+    parts = nx.strongly_connected_components(topology.graph().to_directed())
     first, *rest = sorted(parts, key=len, reverse=True)
     if rest:
         outside = next(iter(rest[0]))
@@ -225,7 +209,6 @@ def topology_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def make_topology(name: str, directed: bool = True) -> Topology:
-    """Return the topology of a name, or of a `.json` or `.graphml` file."""
     if name in TABLES:
         return _from_table(name, directed)
     if Path(name).suffix.lower() in (".json", ".graphml", ".xml"):

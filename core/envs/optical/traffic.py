@@ -85,7 +85,6 @@ class Traffic:
 
     @property
     def words_at_reset(self) -> int:
-        """Random words that `pair_shares` uses."""
         return 0 if self.weights is not None else self.num_pairs * (2 if self.both_ways else 1)
 
     def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
@@ -125,7 +124,6 @@ class Traffic:
         return jnp.minimum(ticks, LONGEST_WAIT).astype(jnp.int32)
 
     def time_per_tick(self, params: OpticalParams) -> Float[Array, ""]:
-        """Return the unit of time of `mean_holding_time`, or of the request list, in one tick."""
         if self.requests is not None:
             return jnp.asarray(self.requests.tick, jnp.float32)
         return jnp.asarray(params.mean_holding_time) / TICKS_PER_HOLDING

@@ -25,8 +25,6 @@ LONGEST_WAIT = 2.0**30  # ticks; longer than any service, so a longer wait chang
 
 @dataclass(frozen=True, eq=False)
 class RequestList:
-    """Given requests as arrays over the list, [Q]."""
-
     pair: np.ndarray  # int32, row of the pair in the path table
     bitrate: np.ndarray  # float32, Gb/s
     holding: np.ndarray  # int32 ticks
@@ -101,10 +99,7 @@ def _row(
 
 
 def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Turn times [Q] into ticks such that `end <= arrival` stays the same for every pair.
-
-    Returns holding times, times to the next arrival (int32 [Q]), and the length of a tick.
-    """
+    """Return holding times and waits in ticks that keep `end <= arrival`, and a tick's length."""
     count, ends = len(arrivals), arrivals + holding
     tick = float(holding.max()) / LONGEST_TICKS or 1.0
     # A strictly later arrival is at least one tick later, also where it is closer than a tick;
@@ -123,7 +118,6 @@ def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, 
 
 
 def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
-    """Return float64 [N, N] with zero diagonal and sum 1, or None for `random`."""
     size = topology.num_nodes
     if name == "random":
         return None
@@ -149,7 +143,6 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
 
 
 def pair_weights(matrix: np.ndarray, topology: Topology) -> np.ndarray:
-    """Weights of the path table's pairs, float64 [R], summing to 1."""
     size = topology.num_nodes
     rows = size * (size - 1) // (1 if topology.directed else 2)
     weights = np.zeros(rows)

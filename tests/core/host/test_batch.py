@@ -135,12 +135,6 @@ def test_seeds_are_far_apart():
     assert np.mean(list(seeds)) == pytest.approx(2**30, rel=0.1)
 
 
-def test_what_is_steps_and_seconds_is_counted():
-    batch = batch_of(CARTPOLE, 3)
-    drive(batch, [0, 2], steps=7)
-    assert batch.steps == 14 and 0.0 < batch.seconds < 5.0
-
-
 @pytest.mark.parametrize("count", [0, 2])
 def test_values_that_are_refused_are_said_so_and_harm_nothing_else(count, workers):
     batch = batch_of(CARTPOLE, 4, workers if count else None)

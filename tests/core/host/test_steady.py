@@ -159,7 +159,7 @@ def test_one_that_raises_is_given_up_with_its_line_and_the_others_go_on(
 
 def test_a_real_interrupt_goes_through(monkeypatch):
     made = opened(steady(None))
-    (slots,) = [made.batch._inner.slots]
+    slots = made.batch.slots
 
     def step(action):
         raise Leave

@@ -9,6 +9,7 @@ import pytest
 
 import hpo
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
 from hpo.search.engine.commits import Committer
@@ -26,7 +27,6 @@ from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.store.verdict import conclude
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 

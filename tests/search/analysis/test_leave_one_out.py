@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from helpers.analytic_lanes import AnalyticPopulation
 from helpers.loading import run_file
 from hpo.errors import ConfigError, StoreError
 from hpo.search.analysis.across_environments import (
@@ -28,7 +29,6 @@ from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream
 from hpo.store.score_tables import Estimate
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, SearchSpec, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 engine = run_file("tests/search/engine/test_several_environments.py")
 RACE = Seeds(4, racing=Racing(2))

@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import analytic_shares
 from hpo.errors import ConfigError
 from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import Place, RayTeam, connected
@@ -22,7 +23,6 @@ from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
 from hpo.studies.user_code import import_user_code
-from hpo.testing.analytic_lanes import analytic_shares
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs

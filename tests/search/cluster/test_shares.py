@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticShares, analytic_shares
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.search.cluster.executors import SharedFactory
 from hpo.search.cluster.via_ray import _words
@@ -28,7 +29,6 @@ from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
-from hpo.testing.analytic_lanes import AnalyticShares, analytic_shares
 
 FACTORY = samples.AnalyticFactory(
     rows=2, lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import Leave
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import CompileBeside
@@ -23,7 +24,6 @@ from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.programs import programs_note
 from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)

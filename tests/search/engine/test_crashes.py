@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import SearchError
 from hpo.search.engine.commits import Committer
 from hpo.search.run import Settings, run
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)

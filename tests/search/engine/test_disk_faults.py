@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers import analytic_lanes
 from helpers import search_samples as samples
 from hpo.errors import StoreError
 from hpo.search.engine import finish_trials
 from hpo.search.run import run
 from hpo.store import Journal, tables_equal
 from hpo.store.study_store import StudyStore
-from hpo.testing import analytic_lanes
 
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))
 FACTORY = samples.AnalyticFactory(lanes=8, block=4, quanta={"16": 500, "32": 1000, "64x64": 2000})

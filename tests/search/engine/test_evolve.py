@@ -10,6 +10,7 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers import view_samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
@@ -19,7 +20,6 @@ from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 PBT = EarlyTerminate("pbt", every=2_000)
 PB2 = EarlyTerminate("pb2", every=2_000)

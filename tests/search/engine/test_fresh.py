@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Metric
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 LENGTH = 16_000
 

@@ -7,11 +7,11 @@ import re
 import pytest
 from rich.console import Console
 
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
-from hpo.testing.analytic_lanes import AnalyticFactory
 from hpo.views.terminal.live_view import LiveView
 
 TEXT = """\

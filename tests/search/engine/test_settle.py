@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 
 def go(folder, **changes):

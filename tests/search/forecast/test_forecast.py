@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.forecast.expected_work import Lanes, Part, expected_work
@@ -22,7 +23,6 @@ from hpo.studies.expected_cost import Span, TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.spec import Racing, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
 BUDGET = samples.Budget

@@ -1,8 +1,8 @@
+from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.state.buckets import Bucket, next_bucket
 from hpo.search.state.schedule import Schedule
 from hpo.search.state.trials import Run, RunState
 from hpo.store.rows import Stream
-from hpo.testing.analytic_lanes import AnalyticFactory
 
 RESOLVED = AnalyticFactory().resolve({"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": (16,)})
 SCHEDULE = Schedule(1000, 16, (2, 8), frozenset({2, 8, 16}))

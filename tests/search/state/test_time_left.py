@@ -10,6 +10,7 @@ import time
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
@@ -19,7 +20,6 @@ from hpo.search.state.usage import Usage
 from hpo.store import StudyStore
 from hpo.store.journal import Journal
 from hpo.studies.spec import Racing, Seeds
-from hpo.testing.analytic_lanes import AnalyticPopulation
 from hpo.views.time_spent import usage_at
 
 

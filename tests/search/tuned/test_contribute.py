@@ -12,6 +12,7 @@ import yaml
 
 from helpers import search_samples as samples
 from helpers import tuned_samples as records
+from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
 from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
 from hpo.search.run import run
@@ -29,7 +30,6 @@ from hpo.studies.tuned.catalogue import published
 from hpo.studies.tuned.record import SEEDS, record_text
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
-from hpo.testing.analytic_lanes import AnalyticFactory, AnalyticPopulation
 
 
 class Population(AnalyticPopulation):

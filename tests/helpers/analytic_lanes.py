@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..files.atomic_files import new_folder, read_text, write_text
-from ..search.cluster.worker_shards import Machine
-from ..search.lanes.contract import (
+from hpo.files.atomic_files import new_folder, read_text, write_text
+from hpo.search.cluster.worker_shards import Machine
+from hpo.search.lanes.contract import (
     ChunkResult,
     ChunkRow,
     Division,
@@ -29,9 +29,9 @@ from ..search.lanes.contract import (
     SimulatedLane,
     SimulatedPopulation,
 )
-from ..search.seeds import generator, uniform
-from ..store.rows import Stream
-from ..studies.chunk_sizes import row_ends
+from hpo.search.seeds import generator, uniform
+from hpo.store.rows import Stream
+from hpo.studies.chunk_sizes import row_ends
 
 _STREAMS = list(Stream)
 _TIME_CONSTANT = 20_000  # env steps
@@ -114,7 +114,6 @@ class AnalyticPopulation(SimulatedPopulation):
         )
 
     def _parts(self, before: np.ndarray, after: np.ndarray) -> tuple[ChunkRow, ...]:
-        """Return the rows of a chunk, skills on a straight line through it."""
         found: list[ChunkRow] = []
         for end in row_ends(self.steps_per_chunk, self._factory.rows):
             skills = before + (after - before) * (end / self.steps_per_chunk)
@@ -122,7 +121,6 @@ class AnalyticPopulation(SimulatedPopulation):
         return tuple(found)
 
     def _step(self, lane: SimulatedLane) -> bool:
-        """Move one lane's skill towards its best, with noise; return whether it diverged."""
         if lane.chunks <= self.warmup_chunks:
             return False
         share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
@@ -142,7 +140,6 @@ class AnalyticPopulation(SimulatedPopulation):
         return [self.result_of(self._lane(lane)) for lane in lanes]
 
     def result_of(self, lane: SimulatedLane) -> EvaluationResult:
-        """Return what a lane's evaluation shows: its skill, and noise of its seed alone."""
         number, count = _STREAMS.index(lane.stream), self._factory.episodes
         rng = generator(self._factory.seed, "evaluate", number, lane.replicate)
         returns = 100.0 * lane.value + _NOISE * rng.standard_normal(count)
