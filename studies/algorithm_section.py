@@ -111,9 +111,9 @@ def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if algorithm.is_ppo:
         return
     here = root.value["algorithm"].line
-    if "env" in root.value and root.value["env"].value != algorithm.label:
-        if plain(root.value["env"]) != {"id": algorithm.label}:  # as a record has it
-            notes.add(f"{algorithm.label} makes its own environment; leave env out", root, "env")
+    given = plain(root.value["env"]) if "env" in root.value else algorithm.label
+    if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
+        notes.add(f"{algorithm.label} makes its own environment; leave env out", root, "env")
     root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
     root.key_lines.setdefault("env", here)
     file = algorithm.name.partition(":")[0]
