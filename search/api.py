@@ -212,7 +212,6 @@ def confirm(
     study, folder = asked.study, asked.folder.path
     run_own_code(study)
     check_registered(study)
-    earlier = warm_start(study, folder)
     settings = Settings(
         accept_new_bits=accept_new_bits,
         accept_changed_files=accept_changed_files,
@@ -220,7 +219,7 @@ def confirm(
         sinks=sinks_of(study, warn),
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, folder, factory, observers, settings, earlier)
+        return run_study(study, folder, factory, observers, settings)
 
 
 def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
@@ -240,7 +239,6 @@ def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
 
 
 def _source(meta: StudyMeta, kept: str, given: Path | None) -> Path:
-    """Return a folder from which all files that the study names are found."""
     command = given_in(kept)
     known = [] if command is None else [Path(command.file).parent]
     places = [given] if given is not None else [*known, Path()]
@@ -255,5 +253,4 @@ def _source(meta: StudyMeta, kept: str, given: Path | None) -> Path:
 
 
 def _missing(meta: StudyMeta, place: Path) -> str | None:
-    """Return the first file that the study names and that is not there."""
     return next((path for path in meta.files if not (place / path).is_file()), None)

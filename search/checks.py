@@ -56,7 +56,6 @@ def words_of_changes(changes: Mapping[str, str]) -> str:
 
 
 def takes_changed_files(name: str, before: Mapping[str, str], study: Study, accept: bool) -> bool:
-    """Return whether files have changed since a study was started."""
     changes = changed_files(before, study.source)
     if changes and not accept:
         raise StoreError(
@@ -73,7 +72,6 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
 
 
 def _of_environment(study: Study) -> list[str]:
-    """Return the files that any configuration of the study can name."""
     given: list[Mapping[str, Any]] = [study.env.values, study.evaluation.env]
     for parameter in study.space.parameters:
         name = parameter.name.removeprefix("env.")
@@ -99,7 +97,6 @@ def _of_policy(study: Study, source: Path) -> list[str]:
 
 
 def _sum(path: Path) -> str | None:
-    """Return the sha256 of a file in hex, None if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -144,7 +141,6 @@ def check_continues(
     before: StudyMeta, study: Study, last: Given | None = None, now: Given | None = None,
     same_file: bool = False,
 ) -> None:  # fmt: skip
-    """Refuse to resume a study that was changed."""
     old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
@@ -163,7 +159,6 @@ def check_continues(
 
 
 def _origin(key: str, last: Given | None, now: Given | None) -> str:
-    """Return the words of the two commands that a difference comes from."""
     was = "" if last is None else last.override_of(key)
     given = "" if now is None else now.override_of(key)
     if was == given:

@@ -30,17 +30,9 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
 
 
 def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
-    """Make one logger's sink.
+    """Make one logger's sink, for the tables of a study given as plain data.
 
-    Args:
-        logger: which, with its options.
-        study: whose tables it will read, resolved to plain data.
-        target: the folder to write into; None is the study's.
-
-    Raises:
-        UnknownNameError: no logger has this name.
-        MissingExtraError: its package is not installed.
-        ConfigError: it cannot work here.
+    It writes into `target`, else into the study's folder. MissingExtraError without its package.
     """
     options = dict(logger.options)
     if logger.type == "csv":

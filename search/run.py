@@ -25,6 +25,7 @@ from ..store.study_store import StudyStore
 from ..store.verdict import Conclusion, conclude
 from ..studies.overrides import Given, given_in, without_given
 from ..studies.programs import programs_note
+from ..studies.resolved import as_recorded
 from ..studies.spec import Study
 from .analysis.verdict import conclusion_of
 from .checks import (
@@ -39,7 +40,7 @@ from .engine.commits import Committer, Shelf, restore_buckets, restore_ledger
 from .engine.confirm import read_fresh
 from .engine.engine import CompileBeside, Engine, Outcome
 from .engine.evaluate import measure_baselines
-from .engine.extend_run import length_of, lengthen
+from .engine.extend_run import lengthen
 from .engine.finish_trials import Policies
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
@@ -140,7 +141,7 @@ def run(
             study, store, store.clock, Resolver(study, factory), earlier.history
         )
         if not store.created:
-            lengthen(ledger, length_of(store.meta), store.checkpoint())
+            lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
         # also because the bounds of the study grew
         goes_on = ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
         if not store.created:

@@ -31,7 +31,6 @@ def study_seed(seed: int, purpose: str, *numbers: int) -> int:
 
 
 def uniform(seed: int, purpose: str, *numbers: int) -> float:
-    """Return one number in [0, 1)."""
     return (_digest(seed, purpose, numbers) % 2**53) / 2**53
 
 

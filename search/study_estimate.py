@@ -25,7 +25,6 @@ _SWITCH = "HPO_NO_TIME"
 
 
 def times_here() -> bool:
-    """Return whether studies may be timed here: `HPO_NO_TIME` is not set."""
     return not os.environ.get(_SWITCH)
 
 
@@ -35,11 +34,7 @@ def preview(
     own_code: bool = False,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
-    """Examine a study on this machine.
-
-    Returns:
-        The report, and why it says nothing about lanes and memory, or "".
-    """
+    """Return the report, and why it says nothing about lanes and memory, or ""."""
     if own_code and study.imports:
         run_own_code(study)
         check_registered(study)
@@ -64,7 +59,6 @@ def _with_advice(report: CheckReport) -> CheckReport:
 
 
 def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
-    """Return the report with the time that the study takes, or why that is not known."""
     if study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
         return replace(report, time_note=why)

@@ -14,12 +14,11 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..machine.software import enable_compilation_cache
-from ..store.rows import Stream
 from ..studies.several_environments import only_one_environment
 from ..studies.spec import Study
 from ..studies.user_code import run_own_code
-from .forecast.program_timing import drawn
-from .lanes.contract import Refill, Resolved, refuse_failed
+from .forecast.program_timing import Chunks
+from .lanes.contract import Resolved
 from .lanes.lane_count import startable_replicates
 
 _GOOD_ENOUGH = 0.95
@@ -102,20 +101,10 @@ def _measure(factory: Any, default: Resolved, lanes: int, seconds: float) -> Mea
     started = time.perf_counter()
     program.compile()
     compiled = time.perf_counter()
-    configs = [drawn(factory, default, lane) for lane in range(lanes)]
-    everyone = list(range(lanes))
-
-    def chunk(replicate: int | None = None) -> float:
-        refills: list[Refill] = []
-        if replicate is not None:
-            refills = [Refill(lane, configs[lane], Stream.SEARCH, replicate) for lane in everyone]
-        result = population.advance(refills, everyone)
-        refuse_failed(result.failed.values())
-        return result.seconds
-
-    chunk(0)
-    usual = _usual_seconds(chunk, seconds)
-    refill = max(0.0, chunk(1) - usual)
+    chunks, everyone = Chunks(factory, default, population), range(lanes)
+    chunks.run(everyone, begun=False)
+    usual = _usual_seconds(lambda: chunks.run(everyone), seconds)
+    refill = max(0.0, chunks.run(everyone, begun=False, replicate=1) - usual)
     population.roll_out()
     rollout = min(usual, _usual_seconds(population.roll_out, seconds))
     return Measured(

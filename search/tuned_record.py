@@ -53,7 +53,6 @@ class Candidate:
 
 
 def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
-    """Return the winner of a finished study."""
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, rows, phase = journal.meta, journal.trials(), journal.head().phase
         conclusion = conclusion_of(journal)
@@ -126,7 +125,6 @@ def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
 
 
 def _own_space(folder: StudyFolder) -> list[str]:
-    """Return the file that a study's space is in, if it is none that ships."""
     if not folder.study_file.is_file():
         raise ConfigError(
             f"{folder.study_file} is gone, and a record holds it: put the study's file there"

@@ -155,7 +155,6 @@ def _column(metric: str) -> str:
 
 
 def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:
-    """Return seed -> env steps -> mean over the rows of a table there."""
     order = "episode" if table == "evaluations" else "env_steps"
     _, rows = query(
         folder,
@@ -170,7 +169,6 @@ def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]
 
 
 def _at(points: Mapping[int, float], wanted: Sequence[int]) -> tuple[float, ...]:
-    """Return the last value at or before each of some env steps."""
     order = sorted(points)
     places = [bisect_right(order, step) for step in wanted]
     return tuple(points[order[place - 1]] if place else math.nan for place in places)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from ..errors import ConfigError
 from .codec import finite_json
 from .paired import Bounds
-from .pareto import hypervolume, places, violation
+from .pareto import excess, hypervolume, places, violation
 from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 from .statistics import aggregate as aggregated
@@ -137,10 +137,14 @@ class Ranking:
         signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
         return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
 
+    def violations(self, constraints: Sequence[float]) -> tuple[float, ...]:
+        """Return the violation of each constraint, at most 0 if it is satisfied."""
+        each = zip(constraints, self.limits, strict=True)
+        return tuple(violation(value, *limits) for value, limits in each)
+
     def violation(self, constraints: Sequence[float]) -> float:
         """Return the sum of all constraint violations, infinite if one is not a number."""
-        each = zip(constraints, self.limits, strict=True)
-        return sum(max(0.0, violation(value, *limits)) for value, limits in each)
+        return excess(self.violations(constraints))
 
 
 def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:

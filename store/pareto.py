@@ -6,7 +6,7 @@ Objectives are losses (lower is better); a non-finite one dominates nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .libraries import np
@@ -146,3 +146,8 @@ def violation(value: float, low: float | None, high: float | None) -> float:
     above = -math.inf if high is None else value - high
     below = -math.inf if low is None else low - value
     return max(above, below)
+
+
+def excess(violations: Iterable[float]) -> float:
+    """Return the sum of violations; 0 if no bound is violated."""
+    return sum(max(0.0, amount) for amount in violations)

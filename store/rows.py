@@ -43,7 +43,7 @@ class Stream(StrEnum):
     REPORT = "report"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrialRow:
     """One trial of the search."""
 

@@ -20,7 +20,6 @@ from ..environments.references import Reference
 from ..errors import ConfigError
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
-from ..store.pareto import violation
 from .algorithm import Algorithm
 from .field import REQUIRED, Field, key
 from .search_methods import METHODS
@@ -98,14 +97,6 @@ class Constraint:
     min: float | None = key(None, "the least that is allowed")
     max: float | None = key(None, "the most that is allowed")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
-
-    def violation(self, value: float) -> float:
-        """Return the distance of a value from the bounds, at most 0 inside.
-
-        >>> Constraint("eval/length_mean", max=10.0).violation(12.0)
-        2.0
-        """
-        return violation(value, self.min, self.max)
 
 
 @dataclass(frozen=True)

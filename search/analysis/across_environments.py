@@ -55,7 +55,6 @@ class EnvironmentScores:
 
 
 def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> EnvironmentScores:
-    """Return the scores of all trials that have a value, from an open journal."""
     meta = journal.meta
     if not meta.environments:
         return EnvironmentScores()
@@ -268,7 +267,6 @@ def _search_seeds(study: Study) -> int:
 def _side(
     scores: EnvironmentScores, left: int, trial: int, other: int | None, of_search: int
 ) -> Side:
-    """Compare a trial with another one on the environment left out."""
     if other is None:
         return Side(None, why="the default configuration has no trial")
     if trial == other:

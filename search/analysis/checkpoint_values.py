@@ -101,7 +101,6 @@ class Importance:
 
     @property
     def caution(self) -> str:
-        """Return a caution if the random share was too small to decide."""
         if self.random_trials >= _FEWEST:
             return ""
         return (
@@ -111,7 +110,6 @@ class Importance:
 
 
 def read_points(folder: Path) -> Points:
-    """Read a study's evaluations."""
     with Journal(folder) as journal, journal.at_one_commit():
         return points_of(journal)
 
@@ -231,7 +229,6 @@ def importance_at(
 
 
 def _nothing(points: Points) -> str:
-    """Return why no trial has a value."""
     lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
     if not lost:
         return "no trial has been evaluated yet"
@@ -241,7 +238,6 @@ def _nothing(points: Points) -> str:
 def _evaluated(
     points: Points, at: int | None, among: Sequence[int]
 ) -> tuple[int | None, list[int]]:
-    """Return the point, and who of these trials has a value there."""
     here = points.latest_shared(among) if at is None else at
     found = points.values.get(here, {}) if here is not None else {}
     return here, [n for n in among if n in found and math.isfinite(found[n])]

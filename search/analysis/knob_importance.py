@@ -94,7 +94,6 @@ def _counts(axis: Axis, places: np.ndarray) -> np.ndarray:
 
 
 def _choices(at: np.ndarray, count: int) -> np.ndarray:
-    """Return kernels [k + 1, count] of choices, the last of them the prior."""
     kernels = np.full((len(at) + 1, count), _PRIOR / (len(at) + 1))
     kernels[np.arange(len(at)), at] += 1.0
     return kernels / kernels.sum(axis=1, keepdims=True)
@@ -203,7 +202,6 @@ def _encoded(
 
 
 def _boxes(tree: Any, bounds: np.ndarray) -> _Boxes:
-    """Return the leaves of scikit-learn's tree in the box of the bounds, level by level."""
     low = np.tile(bounds[:, 0], (tree.node_count, 1))
     high = np.tile(bounds[:, 1], (tree.node_count, 1))
     left, right, split = tree.children_left, tree.children_right, tree.feature

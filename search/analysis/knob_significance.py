@@ -37,7 +37,6 @@ class Answer:
 
     @property
     def sentences(self) -> list[str]:
-        """What to say, the answer first."""
         decided = self.decided
         said = [decided.sentence, decided.unseen, self.disagreement]
         if not self.measured:
@@ -74,7 +73,6 @@ class Answer:
 
 
 def answer_at(points: Points, found: Importance) -> Answer:
-    """Return which knobs decided at the point of an importance."""
     here = {n: value for n, value in points.values[found.at].items() if math.isfinite(value)}
     blind = set(points.random_share())
     trials = [n for n in here if n in blind or points.trials[n].proposed_by in _PROPOSERS]
@@ -94,7 +92,6 @@ def answer_at(points: Points, found: Importance) -> Answer:
 
 
 def _others(points: Points, found: Importance) -> dict[Method, Importance]:
-    """Return what every estimator says at that point, of the same trials."""
     told: dict[Method, Importance] = {}
     for method in _METHODS:
         if method == found.method:

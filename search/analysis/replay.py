@@ -82,12 +82,7 @@ def replay(
     export: Path | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Replay:
-    """Train a trial's lineage again, up to its last evaluation.
-
-    Raises:
-        StoreError: the study has no such trial, or recorded nothing of it.
-        ConfigError: the study cannot run here.
-    """
+    """Train a trial's lineage again, up to its last evaluation."""
     record = _Record.read(folder, number)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
     study = loads(record.study_text, "study.resolved.yaml", source, of_old)
@@ -201,7 +196,6 @@ class _Record:
 def _train(
     study: Study, population: Population, record: _Record, resolved_at: Callable[[int], Resolved]
 ) -> tuple[list[Point], dict[tuple[int, int], dict[str, float]]]:
-    """Train all replicates of the lineage; give evaluations and curve rows."""
     quantum, warmup = population.steps_per_chunk, population.warmup_chunks
     schedule, lanes = schedule_of(study, quantum), range(len(record.replicates))
     points: list[Point] = []
@@ -248,7 +242,6 @@ def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
 
 
 def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Return whether two rows of numbers have the same bits, where both have one."""
     both = [pair for pair in zip(one, other, strict=False) if None not in pair]
 
     def words(at: int) -> bytes:

@@ -42,11 +42,7 @@ _ATTRIBUTES = (
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
-    """Write a study into a storage, whole or not at all, and say what Optuna has no words for.
-
-    Raises:
-        ConfigError: the storage cannot be opened, or holds a study of that name.
-    """
+    """Write a study into a storage, whole or not at all, and say what Optuna has no words for."""
     with refusals(storage):
         opened = open_storage(storage, make=True)
         known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]

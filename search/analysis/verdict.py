@@ -19,7 +19,6 @@ from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
-from ...store.study_folder import StudyFolder, look_inside
 from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
@@ -134,7 +133,6 @@ _FREE = frozenset(
 
 
 def copies(study: Mapping[str, Any]) -> bool:
-    """Return whether trials of a resolved study take over each other's states."""
     early = study["early_terminate"]
     return early is not None and bool(early.get("every"))
 
@@ -150,33 +148,14 @@ def how_to_know(name: str) -> str:
 def without_copying(
     folder: Path, meta: StudyMeta, params: Mapping[str, Any]
 ) -> WithoutCopying | None:
-    """Return the winner of the same study without copying; None where no finished one is there."""
     asked = _data(meta.study_text)
     if not copies(asked) or meta.objectives:
         return None
-    blocks = _blocks(meta.study_text)
-    for name in look_inside(folder.parent).changed:
-        path = folder.with_name(name)
-        try:
-            text = StudyFolder(path).resolved_file.read_text(encoding="utf-8")
-        except (OSError, ValueError):  # started this moment, or damaged
-            continue
-        if name == folder.name or _blocks(text) != blocks:
-            continue
-        found = _best_alone(path, meta, asked, evaluated_in(asked, params))
-        if found is not None:
-            return found
-    return None
-
-
-def _best_alone(
-    path: Path, meta: StudyMeta, asked: Mapping[str, Any], world: Mapping[str, Any]
-) -> WithoutCopying | None:
     try:
-        with Journal(path) as journal, journal.at_one_commit():
+        with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
             other, phase = journal.meta, journal.head().phase
             rows = journal.trials() if phase == "finished" else []
-    except StoreError:  # one that is damaged is not known; `hpo list` says that it is
+    except StoreError:  # there is none, or a damaged one; `hpo list` says that it is
         return None
     study = _data(other.study_text)
     entries = leaderboard_of(other, rows)
@@ -185,7 +164,7 @@ def _best_alone(
     if _compared(study) != _compared(asked) or entries[0].value_from != Stream.REPORT:
         return None
     first = next(row for row in rows if row.trial == entries[0].trial)
-    if apart(world, evaluated_in(study, first.params)):
+    if apart(evaluated_in(asked, params), evaluated_in(study, first.params)):
         return None
     feasible = entries[0].feasible
     return WithoutCopying(other.name, first.trial, first.by_report_seed, feasible)
@@ -196,17 +175,6 @@ def _compared(study: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in study.items() if key not in _FREE}
     kept["evaluation"] = {k: v for k, v in study["evaluation"].items() if k != "every"}
     return kept
-
-
-def _blocks(text: str) -> dict[str, str]:
-    """Return the text of each section that must be the same, without parsing hundreds of files."""
-    found: dict[str, str] = {}
-    key = ""
-    for line in (line for line in text.splitlines() if not line.startswith("#")):
-        if line[:1] not in (" ", ""):
-            key = line.partition(":")[0]
-        found[key] = f"{found.get(key, '')}{line}\n"
-    return {k: v for k, v in found.items() if k not in _FREE and k != "evaluation"}
 
 
 def _data(text: str) -> Mapping[str, Any]:
@@ -257,7 +225,6 @@ def conclusion_from(
     cut: str = "",
     looks: Sequence[Look] = (),
 ) -> Conclusion:
-    """Return the conclusion of a study from the rows of one commit."""
     study, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
@@ -385,7 +352,6 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 
 
 def _front(entries: Sequence[Entry]) -> list[str]:
-    """Return how the default compares with the front, on seeds of the same kind."""
     default = next((entry for entry in entries if entry.trial == 0), None)
     if default is not None and default.feasible is False:
         return ["The default violates the constraints, so that it is on no front."]
@@ -406,7 +372,6 @@ def _front(entries: Sequence[Entry]) -> list[str]:
 
 
 def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:
-    """Return why the default has no values on the winner's seeds."""
     confirm = study.get("confirm")
     if confirm is not None and not confirm.get("default", True):
         return "The study leaves the default out (`confirm: {default: false}`)."

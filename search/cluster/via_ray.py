@@ -36,7 +36,6 @@ _ATTEMPTS = 3
 
 
 def import_ray(purpose: str) -> ModuleType:
-    """Return the module `ray`, set to be quiet."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
@@ -84,7 +83,6 @@ def _reach(address: str | None) -> None:
 
 
 def _no_cluster(executor: Executor, error: Exception) -> str:
-    """Return why the cluster is missing; Ray does not say when a token is."""
     if executor.address is None:
         return f"executor: no Ray cluster starts on this machine: {_line(error)}; try again"
     text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
@@ -197,7 +195,6 @@ class RayTeam:
         return sound(answer)
 
     def _check_alike(self, share: int, machine: Machine, first: Machine) -> None:
-        """Refuse workers whose results would differ bitwise from the first one's."""
         if machine == first:
             return
         words = f"worker {share} on {self._machines[share]} has {_words(machine, first)}, but "
@@ -212,7 +209,6 @@ class RayTeam:
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:
-        """Return the process id of a share's host, on its machine."""
         return self._answer(self._hosts[share].process.remote())
 
     def end(self) -> None:
@@ -305,7 +301,6 @@ class RayTeam:
 
 
 def _words(machine: Machine, other: Machine) -> str:
-    """Return the differences of a machine from another one."""
     parts = []
     if machine.backend != other.backend or machine.device_count != other.device_count:
         parts.append(f"{machine.device_count} {machine.backend} device(s)")
@@ -317,7 +312,6 @@ def _words(machine: Machine, other: Machine) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of a Ray error, at most 200 characters."""
     if isinstance(error, HpoError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -102,9 +102,7 @@ class ShareSource(Protocol):
         """Divide the lanes of a population; the study or the rule sets them if None."""
         ...
 
-    def make(self, resolved: Resolved, division: Division) -> Population:
-        """Make one share of a population."""
-        ...
+    def make(self, resolved: Resolved, division: Division) -> Population: ...
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -125,7 +123,6 @@ class ShareHost:
         self._resolved: dict[str, Resolved] = {}
 
     def machine_name(self) -> str:
-        """Return the host name; answers before heavy imports."""
         return socket.gethostname()
 
     def process(self) -> int:
@@ -229,7 +226,6 @@ def pack(folder: Path) -> Files:
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write the files of `pack` into a new folder."""
     new_folder(folder)
     for name, content in files.items():
         path = folder / name
@@ -263,14 +259,8 @@ class WorkerError(RuntimeError):
     """An error on a host while it worked on lanes."""
 
 
-class Lost:
-    """An answer that the host of a share died before giving one."""
-
-    def __init__(self, reason: str = ""):
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
+class Lost(str):
+    """Why the host of a share died before it gave an answer."""
 
 
 class Team(Protocol):
@@ -289,9 +279,7 @@ class Team(Protocol):
     def replace(self, share: int) -> None:
         """Assign a new host to a share; SearchError if there is none."""
 
-    def first_of_machines(self) -> list[int]:
-        """Return one share of every machine."""
-        ...
+    def first_of_machines(self) -> list[int]: ...
 
 
 def asked(team: Team, share: int, call: Call) -> Any:
@@ -332,20 +320,18 @@ class SharedPopulation(NotWritten):
         self._places: dict[int, list[int]] = {share: [] for share in shares}
         for lane in range(self.lanes):
             self._places[self._where(lane)[0]].append(lane)
-        self._compiled = self._evaluation_compiled = False
+        self._compiled: set[str] = set()  # methods that were called
 
     @property
     def compiles(self) -> int:
-        return int(self._compiled)
+        return int("compile" in self._compiled)
 
     def _where(self, lane: int) -> tuple[int, int]:
-        """Return the share of a lane, and its number there."""
         block, rest = divmod(lane, self._size)
         own, share = divmod(block, self._team.shares)
         return share, own * self._size + rest
 
     def _by_share(self, lanes: Iterable[int]) -> dict[int, list[int]]:
-        """Return share -> numbers there of some lanes."""
         found: dict[int, list[int]] = {}
         for lane in lanes:
             share, own = self._where(lane)
@@ -353,26 +339,25 @@ class SharedPopulation(NotWritten):
         return found
 
     def compile(self) -> None:
-        """See `Population`; of several hosts on one machine the first fills the cache."""
-        if not self._compiled:
-            self._compile("compile", "training")
-            self._compiled = True
+        self._compile("compile", "training")
 
     def compile_ahead(self) -> None:
         """See `Population`; hosts are asked one thing after the other."""
 
     def compile_evaluation(self) -> None:
-        if not self._evaluation_compiled:
-            self._compile("compile_evaluation", "evaluation")
-            self._evaluation_compiled = True
+        self._compile("compile_evaluation", "evaluation")
 
     def _compile(self, method: str, what: str) -> None:
+        """Compile once; of several hosts on one machine the first fills the cache."""
+        if method in self._compiled:
+            return
         first = self._team.first_of_machines()
         others = [share for share in range(self._team.shares) if share not in first]
         where = f"{self.lanes} lanes over {self._team.shares} workers"
         with self._compiling(f"{what}: {'; '.join(filter(None, (self._words, where)))}"):
             for shares in (first, others):
                 self._ask(method, dict.fromkeys(shares, ()))
+        self._compiled.add(method)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """See `Population`; shares without a busy lane rest."""
@@ -523,12 +508,11 @@ class SharedPopulation(NotWritten):
         if self._died[share] >= _ATTEMPTS:
             raise WorkerError(
                 f"{_ATTEMPTS} workers died one after the other over the same lanes, perhaps for "
-                f"lack of memory: {lost.reason}"
+                f"lack of memory: {lost}"
             )
         self._team.replace(share)
 
     def _restore_new(self, shares: Iterable[int]) -> None:
-        """Restore the shares whose hosts are new."""
         while lost := [s for s in shares if self._known[s] != self._team.generation(s)]:
             steps = {share: self._calls_to_restore(share) for share in lost}
             aimed = {share: self._team.generation(share) for share in lost}
@@ -557,7 +541,6 @@ class SharedPopulation(NotWritten):
 
 
 def sound(answer: Any) -> Any:
-    """Return an answer, or raise the host's error."""
     if not isinstance(answer, Fault):
         return answer
     kinds: dict[str, type[HpoError]] = {"config": ConfigError, "store": StoreError}

@@ -40,7 +40,6 @@ class Shelf:
         return len(self._kept)
 
     def take(self, bucket: Bucket) -> None:
-        """Take the states of paused replicates out of the lanes of a bucket."""
         runs = [
             run
             for run in bucket.busy()
@@ -53,7 +52,6 @@ class Shelf:
             self._kept[_key(run)] = bucket.key, state
 
     def put_back(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Put the kept states of these replicates back into their lanes."""
         back = [run for run in runs if run.kept]
         if not back or bucket.population is None:
             return
@@ -72,7 +70,6 @@ class Shelf:
             del self._kept[_key(run)]
 
     def forget(self) -> None:
-        """Drop the states of replicates that have ended."""
         if not self._kept:
             return
         wanted = _buckets_of_kept(self._ledger)
@@ -174,7 +171,7 @@ class Committer:
             self._store.commit(
                 loop_state=ledger.state.to_text(),
                 checkpoint=self._save_lanes(),
-                trials=[ledger.trials[number].row() for number in sorted(new.trials)],
+                trials=[ledger.trials[number] for number in sorted(new.trials)],
                 evaluations=new.evaluations,
                 decisions=new.decisions,
                 asks=new.asks,

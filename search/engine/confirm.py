@@ -178,7 +178,6 @@ class ConfirmStage:
             state.close()
 
     def _leave(self) -> None:
-        """Start the trials of `confirm.also`, or close the study."""
         if not self._start_asked():
             self._state.close()
 
@@ -228,12 +227,17 @@ class ConfirmStage:
 
     def _start_winner(self, trial: Trial, seeds: int) -> int:
         """Start the winner on the test seeds; return the env steps still to run there."""
-        bucket = self._place(trial)
-        if bucket is None:
-            return 0
-        runs = self._fresh.runs(trial.number, Stream.REPORT, trial.report_seeds(seeds))
+        runs, bucket = self._on_test_seeds(trial, seeds)
         _enter(trial, runs, bucket)
         return self._cost(runs, bucket)
+
+    def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
+        """Return a trial's replicates on the test seeds and its bucket; none can run without."""
+        self._state.admit(trial)
+        bucket, runs = self._join(trial), list[Run]()
+        if bucket is not None:
+            runs = self._fresh.runs(trial.number, Stream.REPORT, trial.report_seeds(seeds))
+        return runs, bucket
 
     def _start_default(self, after: int = 0) -> bool:
         """Start the default on the test seeds; return whether it starts now.
@@ -253,10 +257,9 @@ class ConfirmStage:
         if trial.number not in state.candidates:
             trial.leave()
             trial.forget_lack()
-        bucket = self._place(trial)
+        runs, bucket = self._on_test_seeds(trial, confirm.report)
         if bucket is None:
             return False
-        runs = self._fresh.runs(trial.number, Stream.REPORT, trial.report_seeds(confirm.report))
         left = env_steps_left(self._ledger.study, state.usage)
         if after and left < after + self._cost(runs, bucket):
             return False
@@ -287,10 +290,8 @@ class ConfirmStage:
             trial.leave()
             if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
                 trial.forget_lack()
-            bucket = self._place(trial)
-            if bucket is not None:
-                runs = self._fresh.runs(number, Stream.REPORT, trial.report_seeds(seeds))
-                _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
+            runs, bucket = self._on_test_seeds(trial, seeds)
+            _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
         return True
 
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
@@ -321,12 +322,8 @@ class ConfirmStage:
             return None if first.state is TrialState.FAILED else first
         if REFERENCE_TRIAL not in ledger.trials:
             params, state = plain_json(ledger.study.space.default()), TrialState.REFERENCE
-            ledger.add(Trial(REFERENCE_TRIAL, params, "default", batch=-1, state=state))
+            ledger.add(Trial(REFERENCE_TRIAL, state, "default", -1, "", params))
         return ledger.trials[REFERENCE_TRIAL]
-
-    def _place(self, trial: Trial) -> Bucket | None:
-        self._state.admit(trial)
-        return self._join(trial)
 
     def _join(self, trial: Trial) -> Bucket | None:
         """Return a trial's bucket, or None if no program can run it, which its row then says."""
@@ -339,9 +336,9 @@ class ConfirmStage:
         trial.join(bucket.key)
         return bucket
 
-    def _cost(self, runs: Sequence[Run], bucket: Bucket) -> int:
-        live = sum(run.is_live for run in runs)
-        return live * bucket.schedule.env_steps * self._ledger.study.spread
+    def _cost(self, runs: Sequence[Run], bucket: Bucket | None) -> int:
+        each = 0 if bucket is None else bucket.schedule.env_steps * self._ledger.study.spread
+        return sum(run.is_live for run in runs) * each
 
     def _take_report(self, number: int) -> None:
         """Store the test values; if a seed was cut there are none, and the row says so."""
@@ -355,7 +352,6 @@ class ConfirmStage:
         self._ledger.touch(trial)
 
     def _look(self) -> None:
-        """Count this look at the test seeds (`store.interim_analyses`)."""
         winner = first_confirmed(self._ledger)
         is_default = winner is None or winner.number in (0, REFERENCE_TRIAL)
         self._ledger.note_looks(None if is_default or winner is None else winner.number)
@@ -371,13 +367,13 @@ class ConfirmStage:
             self._policies.export(still_there[0])
 
 
-def _enter(trial: Trial, runs: Sequence[Run], bucket: Bucket) -> None:
-    trial.add(runs)
-    bucket.enqueue(run for run in runs if run.is_live)
+def _enter(trial: Trial, runs: Sequence[Run], bucket: Bucket | None) -> None:
+    if bucket is not None:
+        trial.add(runs)
+        bucket.enqueue(run for run in runs if run.is_live)
 
 
 def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
-    """Sort key of candidates (one objective): feasible ones first."""
     excess = ledger.objectives.violation(trial.choose_constraints)
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from ...errors import ConfigError, HpoError, Leave, StoreError
+from ...errors import ConfigError, HpoError, Leave, StoreError, format_error_if_own
+from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Study
@@ -31,15 +32,15 @@ from ..state.budget import (
 )
 from ..state.loop_state import LoopState, Phase
 from ..state.search_state import Ledger
-from ..state.trials import Run, Trial
+from ..state.trials import Run, Trial, cut
 from .callbacks import StopStudy
 from .commits import Committer, Shelf
 from .evaluate import (
+    LONGEST,
     CurveSink,
     changes_of,
     count_chunk,
     due_for_evaluation,
-    fail_runs,
     refills_of,
     retire_diverged,
     take_evaluations,
@@ -300,8 +301,17 @@ class Engine:
                 self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-        """Fail the trials of some replicates, or raise an error that concerns all of them."""
-        fail_runs(self.ledger, bucket, runs, error)
+        """Count an error and fail the trials it hit; raise one that concerns the whole study."""
+        if isinstance(error, HpoError) and not isinstance(error, ConfigError):
+            raise error
+        if has_refused(error):
+            with telling(Path("the files of lanes")):
+                raise error
+        self.ledger.state.usage.count_failure()
+        cut(runs)
+        for number in dict.fromkeys(run.trial for run in runs):
+            self.ledger.fail(number, format_error_if_own(error)[:LONGEST])
+        bucket.release()
 
     def fail_lanes(self, bucket: Bucket, error: Exception) -> None:
         """Fail the trials of all replicates in lanes, and drop the population."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from ...errors import ConfigError, HpoError, format_error_if_own
-from ...files import atomic_files
 from ...store.baselines import attribute_of
 from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
@@ -22,27 +19,9 @@ from ..lanes.contract import Change, ChunkResult, EvaluationResult, PopulationFa
 from ..state.buckets import Bucket
 from ..state.schedule import rows_of
 from ..state.search_state import Ledger
-from ..state.trials import Run, RunState, Trial, cut
+from ..state.trials import Run, RunState, Trial
 
-_LONGEST = 500
-
-
-def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-    """Count an error and fail the trials it hit.
-
-    Re-raises an HpoError that is not a ConfigError: it concerns the whole study.
-    """
-    if isinstance(error, HpoError) and not isinstance(error, ConfigError):
-        raise error
-    if atomic_files.has_refused(error):
-        with atomic_files.telling(Path("the files of lanes")):
-            raise error
-    ledger.state.usage.count_failure()
-    text = format_error_if_own(error)[:_LONGEST]
-    cut(runs)
-    for number in dict.fromkeys(run.trial for run in runs):
-        ledger.fail(number, text)
-    bucket.release()
+LONGEST = 500
 
 
 def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
@@ -50,7 +29,7 @@ def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
     for run, why in failed:
         ledger.state.usage.count_failure()
         run.diverge()  # not cut: those beside it are still compared
-        ledger.fail(run.trial, why[:_LONGEST])
+        ledger.fail(run.trial, why[:LONGEST])
 
 
 class CurveSink(Protocol):
@@ -143,7 +122,6 @@ def retire_diverged(
 
 
 def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
-    """Return the replicates at an evaluation point, by lane."""
     return [
         run
         for _, run in by_lane(runs)
@@ -152,7 +130,6 @@ def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
 
 
 def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
-    """Return (lane, replicate) of those in lanes, sorted by lane."""
     there = [(run.lane, run) for run in runs if run.lane is not None]
     return sorted(there, key=lambda entry: entry[0])
 
@@ -200,7 +177,6 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
 
 
 def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
-    """Say which value of an evaluation is not finite."""
     study = ledger.study
     names = [metric.name for metric in study.objectives or (study.metric,)]
     shown = zip(names, values, strict=False)  # after the objectives come constraints
@@ -228,7 +204,6 @@ def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[Evaluation
 
 
 def replicates_of(study: Study) -> dict[Stream, int]:
-    """Return how many replicates of each stream a study can evaluate."""
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
         choose = study.confirm.choose if study.confirm.top_k else 0

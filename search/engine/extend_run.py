@@ -14,11 +14,10 @@ from typing import Any
 
 from ...errors import StoreError
 from ...store.journal import Journal
-from ...store.rows import Stream, StudyMeta, TrialState
+from ...store.rows import Stream, TrialState
 from ...studies.resolved import as_recorded, diff, resolved
 from ...studies.spec import Confirm, Study
 from ...studies.train_study import can_grow, single, with_horizon_of
-from ...studies.yaml_io import plain, read_text
 from ..state.loop_state import Phase
 from ..state.schedule import Schedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import Ledger
@@ -70,7 +69,6 @@ def words_of_growth(study: Study, folder: Path) -> str:
 
 
 def _recorded_study(folder: Path) -> Mapping[str, Any] | None:
-    """Return the resolved study in a folder, None without one."""
     if not Journal.exists(folder):
         return None
     with Journal(folder) as journal:
@@ -85,11 +83,6 @@ def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
     ended = [run for run in trial.runs if run.state is RunState.ENDED]
     if can_grow(ledger.study) and ended and all(run.lane is not None for run in ended):
         ledger.state.keep_ended(copy.deepcopy(trial), ledger.study.env_steps)
-
-
-def length_of(meta: StudyMeta) -> int:
-    """Return the env steps of a run in a journal's study."""
-    return plain(read_text(meta.study_text, "study.resolved.yaml"))["env_steps"]
 
 
 def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
@@ -147,7 +140,6 @@ def _check_points(study: Study, was: Schedule, now: Schedule) -> None:
 
 
 def _why_missing(ledger: Ledger, before: int) -> str:
-    """Return why the final state of a study is missing."""
     trial = ledger.trials.get(0)
     if trial is None or trial.state is not TrialState.FINISHED:
         return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"

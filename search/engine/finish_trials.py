@@ -119,7 +119,6 @@ class Policies:
                 self._write(run, path / str(self._bucket(run).env_steps_of(run)))
 
     def _is_due(self, run: Run) -> bool:
-        """Return whether the last chunk passed, or ended at, a multiple of the interval."""
         every = self._wanted.policies_every
         if every is None or run.state not in (RunState.RUNNING, RunState.ENDED):
             return False
@@ -192,13 +191,11 @@ class Policies:
         return [folder / name for name in sorted(ended, key=int) if (folder / name).is_dir()]
 
     def export(self, run: Run) -> None:
-        """Replace a trial's kept policy by the one in a replicate's lane."""
         has_lane = run.lane is not None and self._bucket(run).population is not None
         if self._wanted.keep_best > 0 and has_lane:
             self._write(run, self._path(run.trial))
 
     def forget_snapshots(self) -> None:
-        """Delete the snapshots of ended trials that are not kept."""
         if self._has_snapshots:
             self._ledger.state.forget_bests({trial.number for trial in self._ledger.going_on()})
             self._delete("steps", but=self._kept_or_live())

@@ -40,7 +40,6 @@ class Interrupts:
 
     @property
     def requested(self) -> bool:
-        """Whether a clean end was requested."""
         if not self._requested and self._asked():
             self._request()
         return self._requested

@@ -46,7 +46,6 @@ class Loop:
         )
 
     def run(self, interrupts: Interrupts) -> Outcome:
-        """Run until the study is finished or interrupted; commits at the end."""
         return self._engine.run(lambda: self._search(interrupts))
 
     def _search(self, interrupts: Interrupts) -> Outcome:
@@ -93,7 +92,6 @@ class Loop:
         return rows
 
     def _stop_phase(self) -> None:
-        """End this phase's unpaid work and enter the next phase."""
         engine, ledger = self._engine, self._ledger
         if ledger.state.phase is Phase.DONE:
             return
@@ -111,12 +109,10 @@ class Loop:
         engine.telling.changes()
 
     def _work_remains(self) -> bool:
-        """Return whether an idle lane could have been busy."""
         waiting = any(bucket.waiting for bucket in self._buckets.values())
         return waiting or self._ledger.state.pending is not None or may_propose(self._ledger)
 
     def _set_aside(self, trial: Trial) -> bool:
-        """Return whether a diverged trial waits for the state of another one."""
         return self._evolver is not None and set_aside(trial, self._buckets)
 
     @property
@@ -130,12 +126,11 @@ class Loop:
         ):
             return False
         able = [key for key, b in self._buckets.items() if self._engine.affordable(b) >= 1]
-        best = promote_last(self._ledger, self._pruner, self._schedules, able)
+        best = promote_last(self._ledger, self._pruner, able)
         self._wait([] if best is None else [best])
         return best is not None
 
     def _wait(self, promoted: Iterable[Trial]) -> None:
-        """Queue the replicates of promoted trials."""
         for trial in promoted:
             runs = [run for run in trial.runs if run.state is RunState.WAITING]
             self._buckets[trial.bucket].enqueue(runs)

@@ -61,7 +61,6 @@ class Telling:
             observer.on_end(progress, outcome)
 
     def count_time(self) -> None:
-        """Add the time since the last call to the wall time."""
         now = time.monotonic()
         self._ledger.state.usage.count_wall(max(0.0, now - self._clock))
         self._clock = now
@@ -71,12 +70,10 @@ class Telling:
         return picture(self._ledger, self._buckets.values(), running)
 
     def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
-        """Count the work of a chunk of some lanes."""
         steps = groups_of(lanes, bucket.block) * bucket.schedule.quantum
         self._rates.did(Work(block_steps=float(steps)))
 
     def evaluated(self, replicates: int) -> None:
-        """Count the work of an evaluation."""
         self._rates.did(Work(evaluations=float(replicates)))
 
     def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
@@ -98,7 +95,6 @@ class Telling:
             observer.on_evaluation_start(_standings(bucket, runs))
 
     def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Count a completed boundary and its time, and notify all observers."""
         self._ledger.state.pass_boundary()
         self.count_time()
         self._look_ahead()
@@ -112,7 +108,6 @@ class Telling:
         check_health(self._ledger)
 
     def _look_ahead(self) -> None:
-        """Estimate the rest of the study."""
         ledger, buckets = self._ledger, list(self._buckets.values())
         usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
         wall = None if ledger.state.phase is Phase.ALSO else wall
@@ -146,7 +141,6 @@ class Telling:
         self._ledger.state.expect(replace(found, seconds_left=left))
 
     def changes(self) -> None:
-        """Report ended trials and a new phase."""
         for trial in self._ledger.take_ended():
             for observer in self._observers:
                 observer.on_trial_end(trial.row())
@@ -158,7 +152,6 @@ class Telling:
         self._phase = phase
 
     def _on(self, stream: Stream) -> tuple[int, ...]:
-        """Return the trials with a live replicate of a stream."""
         live = self._ledger.state.live.values()
         return tuple(t.number for t in live if any(run.is_live for run in t.runs_of(stream)))
 

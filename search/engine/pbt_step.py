@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...spaces.space import DRAWS
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import Stream, TrialState
 from ...studies.spec import EarlyTerminate, Study
 from ...studies.stopping_rules import rule_row
 from ..lanes.contract import Change
@@ -42,7 +42,6 @@ class Evolver:
 
     @property
     def rule(self) -> str:
-        """Its words in the store."""
         return f"{self.early.type} quantile={self.early.quantile:g}"
 
     def new_params(
@@ -83,7 +82,6 @@ def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
 
 
 def end_hopeless(ledger: Ledger) -> None:
-    """End the trials that wait for a state if no trial is left to give one."""
     live = ledger.live()
     if live and all(trial.lost for trial in live):
         for trial in live:
@@ -197,20 +195,19 @@ class _Rung:
     ) -> None:
         objective, judged = self.ledger.objective, sorted(self.loss.values())
         loss = self.loss.get(trial.number, math.inf)
-        copied = source is not None
-        self.ledger.unwritten.add(
-            DecisionRow(
-                trial=trial.number,
-                rung=self.rung,
-                env_steps=self.env_steps,
-                value=self.value.get(trial.number, math.nan),
-                action="copy" if copied else "continue",
-                rule=self.evolver.rule,
-                cutoff=None if cutoff is None else objective.loss(cutoff),
-                rank=rank_of(loss, judged),
-                judged=len(self.ready) + len(self.lost),
-                source=source.number if source is not None else None,
-                old_params=dict(old) if copied else None,
-                params=dict(trial.params) if copied else None,
-            )
+        copied: dict[str, Any] = {}
+        if source is not None:
+            copied = {
+                "source": source.number,
+                "old_params": dict(old),
+                "params": dict(trial.params),
+            }
+        self.ledger.decide(
+            trial,
+            action="copy" if copied else "continue",
+            rule=self.evolver.rule,
+            cutoff=None if cutoff is None else objective.loss(cutoff),
+            rank=rank_of(loss, judged),
+            judged=len(self.ready) + len(self.lost),
+            **copied,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ...store.rows import AskRow, Stream
+from ...store.rows import AskRow, Stream, TrialState
 from ..samplers.proposal_queue import AskAhead, Proposal, Proposals
 from ..samplers.registry import draws_ahead
 from ..state.buckets import Bucket, next_bucket
@@ -24,7 +24,6 @@ class Intake:
         self._engine, self._ledger, self._ahead = engine, engine.ledger, ahead
 
     def begin(self, count: float) -> None:
-        """Start drawing a batch of up to `count` trials, unless one is pending."""
         if self._ledger.state.pending is not None:
             return
         if self._number(count) is not None:
@@ -41,7 +40,6 @@ class Intake:
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def join(self) -> bool:
-        """Take in the pending batch, waiting for it; return whether there was one."""
         pending = self._ledger.state.pending
         if pending is None:
             return False
@@ -51,7 +49,6 @@ class Intake:
         return True
 
     def ask(self, count: float) -> bool:
-        """Draw a batch now and take it in; return whether it has any trials."""
         pending = self._number(count)
         if pending is None:
             return False
@@ -84,12 +81,9 @@ class Intake:
 
     def _admit(self, proposal: Proposal, batch: int) -> None:
         trial = Trial(
-            number=proposal.trial,
-            params=proposal.params,
-            proposed_by=proposal.proposed_by,
-            batch=batch,
+            proposal.trial, TrialState.WAITING, proposal.proposed_by, batch, "", proposal.params,
             attributes=proposal.attributes,
-        )
+        )  # fmt: skip
         bucket = self._engine.admit(trial, self._ledger.study.seeds.first)
         if bucket is not None:
             bucket.enqueue(trial.runs)
@@ -132,7 +126,6 @@ class Refiller:
         return able.get(key)
 
     def _winners(self) -> str:
-        """Return the bucket of a winner that still runs: it precedes the default's."""
         state = self._ledger.state
         winner = None if state.winner is None else state.live.get(state.winner)
         return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
@@ -166,7 +159,6 @@ class Refiller:
             self._ledger.started(run)
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
-        """Return how many more trials the free lanes need now."""
         if bucket is None:
             return 1 if self._engine.pays_for_any() else 0
         busy = len(bucket.busy())
@@ -199,7 +191,6 @@ class Refiller:
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 
     def _queued(self) -> int:
-        """Return the number of trials with a replicate waiting for its first lane."""
         return sum(
             any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
             for trial in self._ledger.live()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...store.pareto import scores
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import Stream, TrialState
 from ..rules.registry import Pruner, Standing, Verdict, is_audited, rank_of
 from ..rules.successive_halving import PromotingAsha, in_order
 from ..state.schedule import Schedule
@@ -17,40 +17,7 @@ from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial
 
 
-def write_decision(
-    ledger: Ledger,
-    trial: Trial,
-    rung: int,
-    schedule: Schedule,
-    *,
-    action: str,
-    rule: str,
-    cutoff: float | None,
-    rank: int,
-    judged: int,
-) -> None:
-    """Add the row of a decision about a trial that has reported at a rung.
-
-    `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value.
-    """
-    ledger.unwritten.add(
-        DecisionRow(
-            trial=trial.number,
-            rung=rung,
-            env_steps=schedule.env_steps_at(rung),
-            value=trial.reports[rung],
-            action=action,
-            rule=rule,
-            cutoff=cutoff,
-            rank=rank,
-            judged=judged,
-            extras=tuple(trial.extra_reports[rung]),
-        )
-    )
-
-
 def standings_at(ledger: Ledger, rung: int) -> list[Standing]:
-    """Return the standings of all trials judged at a rung."""
     return standings_of(ledger, [ledger.trials[number] for number in ledger.judged(rung)], rung)
 
 
@@ -83,10 +50,7 @@ def cutoff_value(ledger: Ledger, cutoff: float | None) -> float | None:
     return ledger.objective.loss(cutoff)
 
 
-Schedules = Mapping[str, Schedule]
-
-
-def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int) -> list[Trial]:
+def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
     """Resume the paused trials that are among the best of a rung, and return them."""
     waiting = [trial for trial in ledger.paused() if trial.rung == rung]
     if not waiting:
@@ -95,13 +59,11 @@ def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int
     passing = rule.passing(standings)
     going = [trial for trial in waiting if trial.number in passing]
     for trial in going:
-        _promote(ledger, rule, schedules, standings, trial)
+        _promote(ledger, rule, standings, trial)
     return going
 
 
-def promote_last(
-    ledger: Ledger, rule: PromotingAsha, schedules: Schedules, able: Collection[str]
-) -> Trial | None:
+def promote_last(ledger: Ledger, rule: PromotingAsha, able: Collection[str]) -> Trial | None:
     """Resume the best trial of the highest rung if nothing else is left to run.
 
     So a search that ends before `eta` trials reach a rung has one finished trial. None if one has
@@ -116,7 +78,7 @@ def promote_last(
     standings = standings_at(ledger, rung)
     here = (waiting.get(standing.trial) for standing in in_order(standings))
     best = next(trial for trial in here if trial is not None and trial.rung == rung)
-    _promote(ledger, rule, schedules, standings, best)
+    _promote(ledger, rule, standings, best)
     return best
 
 
@@ -143,21 +105,11 @@ def let_go(ledger: Ledger, rule: PromotingAsha) -> None:
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _promote(
-    ledger: Ledger,
-    rule: PromotingAsha,
-    schedules: Schedules,
-    standings: list[Standing],
-    trial: Trial,
-) -> None:
-    rung, schedule = trial.rung, schedules[trial.bucket]
+def _promote(ledger: Ledger, rule: PromotingAsha, standings: list[Standing], trial: Trial) -> None:
     ordered = [standing.trial for standing in in_order(standings)]
     ledger.promote(trial)
-    write_decision(
-        ledger,
+    ledger.decide(
         trial,
-        rung,
-        schedule,
         action="promote",
         rule=rule.words,
         cutoff=cutoff_value(ledger, rule.cutoff(standings)),
@@ -179,7 +131,7 @@ def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedul
         if due:
             _judge_rung(ledger, pruner, schedules, rung, due)
         if due and isinstance(pruner, PromotingAsha):  # before the next rung: one may stand there
-            promoted += promote(ledger, pruner, schedules, rung)
+            promoted += promote(ledger, pruner, rung)
     if isinstance(pruner, PromotingAsha):
         let_go(ledger, pruner)
     return [trial for trial in promoted if trial.is_live]
@@ -211,11 +163,8 @@ def _judge_rung(
     for trial, standing, verdict in zip(due, standings[len(before) :], verdicts, strict=True):
         ledger.touch(trial)
         action = _carry_out(ledger, trial, rung, verdict)
-        write_decision(
-            ledger,
+        ledger.decide(
             trial,
-            rung,
-            schedules[trial.bucket],
             action=action,
             rule=verdict.rule,
             cutoff=_cutoff(ledger, verdict),
@@ -230,7 +179,6 @@ def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
 
 
 def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None:
-    """Record a trial's values at a rung."""
     value, extras = value_at(ledger, trial, rung), []
     if not ledger.objectives.is_plain:
         steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread

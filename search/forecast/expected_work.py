@@ -1,34 +1,28 @@
-"""What each program of a study is expected to do, by formula: chunks, blocks and evaluations.
+"""What each program of a study is expected to do: chunks, blocks and evaluations.
 
-The share of trials that pass each rung is the rule's own expectation, as for the time left of a
-study that runs (`state.remaining_work`). Proposals drawn at random say how many trials each
-program gets.
+It is the time left of a study that has just drawn its first trials (`state.remaining_work`). These
+are drawn at random; they say how many trials each program gets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from ...errors import ConfigError
-from ...studies.chunk_sizes import quanta_of
-from ...studies.expected_cost import expected_steps
+from ...store.rows import TrialState
 from ...studies.spec import SearchSpec, Study
-from ..lanes.contract import Resolved
-from ..lanes.lane_count import fitting_lanes
-from ..samplers.proposal_queue import Proposer
+from ..engine.engine import Engine, engine_in_memory, lanes_to_keep
+from ..engine.refill import Intake
+from ..lanes.contract import PopulationFactory, Resolved
+from ..samplers.proposal_queue import AskAhead, Proposer
 from ..samplers.registry import make_sampler
-from ..state.budget import reserve
-from ..state.loop_state import Phase
-from ..state.remaining_work import (
-    PRIOR_CHANCE,
-    expected_chances,
-    expected_further_seeds,
-    from_here,
-)
-from ..state.schedule import Schedule, schedule_of
+from ..state.buckets import Bucket
+from ..state.remaining_work import Work, WorkAhead
+from ..state.schedule import Schedule
 
 _DRAWN = 256  # proposals, by which trials are shared out among programs
 
@@ -52,17 +46,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Count:
-    chunks: float = 0.0
-    blocks: float = 0.0  # with a busy lane, over all chunks
-    calls: float = 0.0  # of the evaluation program
-    evaluations: float = 0.0  # of one replicate each
-
-    def __add__(self, other: Count) -> Count:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Count(*(a + b for a, b in pairs))
-
-    def times(self, share: float) -> Count:
-        return Count(*(share * value for value in vars(self).values()))
+    chunks: float
+    blocks: float  # with a busy lane, over all chunks
+    calls: float  # of the evaluation program
+    evaluations: float  # of one replicate each
 
 
 @dataclass(frozen=True)
@@ -80,140 +67,67 @@ LanesOf = Callable[[Resolved, int | None], Lanes]
 
 
 def expected_work(
-    study: Study, resolve: Callable[[Mapping[str, Any]], Resolved], lanes_of: LanesOf
+    study: Study, factory: PopulationFactory, lanes_of: LanesOf
 ) -> list[ProgramWork]:
     """Return the programs of a study, the default's first; its imports have run."""
-    config = study.default()
-    quanta = quanta_of(study, study.steps_per_update(config))
-    expected = expected_steps(study, quanta)
-    chances = expected_chances(expected, quanta)
-    buckets = _drawn(study, resolve)
-    schedules = {key: schedule_of(study, one.steps_per_chunk) for key, (one, _) in buckets.items()}
-    drawn = sum(count for _, count in buckets.values())
-    trials, left = 0.0 if expected.trials is None else float(expected.trials), math.inf
-    if expected.budget is not None:
-        longest = max(schedule.env_steps for schedule in schedules.values())
-        left = max(0, expected.budget - reserve(study, Phase.SEARCH, longest)) / study.spread
-        steps = sum(
-            count * _env_steps(study, schedules[key], chances)
-            for key, (_, count) in buckets.items()
-        )
-        trials = min(trials or math.inf, left * drawn / steps)
-    found: list[ProgramWork] = []
-    for key, (resolved, count) in buckets.items():
-        share, schedule, asked = count / drawn, schedules[key], study.population.lanes
-        about = lanes_of(resolved, asked)
+    engine = _begun(study, factory)
+    ledger, buckets = engine.ledger, list(engine.buckets.values())
+    asked, about = study.population.lanes, dict[str, Lanes]()
+    wanted = dict.fromkeys(engine.buckets, asked)
+    for bucket in buckets:
+        own = about[bucket.key] = lanes_of(bucket.resolved, asked)
+        _equip(bucket, own)
         if asked is None and len(buckets) > 1:
-            replicates = math.ceil(trials * share * study.seeds.first)
-            asked = fitting_lanes(about.lanes, about.block, replicates)
-            about = lanes_of(resolved, asked)
-        for at, part in enumerate(about.parts or (Part(asked, about),)):
-            lanes = replace(part.lanes, lanes=about.lanes)
-            of_part = resolved.payload[at] if about.parts else resolved
-            search = _search(study, schedule, lanes, trials * share, chances)
-            confirm = _confirm(study, schedule, lanes).times(share)
-            busy = min(lanes.lanes, study.seeds.first * (expected.trials or math.inf))
-            if left < schedule.quantum * (busy * (schedule.length - 1) + 1):
-                search, confirm = _cut(schedule, lanes, left * share), Count()
-            found.append(ProgramWork(key, of_part, part.asked, at, search, confirm))
-    return found
+            wanted[bucket.key] = lanes_to_keep(ledger, bucket)
+            about[bucket.key] = lanes_of(bucket.resolved, wanted[bucket.key])
+        bucket.settle(cast(Any, about[bucket.key]))
+        bucket.place(bucket.lanes)
+    found: dict[str, list[ProgramWork]] = {bucket.key: [] for bucket in buckets}
+    estimate = WorkAhead(study)
+    for bucket in buckets:  # as one block, which works as long as any lane does
+        _equip(bucket, replace(about[bucket.key], block=bucket.lanes))
+    chunks = estimate.parts(ledger, buckets)
+    for at in range(study.spread):
+        parts = [
+            about[key].parts[at] if about[key].parts else Part(wanted[key], about[key])
+            for key in engine.buckets
+        ]
+        for bucket, part in zip(buckets, parts, strict=True):
+            _equip(bucket, replace(part.lanes, lanes=bucket.lanes))
+        works = zip(buckets, parts, chunks, estimate.parts(ledger, buckets), strict=True)
+        for bucket, part, wholes, blocks in works:
+            resolved = bucket.resolved.payload[at] if about[bucket.key].parts else bucket.resolved
+            pairs = zip(wholes, blocks, strict=True)
+            counts = [_count(bucket.schedule, part.lanes.width, *pair) for pair in pairs]
+            found[bucket.key].append(ProgramWork(bucket.key, resolved, part.asked, at, *counts))
+    return [program for programs in found.values() for program in programs]
 
 
-def _drawn(
-    study: Study, resolve: Callable[[Mapping[str, Any]], Resolved]
-) -> dict[str, tuple[Resolved, int]]:
-    """Return bucket -> a configuration of it, and how many of some random proposals are in it."""
-    plain = study
+def _begun(study: Study, factory: PopulationFactory) -> Engine:
+    """Return the study as it has drawn its first trials, at random; none has a lane yet."""
+    drawn = study
     if study.search.method not in ("grid", "sobol"):
-        plain = replace(study, search=SearchSpec("random"))
-    wanted = range(min(study.budget.trials or _DRAWN, _DRAWN))
-    found: dict[str, tuple[Resolved, int]] = {}
-    for proposal in Proposer(plain, make_sampler(plain)).propose(0, wanted, ()).found:
-        is_default = proposal.trial == 0
-        config = study.default() if is_default else study.complete(proposal.params)
-        try:
-            resolved = resolve(config)
-        except ConfigError:  # such a trial fails at once
-            if is_default:
-                raise
-            continue
-        first, count = found.get(resolved.bucket, (resolved, 0))
-        found[resolved.bucket] = first, count + 1
-    return found
+        drawn = replace(study, search=SearchSpec("random"))
+    engine = engine_in_memory(study, factory)
+    with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
+        Intake(engine, ahead).ask(_DRAWN)
+    default = engine.ledger.trials[0]
+    if default.state is TrialState.FAILED:
+        raise ConfigError(default.error)
+    return engine
 
 
-def _env_steps(study: Study, schedule: Schedule, chances: tuple[float, ...]) -> float:
-    """Return the training env steps of one trial, on one environment."""
-    chunks = study.seeds.first * from_here(schedule, chances, 0)[0]
-    further = _further(study, PRIOR_CHANCE) * math.prod(chances)
-    return schedule.quantum * (chunks + further * schedule.length)
+def _equip(bucket: Bucket, lanes: Lanes) -> None:
+    bucket.equip(cast(Any, lanes))  # all of a population that an estimate looks at
 
 
-def _further(study: Study, chance: float) -> float:
-    if study.seeds.racing is None:
-        return 0.0
-    return expected_further_seeds(study.seeds.first, study.seeds.per_config, chance)
+def _count(schedule: Schedule, width: int, whole: Work, work: Work) -> Count:
+    """Return work in chunks and calls of its programs.
 
-
-def _cut(schedule: Schedule, about: Lanes, env_steps: float) -> Count:
-    """Return what a budget pays for that ends before any trial does: nothing is confirmed."""
-    lanes = min(about.lanes, max(1, int(env_steps // schedule.quantum)))
-    chunks = env_steps / (lanes * schedule.quantum)
-    due = lanes * sum(mark <= chunks for mark in schedule.evaluations)
-    blocks = chunks * math.ceil(lanes / about.block)
-    return Count(chunks, blocks, math.ceil(due / about.width), due)
-
-
-def _search(
-    study: Study, schedule: Schedule, about: Lanes, trials: float, chances: tuple[float, ...]
-) -> Count:
-    first = study.seeds.first
-    found = _replicates(schedule, about, trials * first, first, chances)
-    lucky = min(trials, about.lanes // first)  # nothing to race against: they get all seeds
-    further = lucky * _further(study, 1.0) + (trials - lucky) * _further(study, PRIOR_CHANCE)
-    further *= math.prod(chances)
-    return found + _replicates(schedule, about, further, 1, ())
-
-
-def _replicates(
-    schedule: Schedule, about: Lanes, count: float, first: int, chances: tuple[float, ...]
-) -> Count:
-    """Return what replicates do whose lanes are filled again as they become free.
-
-    At the end of the search a block is at work until the last of its lanes rests.
+    Evaluations fall on few boundaries; without rungs all lanes come to them together.
     """
-    if count <= 0.0:
-        return Count()
-
-    def chunks_of(trials: int) -> float:
-        return about.warmup_chunks + from_here(schedule, chances, 0, trials)[0]
-
-    evaluations = count * from_here(schedule, chances, 0)[1]
-    mean, together = chunks_of(1), min(about.lanes, math.ceil(count))
-    chunks = max(count * mean / together, mean)
-    chunks += max(0.0, chunks_of(math.ceil(together / first)) - mean)
-    groups, members = math.ceil(together / about.block), min(about.block, together)
-    last = chunks_of(math.ceil(members / first))
-    blocks = count * mean / about.block
-    blocks += groups * max(0.0, last - mean * members / about.block)
-    # Evaluations fall on few boundaries; without rungs all lanes come to them together.
+    chunks, due = whole.block_steps / schedule.quantum, work.evaluations
     boundaries = max(1.0, chunks / math.gcd(*schedule.evaluations))
-    due = evaluations / boundaries
-    calls = max(due / about.width, 1.0 - math.exp(-due))
-    calls = boundaries * (calls if schedule.rungs else math.ceil(due / about.width))
-    return Count(chunks, blocks, calls, evaluations)
-
-
-def _confirm(study: Study, schedule: Schedule, about: Lanes) -> Count:
-    """Return what the confirm stage does: runs on selection seeds, then those on test seeds."""
-    stage, objectives = study.confirm, len(study.objectives)
-    if stage is None:
-        return Count()
-    report = stage.reports(objectives)
-    whole, found = about.warmup_chunks + schedule.length, Count()
-    for runs in (stage.runs(objectives) - report, report + stage.asked):
-        full, rest = divmod(runs, about.lanes)
-        for busy in [about.lanes] * full + [rest] * (rest > 0):
-            blocks = whole * math.ceil(busy / about.block)
-            found += Count(whole, blocks, math.ceil(busy / about.width), busy)
-    return found
+    each = due / boundaries
+    calls = max(each / width, 1.0 - math.exp(-each)) if schedule.rungs else math.ceil(each / width)
+    return Count(chunks, work.block_steps / schedule.quantum, boundaries * calls, due)

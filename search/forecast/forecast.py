@@ -35,20 +35,14 @@ def forecast(
 ) -> TimeEstimate | str:
     """Return how long a study takes here, or why that is not known.
 
-    Args:
-        machine: with the study.
-        kept: earlier timings; new ones are added.
-        timing: compile and time new programs; else only earlier timings count.
-        told: called with a line before something takes long.
-
-    Raises:
-        HpoError: the study cannot run here.
+    New timings are added to `kept`; without `timing` only those there count. `told` is called
+    with a line before something takes long.
     """
     study = asked = machine.study
     if study.search.driver == "ray_tune":  # its scheduler's rules are not known here
         search = replace(study.search, driver="lanes", method="random", options={})
         asked = replace(study, search=search, early_terminate=None)
-    work = expected_work(asked, machine.factory.resolve, machine.lanes_of)
+    work = expected_work(asked, machine.factory, machine.lanes_of)
     leading = work[0].bucket
     programs = _timed([machine.program(one) for one in work], kept, timing, told)
     timed = [program for program in programs if program.is_timed]
@@ -194,10 +188,10 @@ def _chunks(program: Program, count: Count) -> Span:
 
 
 def _evaluations(program: Program, longer: Span) -> Span:
-    count = program.work.search + program.work.confirm
-    calls = count.calls
+    counts = (program.work.search, program.work.confirm)
+    calls = sum(count.calls for count in counts)
     if program.is_hosted:  # an episode costs; elsewhere a call does, however many lanes it has
-        calls = count.evaluations / program.about.width
+        calls = sum(count.evaluations for count in counts) / program.about.width
     seconds = calls * program.costs.evaluate_seconds
     return longer.times(seconds, seconds, seconds)
 

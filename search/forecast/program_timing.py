@@ -48,7 +48,6 @@ class Machine:
         return any(is_gymnasium(part.study.env.id) for part in self.parts)
 
     def lanes_of(self, resolved: Resolved, lanes: int | None) -> Lanes:
-        """Return what a bucket's programs are like; nothing is compiled."""
         key = (resolved.bucket, lanes)
         if key not in self._known:
             several = len(self.parts) > 1
@@ -143,9 +142,9 @@ def time_program(
         population.compile()
         population.compile_evaluation()
         whole = time.perf_counter() - started
-    chunks = _Chunks(factory, resolved, population)
+    chunks = Chunks(factory, resolved, population)
     fixed, each, error, count = chunks.timed(is_gymnasium(factory.study.env.id))
-    times = chunks.updates_in_all / population.program.updates
+    times = factory.program_of(resolved, population.lanes).updates / population.program.updates
     evaluate_seconds, steps = _evaluation(population, is_gymnasium(factory.study.env.id))
     return Costs(
         fixed_seconds=fixed * times,
@@ -161,17 +160,17 @@ def time_program(
     )
 
 
-class _Chunks:
+class Chunks:
     """Chunks of a program whose lanes train configurations drawn from the space."""
 
     def __init__(self, factory: Any, resolved: Resolved, population: Any):
-        self._population, count = population, population.lanes
-        self._drawn = [drawn(factory, resolved, lane) for lane in range(count)]
-        self.updates_in_all = factory.program_of(resolved, count).updates
+        self._population = population
+        self._drawn = [_drawn(factory, resolved, lane) for lane in range(population.lanes)]
 
-    def _run(self, lanes: Sequence[int], begun: bool) -> float:
+    def run(self, lanes: Sequence[int], begun: bool = True, replicate: int = 0) -> float:
+        """Return the seconds of a chunk; lanes that have not `begun` start a replicate."""
         refills = [] if begun else [
-            Refill(lane, self._drawn[lane], Stream.SEARCH, 0) for lane in lanes
+            Refill(lane, self._drawn[lane], Stream.SEARCH, replicate) for lane in lanes
         ]  # fmt: skip
         result = self._population.advance(refills, lanes)
         refuse_failed(result.failed.values())
@@ -183,8 +182,8 @@ class _Chunks:
         The first call of a program takes longer than others.
         """
         for chunk in range(self._population.warmup_chunks):
-            self._run(lanes, begun=chunk > 0)
-        return self._run(lanes, begun=self._population.warmup_chunks > 0)
+            self.run(lanes, begun=chunk > 0)
+        return self.run(lanes, begun=self._population.warmup_chunks > 0)
 
     def timed(self, hosted: bool) -> tuple[float, float, float, int]:
         """Return seconds of a chunk, of each of its blocks, their error, and the chunks timed."""
@@ -207,7 +206,7 @@ class _Chunks:
     def _several(self, lanes: Sequence[int], most: int, seconds: float = 0.0) -> list[float]:
         found: list[float] = []
         while not found or (len(found) < most and (sum(found) < seconds or len(found) < _FEWEST)):
-            found.append(self._run(lanes, begun=True))
+            found.append(self.run(lanes))
             if sum(found) > _LONG:
                 break
         return found
@@ -235,7 +234,6 @@ def _evaluation(population: Any, hosted: bool) -> tuple[float, int]:
 
 
 def _baseline(factory: Any) -> float:
-    """Return the seconds of the study's first baseline, on all its seeds."""
     study: Study = factory.study
     if not study.baselines:
         return 0.0
@@ -245,7 +243,7 @@ def _baseline(factory: Any) -> float:
     return time.perf_counter() - started
 
 
-def drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
+def _drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
     """Return a configuration of a program: drawn again until it is one."""
     study = factory.study
     for attempt in range(20):

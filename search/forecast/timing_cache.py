@@ -99,7 +99,6 @@ class Kept:
         return latest["step_seconds"], latest["costs"]["at"]
 
     def keep(self, key: str, env: str, step_seconds: float, costs: Costs) -> None:
-        """Keep a timing; the file may be gone or not writable, which is noted."""
         self.timings[key] = {"env": env, "step_seconds": step_seconds, "costs": asdict(costs)}
         latest = sorted(self.timings, key=lambda name: self.timings[name]["costs"]["at"])
         self.timings = {name: self.timings[name] for name in latest[-_MOST:]}

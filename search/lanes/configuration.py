@@ -122,7 +122,6 @@ def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without the environment's parameters."""
     return {name: value for name, value in config.items() if not name.startswith("env.")}
 
 

@@ -102,9 +102,7 @@ class Population(Protocol):
     block: int  # lanes of one tile on every device; fewer leave the machine partly idle
 
     @property
-    def compiles(self) -> int:
-        """Training programs compiled so far."""
-        ...
+    def compiles(self) -> int: ...
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; lanes not `busy` may rest."""
@@ -144,9 +142,7 @@ class Population(Protocol):
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
 
-    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """Evaluate the policies of some lanes, in that order."""
-        ...
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]: ...
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
@@ -169,9 +165,7 @@ class PopulationFactory(Protocol):
         ...
 
     @property
-    def device_count(self) -> int:
-        """How many devices lanes are spread over."""
-        ...
+    def device_count(self) -> int: ...
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """Return the result of `Study.complete` ready for lanes, without compiling.
@@ -349,7 +343,6 @@ class Resolver:
         return found
 
     def touch(self, resolved: Resolved) -> None:
-        """Count a configuration among the latest."""
         self._recent.append(resolved)
 
     def default(self) -> Resolved:

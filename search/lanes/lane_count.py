@@ -5,8 +5,6 @@ It is never a timing, so that the same file makes the same program every time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...core.memory import MEMORY_SHARE
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import Seeds, Study
@@ -15,15 +13,6 @@ _ENOUGH = {"cpu": 64, "gpu": 4096}
 # Lanes that one device of a CPU works on at a time: the temporaries of a tile should stay in
 # cache, so a tile shrinks as networks grow. A GPU takes what its memory holds (`memory.gpu_tile`).
 _CPU_TILES = ((20_000, 4), (200_000, 2))
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The hardware of a population."""
-
-    backend: str  # cpu or gpu
-    devices: int
-    memory_bytes: int  # of all devices together
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
@@ -54,7 +43,9 @@ def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
 
 
 def auto_lanes(
-    machine: Machine,
+    backend: str,
+    devices: int,
+    memory_bytes: int,
     tile: int,
     replicates: int,
     bytes_per_lane: int,
@@ -66,14 +57,14 @@ def auto_lanes(
     The smallest multiple of devices x tile that reaches `wanted_lanes`, less as many multiples as
     memory demands. `shared_bytes` are independent of the number of lanes.
 
-    >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6)
+    >>> auto_lanes("cpu", 2, 10**10, 4, 192, 10**6)
     64
-    >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 12, 10**6)
+    >>> auto_lanes("cpu", 2, 10**10, 4, 12, 10**6)
     16
     """
-    block = machine.devices * tile
-    blocks = -(-wanted_lanes(machine.backend, replicates, needed) // block)
-    memory = int(MEMORY_SHARE * machine.memory_bytes) - shared_bytes
+    block = devices * tile
+    blocks = -(-wanted_lanes(backend, replicates, needed) // block)
+    memory = int(MEMORY_SHARE * memory_bytes) - shared_bytes
     fitting = memory // max(1, bytes_per_lane * block)
     return block * max(1, min(blocks, fitting))
 

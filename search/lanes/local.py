@@ -37,7 +37,6 @@ from ...studies.spec import Study
 from .configuration import Parts, Split, parts_of
 from .contract import Division, EvaluationResult, Resolved
 from .lane_count import (
-    Machine,
     auto_lanes,
     fitting_lanes,
     population_replicates,
@@ -227,7 +226,6 @@ class LocalFactory:
         return Division.of(-(-total // tile) * tile, shares, tile, count)
 
     def check_divides(self, resolved: Resolved, shares: int) -> None:
-        """Refuse lanes that leave a share without any."""
         division = self.divide(resolved, None, shares)
         tiles = division.total // division.tile
         if tiles < shares:
@@ -330,8 +328,7 @@ class LocalFactory:
         per_lane, shared = (one, 0) if self.backend == "cpu" else (two - one, 2 * one - two)
         replicates, needed = self._replicates(shares)
         lanes = auto_lanes(
-            Machine(self.backend, count, memory), tile, replicates, per_lane // block, needed,
-            shared,
+            self.backend, count, memory, tile, replicates, per_lane // block, needed, shared
         )  # fmt: skip
         if lanes < needed:
             raise ConfigError(
@@ -341,14 +338,12 @@ class LocalFactory:
         return lanes
 
     def _replicates(self, shares: int) -> tuple[int, int]:
-        """Return how many replicates a share can start, and must run at once."""
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
 
     @property
     def _memory(self) -> int:
-        """Bytes of all devices, divided among environments."""
         return device_memory(self.devices) // self._environments
 
     @cached_property

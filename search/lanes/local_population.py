@@ -208,7 +208,6 @@ class LocalPopulation:
         self._lanes = self._program.restore(self._lanes, directory)
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Write some fields of all lanes' state into a new directory."""
         new_folder(directory)
         for name in names:
             value = getattr(self._lanes.state, name)
@@ -216,7 +215,6 @@ class LocalPopulation:
                 checkpoint.save_tree(directory / name, value)
 
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
-        """Read some of the fields that `save_fields` wrote."""
         state = self._lanes.state
         old = {
             name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
@@ -283,8 +281,6 @@ def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
 
 
 def put_row(rows: Any, row: Any, at: int) -> None:
-    """Write one lane's leaves into a tree of all lanes."""
-
     def put(all_rows: np.ndarray, one: np.ndarray) -> None:
         all_rows[at] = one
 

@@ -244,7 +244,6 @@ class SeveralPopulation:
 
 
 def _merged(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return all metrics under their environment's number."""
     return {
         environment_metric(at, name): values
         for at, metrics in enumerate(each)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import Stream, TrialState
 from ..rules.registry import rank_of
 from ..state.buckets import Bucket
 from ..state.schedule import Schedule
@@ -54,17 +54,13 @@ class Desk(Protocol):
         """Return the requests that came since the last call; waits for the first one."""
         ...
 
-    def answer(self, replies: Mapping[str, Reply]) -> None:
-        """Send replies to requests, by their keys."""
-        ...
+    def answer(self, replies: Mapping[str, Reply]) -> None: ...
 
     def expected(self) -> int:
         """Return how many trials are to ask before lanes step."""
         ...
 
-    def has_more(self) -> bool:
-        """Return whether trials are still to begin."""
-        ...
+    def has_more(self) -> bool: ...
 
     def ended(self) -> list[int]:
         """Return the trials that the scheduler has ended since the last call.
@@ -79,39 +75,27 @@ class Desk(Protocol):
 _WORST = 1e6  # the loss that is told while none was seen
 
 
-@dataclass
-class _Shown:
-    """What a trial showed last, until it is known what the scheduler made of it."""
-
-    rung: int
-    value: float
-    env_steps: int
-    rank: int
-    judged: int
-
-
 class Reports:
     def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], rule: str):
         self._ledger, self._buckets, self._rule = ledger, buckets, rule
-        self._shown: dict[int, _Shown] = {}
+        # trial -> its rank among so many, until it is known what the scheduler made of it
+        self._shown: dict[int, tuple[int, int]] = {}
         self._worst: float | None = None
         for number in sorted(ledger.undecided):  # shown before the study was cut
-            trial, bucket = ledger.trials[number], buckets[ledger.trials[number].bucket]
-            env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
-            self._shown[number] = self._shown_by(trial, trial.reports[trial.rung], env_steps)
+            self._show(ledger.trials[number])
 
-    def _shown_by(self, trial: Trial, value: float, env_steps: int) -> _Shown:
+    def _show(self, trial: Trial) -> None:
         there, loss = self._ledger.judged(trial.rung), self._ledger.objective.loss
         losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
-        return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
+        rank = rank_of(loss(trial.reports[trial.rung]), losses)
+        self._shown[trial.number] = rank, len(there)
 
     def has_shown(self, number: int) -> bool:
-        """Return whether a trial has shown something that the scheduler has not answered yet."""
         return number in self._shown
 
     def note(self, numbers: Iterable[int]) -> None:
         """Note the values of those trials that are at an evaluation before their last."""
-        shown = list[tuple[Trial, float, int]]()
+        shown = list[Trial]()
         for number in numbers:
             trial = self._ledger.trials[number]
             point = self._point(trial)
@@ -119,9 +103,9 @@ class Reports:
                 trial.report(*point)
                 self._ledger.judge(trial.rung, [number])
                 self._ledger.touch(trial)
-                shown.append((trial, *point))
-        for trial, value, env_steps in shown:  # compared with all that were here by now
-            self._shown[trial.number] = self._shown_by(trial, value, env_steps)
+                shown.append(trial)
+        for trial in shown:  # compared with all that were here by now
+            self._show(trial)
 
     def _point(self, trial: Trial) -> tuple[float, int] | None:
         """Return the value and env steps of a live trial that is at an evaluation."""
@@ -141,30 +125,18 @@ class Reports:
     def judge(
         self, trial: Trial, action: str, source: int | None, old: dict[str, Any] | None = None
     ) -> None:
-        """Write down what the scheduler made of what a trial showed last."""
         shown = self._shown.pop(trial.number, None)
         if shown is None:
             return
-        copied = action == "copy"
-        self._ledger.unwritten.add(
-            DecisionRow(
-                trial=trial.number,
-                rung=shown.rung,
-                env_steps=shown.env_steps,
-                value=shown.value,
-                action=action,
-                rule=self._rule,
-                cutoff=None,
-                rank=shown.rank,
-                judged=shown.judged,
-                source=source,
-                old_params=old if copied else None,
-                params=dict(trial.params) if copied else None,
-            )
-        )
+        copied: dict[str, Any] = {"source": source}
+        if action == "copy":
+            copied |= {"old_params": old, "params": dict(trial.params)}
+        self._ledger.decide(
+            trial, action=action, rule=self._rule, cutoff=None, rank=shown[0], judged=shown[1],
+            **copied,
+        )  # fmt: skip
 
     def report(self, trial: Trial) -> Report | None:
-        """Return what a trial shows, None while it is on its way to an evaluation."""
         if trial.lost:
             return self._of_lost(trial)
         if not trial.is_live:
@@ -226,7 +198,6 @@ class Waiting:
         return len(self._asked) >= self._desk.expected() or waited > _PATIENCE_SECONDS
 
     def reply(self, replies: Mapping[str, Reply]) -> None:
-        """Answer requests, by their keys."""
         if replies:
             self._desk.answer(replies)
             self.heard()
@@ -248,7 +219,6 @@ class Waiting:
             self.turn_away(request)
 
     def turn_away(self, request: Request) -> None:
-        """Answer that there is nothing more to train."""
         trial = self._ledger.trials.get(request.trial)
         length = self._ledger.study.env_steps if trial is None else self._reports.length(trial)
         value = None if trial is None else trial.value

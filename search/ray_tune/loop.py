@@ -46,7 +46,6 @@ class KeptStates:
         self._count = 0
 
     def keep(self, number: int, bucket: Bucket) -> str:
-        """Keep a trial as it is now, and return the name of that state."""
         trial = self._ledger.trials[number]
         runs = trial.runs_of(Stream.SEARCH)
         lanes = {
@@ -70,7 +69,6 @@ class KeptStates:
         return name
 
     def has(self, number: int, chunks: int) -> bool:
-        """Return whether a trial is kept as it is after so many chunks."""
         return any(
             kept.trial == number and any(run.chunks == chunks for run in kept.runs)
             for kept in self._kept.values()
@@ -108,7 +106,6 @@ class KeptStates:
     def _take_over(
         self, trial: Trial, bucket: Bucket, kept: _Kept, params: Mapping[str, Any]
     ) -> None:
-        """Bring a trial's books to where the state is."""
         here = max(bucket.trained(run) for run in kept.runs) * bucket.schedule.quantum
         way = list(kept.way)
         if kept.trial != trial.number or dict(kept.params) != dict(params):
@@ -119,7 +116,6 @@ class KeptStates:
 
 
 def _intact(run: Run, was: Run) -> bool:
-    """Return whether a replicate is still where it was kept."""
     if was.state is not RunState.RUNNING:
         return run.state is was.state
     return run.state is was.state and run.chunks == was.chunks and run.lane is not None
@@ -160,10 +156,10 @@ class DrivenLanes:
     # ------------------------------------------------------------------ trials that come in
 
     def begin(self, request: Request) -> Trial:
-        """Take in a new trial; one that cannot run has failed."""
         ledger, state = self._ledger, self._ledger.state
         batch = state.take_foreign(request.trial)
-        trial = Trial(request.trial, dict(request.params), self._proposed_by(request), batch)
+        by, params = self._proposed_by(request), dict(request.params)
+        trial = Trial(request.trial, TrialState.WAITING, by, batch, "", params)
         method = f"ray_tune {ledger.study.search.searcher}"
         ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
         self._engine.admit(trial, self._replicates)
@@ -329,7 +325,6 @@ class Driven:
     # ------------------------------------------------------------------ the boundary
 
     def _pass_boundary(self) -> None:
-        """Run one chunk of the lanes of all trials that asked, then the boundary."""
         engine, asked = self._engine, self._waiting.numbers
         with engine.undivided():
             evaluations = self._chunk(asked)

@@ -79,7 +79,6 @@ class Handle(tune.Trainable):
         return ray.get(self._exchange.ask.remote(kind, self.trial_id, point, self._state))
 
     def step(self) -> dict[str, Any]:
-        """Wait until the trial has come to its next evaluation."""
         reply = self._ask("train")
         self._state = None
         return {"done": True} if reply is None else dict(reply)
@@ -90,7 +89,6 @@ class Handle(tune.Trainable):
         (Path(checkpoint_dir) / _STATE).write_text("" if name is None else name)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Resume from a kept state at the next step."""
         self._state = (Path(checkpoint) / _STATE).read_text()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

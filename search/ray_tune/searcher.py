@@ -40,7 +40,6 @@ class _Suggested:
         self.last: str | None = None
 
     def begin(self, batch: int, history: Sequence[Past]) -> _Suggested:
-        """See `Sampler`; the searcher keeps the history."""
         self.last = None
         return self
 

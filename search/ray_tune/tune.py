@@ -39,7 +39,6 @@ from .searcher import SUGGESTIONS, Proposals, Suggestions, point_of
 
 
 def domains(space: Space) -> dict[str, Any]:
-    """Return the domain of every key, whether its parameter is active or not."""
     return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
 
 
@@ -125,7 +124,6 @@ def _scheduler_class(name: str) -> type:
 
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
-    """Return a class by one of our words or by its dotted name; nothing is called."""
     module, _, attribute = known.get(name, name).rpartition(".")
     words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
     try:
@@ -144,7 +142,6 @@ def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> 
 
 
 def _module_named(name: str) -> Any:
-    """Return a module of Ray Tune, or one that the study's `imports` ran."""
     if name == _LIBRARY or name.startswith(f"{_LIBRARY}."):
         return import_module(name)
     own = user_module(name)
@@ -284,7 +281,6 @@ class TuneDesk:
             }
 
     def stop(self) -> None:
-        """Ask Tune to end everything, and wait until it has."""
         self._stopping = True
         if self._thread is not None and self._thread.is_alive():
             try:
@@ -304,7 +300,6 @@ class TuneDesk:
             ) from error
 
     def _check(self) -> None:
-        """Raise the error that ended Tune, if there was one."""
         error = self._error
         if isinstance(error, HpoError):
             raise error
@@ -431,7 +426,6 @@ class _Explore:
         self._name, self._count = name, 0
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return the source's configuration with other hyperparameters."""
         self._count += 1
         point = config[POINT]
         study, old = _DESKS[self._name].study, json.loads(point["params"])

@@ -50,7 +50,6 @@ class Process:
     theta: tuple[float, ...]  # log l, log s, log noise, logit e
 
     def kernel(self, x: np.ndarray, t: np.ndarray, z: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Return the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
         scale, signal = math.exp(self.theta[0]), math.exp(self.theta[1])
         kept = -math.log1p(math.exp(self.theta[3]))  # log(1 - e)
         far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
@@ -189,7 +188,6 @@ class Bandit:
         span: tuple[float, float],
         rng: Generator,
     ) -> np.ndarray:
-        """Return the shares [d] of the best of many candidates."""
         now, width = situation.rung + 1.0, len(self._ordered)
         deviation = process.deviation(others, np.full(len(others), now))
         bonus = math.sqrt(_C1 + max(0.0, math.log(_C2 * len(situation.gains))))

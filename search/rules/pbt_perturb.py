@@ -17,35 +17,22 @@ from ...studies.spec import EarlyTerminate, Study
 
 @dataclass(frozen=True)
 class Gain:
-    """The result of one trial's hyperparameters between two rungs.
+    """The result of one trial's hyperparameters between two rungs."""
 
-    Attributes:
-        rung: where the interval ends.
-        params: in force over the interval.
-        before: loss where it began, of the state it began from.
-        after: loss where it ended.
-    """
-
-    rung: int
+    rung: int  # where the interval ends
     params: dict[str, Any]
-    before: float
+    before: float  # loss of the state that it began from
     after: float
 
 
 @dataclass(frozen=True)
 class Situation:
-    """The results so far, when a copy is made.
-
-    Attributes:
-        rung: here.
-        loss: of the state that is copied.
-        gains: of earlier intervals, this rung's included, oldest first.
-        others: hyperparameters and loss of every trial whose next interval is decided already.
-    """
+    """The results so far, when a copy is made."""
 
     rung: int
-    loss: float
-    gains: Sequence[Gain] = ()
+    loss: float  # of the state that is copied
+    gains: Sequence[Gain] = ()  # of earlier intervals, this rung's included, oldest first
+    # hyperparameters and loss of every trial whose next interval is decided already
     others: Sequence[tuple[Mapping[str, Any], float]] = field(default_factory=tuple)
 
 

@@ -24,37 +24,22 @@ from .pbt_perturb import Explorer
 
 @dataclass(frozen=True)
 class Standing:
-    """A trial at a rung.
-
-    Attributes:
-        trial: its number.
-        loss: there; lower is better. With several objectives or constraints it is the place among
-            all trials judged there (0 the best), so only its order has a meaning.
-        curve: the loss of the first objective at every rung up to this one.
-    """
+    """A trial at a rung."""
 
     trial: int
+    # lower is better; with several objectives or constraints the place among all trials judged
+    # there (0 the best), so only its order has a meaning
     loss: float
-    curve: tuple[float, ...] = ()
+    curve: tuple[float, ...] = ()  # loss of the first objective at every rung up to this one
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One judgement.
-
-    Attributes:
-        stop: the trial ends here.
-        rule: the words of the rule, for example `asha eta=4`.
-        cutoff: the loss that had to be reached, or None when no trial stops.
-        finish: with `stop`, it ends with its value here, as if its run were over.
-        pause: with `stop`, it waits here instead of ending.
-    """
-
-    stop: bool
-    rule: str
-    cutoff: float | None
-    finish: bool = False
-    pause: bool = False
+    stop: bool  # the trial ends here
+    rule: str  # in words, for example `asha eta=4`
+    cutoff: float | None  # the loss that had to be reached; None if no trial stops
+    finish: bool = False  # with `stop`: with its value here, as if its run were over
+    pause: bool = False  # with `stop`: it waits here instead of ending
 
 
 class Pruner(Protocol):
@@ -113,22 +98,13 @@ def register_rule(
 
 
 def make_pruner(study: Study) -> Pruner | None:
-    """Build the rule that a study names, None without one or where a population evolves.
-
-    Raises:
-        UnknownNameError: no rule has this name.
-        ConfigError: an option is unknown or out of range.
-    """
+    """Build the rule that a study names, None without one or where a population evolves."""
     early = study.early_terminate
     return None if early is None or early.evolves else _made(early, study)
 
 
 def make_explorer(study: Study) -> Explorer | None:
-    """Build what gives copies their hyperparameters, None where no population evolves.
-
-    Raises:
-        ConfigError: an option is unknown or out of range.
-    """
+    """Build what gives copies their hyperparameters, None where no population evolves."""
     early = study.early_terminate
     return None if early is None or not early.evolves else _made(early, study)
 

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...store.pareto import excess
 from ...store.rows import TrialState
 from .registry import Past
 
@@ -31,7 +32,7 @@ class Window:
         if len(ended) > self.best + self.latest:
             older, newer = ended[: -self.latest], ended[-self.latest :]
             finished = [past for past in older if past.loss is not None]
-            finished.sort(key=lambda past: (_total(past.violations), past.loss, past.trial))
+            finished.sort(key=lambda past: (excess(past.violations), past.loss, past.trial))
             ended = finished[: self.best] + newer
         return sorted(ended + live, key=lambda past: past.trial)
 
@@ -91,22 +92,18 @@ def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int
 
     For methods that know no constraints; of two that violate, the one by less is better.
     """
-    violation = {past.trial: _total(past.violations) for past in history}
+    violation = {past.trial: excess(past.violations) for past in history}
     worst, best = _each(max, losses.values()), _each(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))
 
     def shown(trial: int, own: Losses) -> Losses:
-        excess = violation.get(trial, 0.0)
-        if excess <= 0.0:
+        amount = violation.get(trial, 0.0)
+        if amount <= 0.0:
             return own
-        share = excess / (1.0 + excess) if math.isfinite(excess) else 1.0
+        share = amount / (1.0 + amount) if math.isfinite(amount) else 1.0
         return tuple(high + w * (0.1 + share) for high, w in zip(worst, width, strict=True))
 
     return {trial: shown(trial, own) for trial, own in losses.items()}
-
-
-def _total(violations: Sequence[float]) -> float:
-    return sum(max(0.0, violation) for violation in violations)
 
 
 def _each(choose, rows) -> Losses:

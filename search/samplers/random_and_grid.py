@@ -13,32 +13,42 @@ from ...spaces.space import Space
 from ..seeds import generator
 from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
-_INDEX = "grid:index"
+
+class Walk:
+    """Walks along a sequence of points; each trial remembers the place of its own, as `INDEX`."""
+
+    INDEX = ""
+    _next = 0
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
+        used = [past.attributes[self.INDEX] for past in history if self.INDEX in past.attributes]
+        self._seek(1 + max(used, default=-1))
+        return self
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        raise NotImplementedError
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        pass
+
+    def _seek(self, index: int) -> None:
+        raise NotImplementedError
 
 
-class GridSearch:
-    """Walks over the grid; the attribute `grid:index` is the place of a trial's point."""
+class GridSearch(Walk):
+    INDEX = "grid:index"
 
     def __init__(self, space: Space, points: int | Mapping[str, int]):
         self._space, self._points = space, points
         self._rest = space.grid(points)
-        self._next = 0
-
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
-        used = [past.attributes[_INDEX] for past in history if _INDEX in past.attributes]
-        self._seek(1 + max(used, default=-1))
-        return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
         params = next(self._rest, None)
         if params is None:
             return None
         self._next += 1
-        return Draw(params, {_INDEX: self._next - 1})
-
-    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        pass
+        return Draw(params, {self.INDEX: self._next - 1})
 
     def _seek(self, index: int) -> None:
         if index < self._next:

@@ -23,47 +23,32 @@ from ...studies.spec import Study
 
 @dataclass(frozen=True)
 class Past:
-    """A trial proposed before, as a sampler sees it.
+    """A trial proposed before, as a sampler sees it; a running one has no loss and no reports.
 
-    Attributes:
-        trial: its number.
-        params: active searched hyperparameters.
-        attributes: that its sampler attached.
-        state: `running` before its end; such a trial has no loss and no reports yet.
-        loss: of a finished trial; lower is better whatever the goal.
-        reports: loss at each rung, of trials that have ended or are paused. Paused ones are
-            `stopped` here, and may have more reports or another end in a later history.
-        proposed_by: the method, `default`, `enqueue`, or `warm_start` for a trial of an earlier
-            study, whose number is negative.
-        more: losses of the second objective and on.
-        more_reports: their losses at each rung.
-        violations: one per constraint, above 0 by how much it is violated; of finished trials at
-            their end, of stopped ones at their last rung.
+    Paused trials are `stopped` here, and may have more reports or another end in a later history.
     """
 
-    trial: int
-    params: Mapping[str, Any]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    trial: int  # its number; negative in an earlier study
+    params: Mapping[str, Any]  # active searched hyperparameters
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # that its sampler attached
     state: TrialState = TrialState.RUNNING
-    loss: float | None = None
-    reports: tuple[float, ...] = ()
-    proposed_by: str = ""
-    more: tuple[float, ...] = ()
-    more_reports: tuple[tuple[float, ...], ...] = ()
+    loss: float | None = None  # of a finished trial; lower is better whatever the goal
+    reports: tuple[float, ...] = ()  # loss at each rung
+    proposed_by: str = ""  # the method, `default`, `enqueue` or `warm_start`
+    more: tuple[float, ...] = ()  # losses of the second objective and on
+    more_reports: tuple[tuple[float, ...], ...] = ()  # the same at each rung
+    # one per constraint, above 0 if it is violated; of stopped trials at their last rung
     violations: tuple[float, ...] = ()
 
     @property
     def losses(self) -> tuple[float, ...] | None:
-        """One loss per objective, of a finished trial."""
         return None if self.loss is None else (self.loss, *self.more)
 
     def losses_at(self, rung: int) -> tuple[float, ...]:
-        """One loss per objective at a rung."""
         return (self.reports[rung], *(self.more_reports[rung] if self.more_reports else ()))
 
     @property
     def is_live(self) -> bool:
-        """Whether it has not ended."""
         return self.state in (TrialState.WAITING, TrialState.RUNNING)
 
 
@@ -163,13 +148,7 @@ def draws_ahead(study: Study) -> bool:
 
 
 def make_sampler(study: Study) -> Sampler:
-    """Build the method that a study names.
-
-    Raises:
-        UnknownNameError: no method has this name.
-        ConfigError: an option is unknown or out of range, a package is not installed, or the
-            method does not take several objectives.
-    """
+    """Build the method that a study names; ConfigError if it cannot work here."""
     row, objectives = method_row(study.search.method), max(1, len(study.objectives))
     what = f"search method {row.name!r}"
     options = checked_options(what, row.options, study.search.options)

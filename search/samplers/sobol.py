@@ -8,7 +8,6 @@ those of `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,14 @@ from scipy.stats import qmc
 
 from ...errors import ConfigError
 from ...spaces.space import Parameter, Space
-from .registry import Batch, Draw, Past, SamplerSpec
+from .random_and_grid import Walk
+from .registry import Draw, SamplerSpec
 
-_INDEX = "sobol:index"
 _MOST_POINTS = 2**30
 
 
-class SobolSearch:
-    """Walks along one sequence; the attribute `sobol:index` is the place of a trial's point."""
+class SobolSearch(Walk):
+    INDEX = "sobol:index"
 
     def __init__(self, space: Space, seed: int):
         self._space = space
@@ -34,13 +33,6 @@ class SobolSearch:
                 "possible; search fewer, or type method: random"
             )
         self._engine = qmc.Sobol(max(1, dimensions), rng=seed)
-        self._next = 0
-
-    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
-        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
-        used = [past.attributes[_INDEX] for past in history if _INDEX in past.attributes]
-        self._seek(1 + max(used, default=-1))
-        return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
         index = self._next
@@ -51,10 +43,7 @@ class SobolSearch:
             warnings.simplefilter("ignore", UserWarning)
             point = self._engine.random(1)[0]
         self._next += 1
-        return Draw(self._at(point), {_INDEX: index})
-
-    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
-        pass
+        return Draw(self._at(point), {self.INDEX: index})
 
     def _seek(self, index: int) -> None:
         if index < self._next:

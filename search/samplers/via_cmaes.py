@@ -87,7 +87,6 @@ class CmaEs:
     # ------------------------------------------------------------------ draws
 
     def draw(self, strategy: _Strategy, trial: int, attempt: int) -> tuple[dict[str, Any], Any]:
-        """Return (active searched hyperparameters, the point of the modelled ones)."""
         strategy.cma.reseed_rng(integer(self._seed, "cmaes", trial, attempt))
         point = strategy.cma.ask()
         rest = generator(self._seed, "cmaes-rest", trial, attempt)
@@ -102,7 +101,6 @@ class CmaEs:
     # ------------------------------------------------------------------ generations
 
     def _recorded(self, history: Sequence[Past]) -> list[_Generation]:
-        """Return the generations so far, as their successors recorded them."""
         found: dict[int, _Generation] = {}
         for past in history:
             if _TOLD in past.attributes:
@@ -152,7 +150,6 @@ class CmaEs:
         return known
 
     def _fresh(self, history: Sequence[Past], size: int | None) -> _Strategy:
-        """Return the strategy before its first generation."""
         import cmaes
 
         earlier = [past for past in history if past.trial < 0 and past.loss is not None]

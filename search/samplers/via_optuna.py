@@ -44,7 +44,6 @@ class HistoryStorage(BaseStorage):
         self._directions = list(directions)
         self._trials = list(trials)
         self._by_id = {trial.number: trial for trial in trials}
-        self._user: dict[str, Any] = {}
         self._system: dict[str, Any] = dict(system or {})
 
     def append(self, trial: FrozenTrial) -> None:
@@ -58,6 +57,7 @@ class HistoryStorage(BaseStorage):
         raise NotImplementedError("one study, whose trials end by a new history")
 
     create_new_study = delete_study = get_all_studies = set_trial_state_values = _refuse
+    set_study_user_attr = set_trial_user_attr = set_trial_intermediate_value = _refuse
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return _STUDY_ID
@@ -68,14 +68,11 @@ class HistoryStorage(BaseStorage):
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         return list(self._directions)
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._user[key] = value
-
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
         self._system[key] = value
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        return self._user
+        return {}
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
         return self._system
@@ -99,14 +96,6 @@ class HistoryStorage(BaseStorage):
         trial = self._by_id[trial_id]
         trial.params[param_name] = distribution.to_external_repr(param_value_internal)
         trial.distributions[param_name] = distribution
-
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> None:
-        self._by_id[trial_id].intermediate_values[step] = intermediate_value
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._by_id[trial_id].user_attrs[key] = value
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         self._by_id[trial_id].system_attrs[key] = value
@@ -317,7 +306,6 @@ class GpBatch(OptunaBatch):
         super().keep(trial, params)
 
     def _forget(self) -> None:
-        """Drop the last draw, and those refused before it."""
         self._drop()
         for _ in range(self._refused):
             self._storage.drop_last()
@@ -356,7 +344,6 @@ class Nsga2(OptunaMethod):
         }
 
     def _parents(self, history: Sequence[Past]) -> dict[int, list[int]]:
-        """Return generation -> trials, as the first trial of each remembers them."""
         known: dict[int, list[int]] = {}
         for past in history:
             if self.PARENTS in past.attributes:

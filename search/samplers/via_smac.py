@@ -159,6 +159,5 @@ def _maximizer(scenario: Any) -> Any:
 
 
 def build(spec: SamplerSpec) -> Smac:
-    """Build the method `smac`."""
     to_configspace(spec.space)
     return Smac(spec)

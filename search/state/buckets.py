@@ -45,25 +45,20 @@ class Bucket:
         return len(self.slots)
 
     def busy(self) -> list[Run]:
-        """Return the replicates in lanes, sorted by `order`."""
         return sorted((run for run in self.slots if run is not None), key=order)
 
     @property
     def work(self) -> int:
-        """Number of replicates that wait or are in lanes."""
         return len(self.waiting) + sum(run is not None for run in self.slots)
 
     def trained(self, run: Run) -> int:
-        """Return the chunks that a replicate has trained, without warm-up."""
         return max(0, run.chunks - self.warmup)
 
     def env_steps_of(self, run: Run) -> int:
-        """Return the training env steps of a replicate so far."""
         return self.trained(run) * self.schedule.quantum
 
     @property
     def block(self) -> int:
-        """Lanes of a block; 1 without a population."""
         return self.population.block if self.population is not None else 1
 
     @property
@@ -76,7 +71,6 @@ class Bucket:
         return run.chunks >= self.warmup
 
     def enqueue(self, runs: Iterable[Run]) -> None:
-        """Let replicates wait for a lane."""
         for run in runs:
             bisect.insort(self.waiting, run, key=order)
 
@@ -97,7 +91,6 @@ class Bucket:
             self._give(lane, run)
 
     def drop(self) -> None:
-        """Drop the population, whose lanes are invalid."""
         self.population = None
 
     def release(self) -> None:

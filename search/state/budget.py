@@ -37,7 +37,6 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
 def affordable_lanes(
     study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
 ) -> float:
-    """Return for how many lanes the budget pays another training chunk; may be infinite."""
     left = env_steps_left(study, usage)
     if left == inf or phase is Phase.ALSO:
         return inf
@@ -45,13 +44,11 @@ def affordable_lanes(
 
 
 def env_steps_left(study: Study, usage: Usage) -> float:
-    """Return the env steps that the budget has left for all phases; may be infinite."""
     total = study.budget.env_steps
     return inf if total is None else total - usage.bounded_env_steps
 
 
 def trials_left(study: Study, proposed: int) -> float:
-    """Return how many trials may still be proposed; may be infinite."""
     return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
 
 

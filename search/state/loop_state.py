@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """Return the JSON value of a dataclass, an enum, a list, a mapping or a plain value."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -48,7 +47,7 @@ def decode(kind: type[T], value: Any) -> T:
     if origin in (Union, types.UnionType):
         if value is not None:
             found = decode(next(one for one in inner if one is not types.NoneType), value)
-    elif origin is dict:
+    elif origin in (dict, Mapping):
         found = {inner[0](key): decode(inner[1], item) for key, item in value.items()}
     elif origin in (list, tuple):
         found = origin(decode(inner[0], item) for item in value)
@@ -181,7 +180,6 @@ class LoopState:
         self.live.setdefault(trial.number, trial)
 
     def dismiss(self, trial: Trial) -> None:
-        """Drop an ended trial; the next batch sees it."""
         del self.live[trial.number]
         self.told.append(trial.number)
 
@@ -190,7 +188,6 @@ class LoopState:
         self.told.append(trial.number)
 
     def begin_batch(self, count: int) -> PendingAsk:
-        """Start a batch of so many trials."""
         trials = list(range(self.proposed, self.proposed + count))
         self.pending = PendingAsk(self.batches, trials, self.told)
         self.told = []
@@ -220,14 +217,12 @@ class LoopState:
         self.phase, self.candidates = Phase.CHOOSE, list(candidates)
 
     def win(self, trial: int, reports: bool) -> None:
-        """Set the winner; its test seeds run next, if there are any."""
         self.winner, self.phase = trial, Phase.REPORT if reports else Phase.DONE
 
     def measure_default(self, trial: int) -> None:
         self.default = trial
 
     def ask_for(self, trials: Sequence[int]) -> None:
-        """Run trials of `confirm.also` on the test seeds next."""
         self.phase, self.asked = Phase.ALSO, list(trials)
 
     def close(self) -> None:
@@ -269,11 +264,9 @@ class LoopState:
         self.bits = bits
 
     def keep_ended(self, trial: Trial, env_steps: int) -> None:
-        """Keep the only trial as it is at its end, for an extended run."""
         self.ended = EndedTrial(trial, env_steps)
 
     def reopen(self, trial: Trial) -> None:
-        """Resume the only trial from its end."""
         self.live[trial.number] = trial
         self.told = [number for number in self.told if number != trial.number]
         self.phase, self.kept, self.ended = Phase.SEARCH, [], None
@@ -285,21 +278,18 @@ class LoopState:
         self.buckets = list(buckets)
 
     def learn(self, gains: Iterable[Gain], most: int) -> None:
-        """Append gains; the latest `most` are kept."""
         self.gains = [*self.gains, *gains][-most:]
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
         self.kept = list(policies)
 
     def beats_all(self, trial: int, loss: float) -> bool:
-        """Return whether this is the best evaluation so far, and remember it if so."""
         if self.best_evaluation is not None and loss >= self.best_evaluation.loss:
             return False
         self.best_evaluation = KeptPolicy(trial, loss)
         return True
 
     def beats_own(self, trial: int, loss: float) -> bool:
-        """Return whether this is the trial's best evaluation so far, and remember it if so."""
         if trial in self.bests and loss >= self.bests[trial]:
             return False
         self.bests[trial] = loss
@@ -318,7 +308,6 @@ class LoopState:
         self.outlook = replace(outlook, least_share=least)  # the share never decreases
 
     def finish(self) -> None:
-        """Drop all live state; nothing is left to do."""
         self.phase, self.live, self.outlook = Phase.DONE, {}, None
 
     def to_text(self) -> str:
@@ -335,6 +324,11 @@ class LoopState:
                 "resume it with the earlier hpo, or start the study anew",
                 new=True,
             )
+        ended = value.get("ended") or {}
+        for trial in (*value.get("live", {}).values(), *([ended["trial"]] if ended else [])):
+            if "number" in trial:  # of an older study
+                trial["trial"], reports = trial.pop("number"), trial.get("reports", ())
+                trial["rung_value"] = reports[-1] if reports else None
         for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
             bucket.setdefault("settled", bucket["lanes"] > 0)
         return decode(cls, value)

@@ -16,6 +16,7 @@ import numpy as np
 from ...environments.references import Reference, normalised
 from ...errors import UnknownNameError
 from ...store.aggregate_environments import Over, together
+from ...store.leaderboard import Ranking
 from ...store.pareto import places
 from ...store.statistics import aggregate
 from ...studies.several_environments import scales
@@ -93,7 +94,6 @@ class Objective:
 
     @classmethod
     def of(cls, study: Study) -> Objective:
-        """Return the first objective of a study."""
         return cls(study.metric, scales(study), study.over_environments)
 
     def measure(self, result: EvaluationResult) -> float:
@@ -109,7 +109,6 @@ class Objective:
         return together(scores, self.over), scores
 
     def aggregate(self, values: Sequence[float]) -> float:
-        """Return a trial's value from its replicates' values."""
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
@@ -136,21 +135,22 @@ class Objectives:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is only the first objective."""
         return not self.others and not self.constraints
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, str], ...]:
-        """(metric, aggregate) of each extra of a trial."""
         asked = [(objective.metric.name, objective.metric.aggregate) for objective in self.others]
         return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return Ranking(limits=tuple((limit.min, limit.max) for limit in self.constraints))
 
     @cached_property
     def _measured(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._columns if name not in COSTS)
 
     def measure(self, result: EvaluationResult) -> list[float]:
-        """Return the extras of one evaluation of one replicate."""
         return [measure(name, result) for name in self._measured]
 
     def aggregate(
@@ -164,23 +164,19 @@ class Objectives:
         ]
 
     def losses(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Return the losses of the further objectives."""
         own = extras[: len(self.others)]
         return tuple(objective.loss(v) for objective, v in zip(self.others, own, strict=True))
 
     def values(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Return the values of the further objectives."""
         return tuple(extras[: len(self.others)])
 
     def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Return the values under constraints."""
         return tuple(extras[len(self.others) :])
 
     def violation(self, limited: Sequence[float]) -> float:
         """Return the sum of constraint violations; 0 if none is measured."""
-        if len(limited) != len(self.constraints):
-            return 0.0
-        return sum(max(0.0, amount) for amount in self.violations(limited))
+        known = len(limited) == len(self.constraints)
+        return self._ranking.violation(limited) if known else 0.0
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
         """Return sort keys, best first: feasible trials, then by front and crowding.
@@ -192,7 +188,4 @@ class Objectives:
         return [place.key for place in places(losses, violations)]
 
     def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
-        """Return the violation of each constraint, <= 0 if it is satisfied."""
-        return tuple(
-            limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
-        )
+        return self._ranking.violations(limited)

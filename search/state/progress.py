@@ -21,7 +21,7 @@ from .buckets import Bucket
 from .loop_state import LoopState, Outlook, Phase
 from .objective import Objective, Objectives
 from .search_state import Ledger
-from .trials import Run, Trial
+from .trials import Run
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,10 @@ class Observer:
 
 
 def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    """Return the current progress."""
     return _progress(
         ledger.study,
         ledger.state,
-        {number: ledger.trials[number] for number in sorted(ledger.trials)},
+        ledger.trials.values(),
         (ledger.objective, ledger.objectives),
         lanes=running.lanes if running is not None else 0,
         compiles=sum(entry.population.compiles for entry in buckets if entry.population),
@@ -161,7 +160,7 @@ def recorded_progress(study: Study, state: LoopState, rows: Iterable[TrialRow]) 
     return _progress(
         study,
         state,
-        {row.trial: row for row in sorted(rows, key=lambda row: row.trial)},
+        rows,
         (Objective.of(study), Objectives.of(study)),
         lanes=lanes.get(state.running, 0),
         compiles=0,
@@ -171,13 +170,13 @@ def recorded_progress(study: Study, state: LoopState, rows: Iterable[TrialRow]) 
 def _progress(
     study: Study,
     state: LoopState,
-    trials: Mapping[int, Trial | TrialRow],  # by number; negative ones are not of the search
+    trials: Iterable[TrialRow],
     objectives: tuple[Objective, Objectives],
     lanes: int,
     compiles: int,
 ) -> Progress:
     usage, done = state.usage, state.phase is Phase.DONE
-    found = {number: trial for number, trial in trials.items() if number >= 0}
+    found = sorted((row for row in trials if row.trial >= 0), key=lambda row: row.trial)
     best = _best(study, found, *objectives)
     outlook = state.outlook or Outlook(usage.env_steps)
     return Progress(
@@ -190,7 +189,7 @@ def _progress(
         occupancy=usage.occupancy,
         proposed=state.proposed,
         trials_total=study.budget.trials,
-        states=dict(Counter(TrialState(trial.state) for trial in found.values())),
+        states=dict(Counter(TrialState(trial.state) for trial in found)),
         best=best,
         env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
         compiles=compiles,
@@ -202,7 +201,6 @@ def _progress(
 
 
 def in_lanes(state: LoopState, bucket: str) -> list[Run]:
-    """Return the replicates in the lanes of a bucket, by lane."""
     found = [
         run
         for trial in state.live.values()
@@ -214,23 +212,18 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
 
 
 def _best(
-    study: Study,
-    trials: Mapping[int, Trial | TrialRow],
-    objective: Objective,
-    objectives: Objectives,
+    study: Study, trials: Iterable[TrialRow], objective: Objective, objectives: Objectives
 ) -> Best | None:
-    values = {n: trial.value for n, trial in trials.items() if trial.value is not None}
-    if not values:
+    pairs = [(row, row.value) for row in trials if row.value is not None]
+    if not pairs:
         return None
     keys = objectives.keys(
-        [(objective.loss(value), *objectives.losses(trials[number].objectives[1:]))
-         for number, value in values.items()],
-        [objectives.violation(trials[number].constraints) for number in values],
-    )  # fmt: skip
-    number = min(zip(keys, values, strict=True))[1]
-    best = trials[number]
+        [(objective.loss(value), *objectives.losses(row.objectives[1:])) for row, value in pairs],
+        [objectives.violation(row.constraints) for row, _ in pairs],
+    )
+    best, value = pairs[min(range(len(pairs)), key=keys.__getitem__)]
     return Best.of(
-        number, values[number], best.seed_values, study.metric.aggregate, best.stop_rule,
+        best.trial, value, best.seed_values, study.metric.aggregate, best.stop_rule,
         bounds_of(study),
     )  # fmt: skip
 

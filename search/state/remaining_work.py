@@ -1,4 +1,4 @@
-"""Estimate the remaining work and time of a study.
+"""Estimate the remaining work and time of a study; before it begins, that is all of it.
 
 The work follows from each bucket's schedule and the share of trials that pass each rung: first
 the rule's expectation, then increasingly the observed one.
@@ -10,17 +10,17 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from ...store.rows import Stream, TrialState
-from ...studies.chunk_sizes import Quanta, quanta_of
-from ...studies.expected_cost import Expected, expected_steps
+from ...studies.chunk_sizes import quanta_of
+from ...studies.expected_cost import expected_steps
 from ...studies.spec import Study
 from .buckets import Bucket
-from .budget import reserve
+from .budget import env_steps_left, reserve
 from .loop_state import Phase
 from .schedule import Schedule
 from .search_state import Ledger
@@ -28,7 +28,6 @@ from .trials import Run, Trial
 from .usage import Usage
 
 _PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
-PRIOR_CHANCE = 1 / 3  # that a racing trial takes twice its seeds
 _PRIOR_RACES, _PRIOR_SEEDS = 3.0, 1.5  # the same for racing: trials, and seeds over first seeds
 
 
@@ -36,19 +35,15 @@ _PRIOR_RACES, _PRIOR_SEEDS = 3.0, 1.5  # the same for racing: trials, and seeds 
 class Work:
     """Expected work."""
 
-    env_steps: float = 0.0  # training, all replicates
+    env_steps: float = 0.0  # training, all replicates, on one environment
     block_steps: float = 0.0  # env steps of blocks: one busy lane keeps a block of lanes busy
     evaluations: float = 0.0  # of one replicate each
 
     def __add__(self, other: Work) -> Work:
-        return Work(
-            self.env_steps + other.env_steps,
-            self.block_steps + other.block_steps,
-            self.evaluations + other.evaluations,
-        )
+        return Work(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def times(self, share: float) -> Work:
-        return Work(share * self.env_steps, share * self.block_steps, share * self.evaluations)
+        return Work(*(share * value for value in astuple(self)))
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Ahead:
 
 
 class WorkAhead:
-    """Estimates the remaining work of one study."""
+    """Estimates the remaining work of one study: of one that runs, or that is about to begin."""
 
     def __init__(self, study: Study):
         self._study = study
@@ -72,56 +67,86 @@ class WorkAhead:
         quanta = quanta_of(study, study.steps_per_update(config))
         expected = expected_steps(study, quanta)
         self._trials = expected.trials
-        self._passing = expected_chances(expected, quanta)
+        self._passing = (1.0,) * len(quanta.rungs)
+        if expected.trials is not None:  # the share that the rule is expected to let pass
+            counts = itertools.pairwise((expected.trials, *expected.passing))
+            self._passing = tuple(after / before if before else 1.0 for before, after in counts)
         self._block = 1
 
     def of(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Ahead:
-        phase = ledger.state.phase
-        if phase is Phase.DONE:
-            return Ahead(Work(), 0.0)
+        parts = self.parts(ledger, buckets)
+        work = sum((search + confirm for search, confirm in parts), Work())
+        work = replace(work, env_steps=work.env_steps * self._study.spread)
+        bounded = self._trials is not None or self._study.budget.env_steps is not None
+        return Ahead(work, self._uncompiled(ledger, buckets), bounded)
+
+    def parts(self, ledger: Ledger, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
+        """Return the work of the search and of the confirm stage, per bucket.
+
+        Later trials are shared out among buckets as the trials so far.
+        """
         known = (bucket.population.block for bucket in buckets if bucket.population is not None)
         self._block = next(known, 1)  # also of those without lanes
-        bounded = self._trials is not None or self._study.budget.env_steps is not None
-        work = self._confirm(ledger, buckets)
-        if phase is Phase.SEARCH and bounded:
-            work += self._search(ledger, buckets)
-        work = replace(work, env_steps=work.env_steps * self._study.spread)
-        return Ahead(work, self._uncompiled(ledger, buckets), bounded)
+        counts = Counter(trial.bucket for trial in ledger.trials.values())
+        total = sum(counts[bucket.key] for bucket in buckets)
+        shares = [counts[b.key] / total if total else 1.0 / len(buckets) for b in buckets]
+        left = self._left(ledger, buckets)
+        search = self._search(ledger, buckets, shares, left)
+        confirm = [self._confirm(ledger, *each) for each in zip(buckets, shares, strict=True)]
+        if ledger.state.phase is Phase.SEARCH and self._ends_none(ledger, buckets, left):
+            confirm = [Work() for _ in buckets]
+        return list(zip(search, confirm, strict=True))
+
+    def _left(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
+        """Return the env steps that the search has left on each environment; may be infinite."""
+        state = ledger.state
+        longest = max(bucket.schedule.env_steps for bucket in buckets)
+        left = env_steps_left(self._study, state.usage) - reserve(
+            self._study, state.phase, longest
+        )
+        return max(0.0, left) / self._study.spread
+
+    def _ends_none(self, ledger: Ledger, buckets: Sequence[Bucket], left: float) -> bool:
+        """Return whether the budget ends before any trial does, so that none is confirmed."""
+        if any(trial.state is TrialState.FINISHED for trial in ledger.trials.values()):
+            return False
+        return all(
+            left < bucket.schedule.quantum * (len(busy) * (ahead - 1) + 1)
+            for bucket in buckets
+            if (busy := bucket.busy())
+            and (ahead := bucket.schedule.length - max(map(bucket.trained, busy)))
+        )
 
     def _block_of(self, bucket: Bucket) -> int:
         return bucket.population.block if bucket.population is not None else self._block
 
-    def _search(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Work:
+    def _search(
+        self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float], left: float
+    ) -> list[Work]:
+        state, seeds = ledger.state, self._study.seeds
+        endless = self._trials is None and not state.exhausted
+        if state.phase is not Phase.SEARCH or (endless and left == math.inf):
+            return [Work() for _ in buckets]
         chances = chances_to_pass(ledger.trials.values(), self._passing)
         to_come = 0
-        if self._trials is not None and not ledger.state.exhausted:
-            to_come = max(0, self._trials - ledger.state.proposed)
-        typical = self._typical(buckets, chances)
-        work = typical.times(to_come * self._study.seeds.first)
-        for bucket in buckets:
-            runs = [run for trial in ledger.live() if trial.bucket == bucket.key
-                    for run in trial.runs if run.is_live]  # fmt: skip
-            work += self._running(bucket, runs, chances, refilled=to_come > 0)
-        if self._study.seeds.racing is not None:
-            lanes = max((bucket.lanes for bucket in buckets), default=0)
-            further = _further_seeds(ledger, chances, to_come, lanes)
-            work += self._typical(buckets, ()).times(further)
-        bound = self._study.budget.env_steps
-        if bound is None:
-            return work
-        spent = ledger.state.usage.bounded_env_steps + self._reserved(ledger, buckets)
-        left = max(0, bound - spent) / self._study.spread
-        if self._trials is None and not ledger.state.exhausted:
-            more = max(0.0, left - work.env_steps)
-            work += typical.times(more / max(1.0, typical.env_steps))
-        return work.times(left / work.env_steps) if work.env_steps > left else work
-
-    def _typical(self, buckets: Sequence[Bucket], chances: tuple[float, ...]) -> Work:
-        """Return the work of a future replicate: the mean over the known buckets."""
-        if not buckets:
-            return Work(env_steps=float(self._study.env_steps))
-        each = (self._of_one(bucket, chances) for bucket in buckets)
-        return sum(each, Work()).times(1.0 / len(buckets))
+        if self._trials is not None and not state.exhausted:
+            to_come = max(0, self._trials - state.proposed)
+        further = self._further_seeds(ledger, buckets, chances, to_come)
+        each = [
+            self._of_one(bucket, chances).times(s)
+            for bucket, s in zip(buckets, shares, strict=True)
+        ]
+        found = [
+            self._running(ledger, bucket, chances, to_come > 0)
+            + one.times(to_come * seeds.first)
+            + self._of_one(bucket, ()).times(further * share)
+            for bucket, one, share in zip(buckets, each, shares, strict=True)
+        ]
+        total = sum(found, Work()).env_steps
+        if endless:
+            more = max(0.0, left - total) / max(1.0, sum(each, Work()).env_steps)
+            found = [known + one.times(more) for known, one in zip(found, each, strict=True)]
+        return [work.times(left / total) for work in found] if total > left else found
 
     def _of_one(self, bucket: Bucket, chances: tuple[float, ...], chunks: int = 0) -> Work:
         """Return the work of a replicate after so many chunks, in a full block."""
@@ -131,7 +156,7 @@ class WorkAhead:
         return Work(left * quantum, steps, evaluations)
 
     def _running(
-        self, bucket: Bucket, runs: Sequence[Run], chances: tuple[float, ...], refilled: bool
+        self, ledger: Ledger, bucket: Bucket, chances: tuple[float, ...], refilled: bool
     ) -> Work:
         """Return the work of the search's replicates in one bucket.
 
@@ -139,7 +164,10 @@ class WorkAhead:
         once, at the end.
         """
         schedule, block = bucket.schedule, self._block_of(bucket)
+        live = [trial for trial in ledger.live() if trial.bucket == bucket.key]
+        runs = [run for trial in live for run in trial.runs if run.is_live]
         work = sum((self._of_one(bucket, chances, run.chunks) for run in runs), Work())
+        refilled = refilled or any(run.lane is None for run in runs)
         groups: dict[int, list[Run]] = {}
         for run in runs:
             if run.lane is not None:
@@ -153,31 +181,54 @@ class WorkAhead:
             beyond += last - alone if refilled else max(0.0, last - alone / block)
         return work + Work(block_steps=beyond * schedule.quantum)
 
-    def _confirm(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Work:
-        """Return the work of confirming: running replicates, then later phases."""
-        phase, work, stage = ledger.state.phase, Work(), self._study.confirm
-        if not buckets:
-            return Work(env_steps=self._reserved(ledger, buckets) / self._study.spread)
-        for bucket in buckets:
-            whole = bucket.warmup + bucket.schedule.length
-            left = [
-                (run.lane is None, whole - run.chunks)
-                for trial in ledger.state.live.values()
-                if trial.bucket == bucket.key
-                for run in trial.runs
-                if run.is_live and run.stream is not Stream.SEARCH
-            ]
-            for waits in (False, True):
-                work += self._side_by_side(bucket, [n for which, n in left if which is waits])
-        if stage is None or phase is Phase.ALSO:
+    def _further_seeds(
+        self, ledger: Ledger, buckets: Sequence[Bucket], chances: Sequence[float], to_come: int
+    ) -> float:
+        """Return the further seeds that racing is expected to add, by the mean of past trials.
+
+        The first trials in the lanes take all seeds: nothing is best yet.
+        """
+        seeds = self._study.seeds
+        if seeds.racing is None:
+            return 0.0
+        firsts = max(bucket.lanes for bucket in buckets) // seeds.first
+        done = [
+            len(trial.seed_values)
+            for trial in ledger.trials.values()
+            if trial.number >= firsts and trial.state is TrialState.FINISHED
+        ]
+        known = _PRIOR_RACES * min(_PRIOR_SEEDS * seeds.first, seeds.per_config) + sum(done)
+        usual = known / (_PRIOR_RACES + len(done))
+        live = sum(
+            max(0.0, (seeds.per_config if trial.number < firsts else usual) - len(trial.runs))
+            * math.prod(chances[len(trial.reports) :])
+            for trial in ledger.live()
+            if trial.runs
+        )
+        return live + to_come * math.prod(chances) * max(0.0, usual - seeds.first)
+
+    def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
+        """Return the work of confirming: running replicates, then this bucket's later ones."""
+        phase, stage, work = ledger.state.phase, self._study.confirm, Work()
+        whole = bucket.warmup + bucket.schedule.length
+        left = [
+            (run.lane is None, whole - run.chunks)
+            for trial in ledger.state.live.values()
+            if trial.bucket == bucket.key
+            for run in trial.runs
+            if run.is_live and run.stream is not Stream.SEARCH
+        ]
+        for waits in (False, True):
+            work += self._side_by_side(bucket, [n for which, n in left if which is waits])
+        if stage is None or phase in (Phase.ALSO, Phase.DONE):
             return work
-        longest = max(buckets, key=lambda bucket: bucket.schedule.env_steps)
-        whole = longest.warmup + longest.schedule.length
-        report = 0 if phase is Phase.REPORT else stage.reports(len(self._study.objectives))
-        if phase is Phase.SEARCH:
-            choose = reserve(self._study, Phase.SEARCH, 1) // self._study.spread - report
-            work += self._side_by_side(longest, [whole] * choose)
-        return work + self._side_by_side(longest, [whole] * (report + stage.asked))
+        objectives = len(self._study.objectives)
+        report = stage.reports(objectives)
+        choose = stage.runs(objectives) - report if phase is Phase.SEARCH else 0
+        later = (choose, stage.asked + (0 if phase is Phase.REPORT else report))
+        return work + sum(
+            (self._side_by_side(bucket, [whole] * count).times(share) for count in later), Work()
+        )
 
     def _side_by_side(self, bucket: Bucket, left: Sequence[int]) -> Work:
         """Return the work of replicates with so many chunks left, in waves over the lanes."""
@@ -190,10 +241,6 @@ class WorkAhead:
         quantum = bucket.schedule.quantum
         trained = sum(min(chunks, bucket.schedule.length) for chunks in left)
         return Work(float(trained * quantum), float(blocks * quantum), float(len(left)))
-
-    def _reserved(self, ledger: Ledger, buckets: Sequence[Bucket]) -> int:
-        steps = max((b.schedule.env_steps for b in buckets), default=self._study.env_steps)
-        return reserve(self._study, ledger.state.phase, steps)
 
     def _uncompiled(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
         """Return the expected number of programs still to compile.
@@ -216,15 +263,6 @@ class WorkAhead:
 # ---------------------------------------------------------------------- trials and rungs
 
 
-def expected_chances(expected: Expected, quanta: Quanta) -> tuple[float, ...]:
-    """Return the share of trials that the rule is expected to let pass each rung."""
-    if expected.trials is None:
-        return (1.0,) * len(quanta.rungs)
-    counts = [expected.trials, *expected.passing]
-    pairs = itertools.pairwise(counts)
-    return tuple(after / before if before else 1.0 for before, after in pairs)
-
-
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:
     """Return the share of trials that will pass each rung, from the prior and from results.
 
@@ -244,43 +282,6 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
         (_PRIOR * share + seen - gone) / (_PRIOR + seen)
         for share, seen, gone in zip(prior, judged, ended, strict=True)
     )
-
-
-def _further_seeds(ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int) -> float:
-    """Return the further seeds that racing is expected to add, by the mean of past trials.
-
-    The first trials in the lanes take all seeds: nothing is best yet.
-    """
-    seeds = ledger.study.seeds
-    firsts = lanes // seeds.first
-    done = [
-        len(trial.seed_values)
-        for trial in ledger.trials.values()
-        if trial.number >= firsts and trial.state is TrialState.FINISHED
-    ]
-    known = _PRIOR_RACES * min(_PRIOR_SEEDS * seeds.first, seeds.per_config) + sum(done)
-    usual = known / (_PRIOR_RACES + len(done))
-    live = sum(
-        max(0.0, (seeds.per_config if trial.number < firsts else usual) - len(trial.runs))
-        * math.prod(chances[len(trial.reports) :])
-        for trial in ledger.live()
-        if trial.runs
-    )
-    return live + to_come * math.prod(chances) * max(0.0, usual - seeds.first)
-
-
-def expected_further_seeds(taken: int, most: int, chance: float) -> float:
-    """Return the seeds that a racing trial is expected to add to those it has.
-
-    >>> expected_further_seeds(2, 8, 0.5)
-    2.0
-    """
-    found, there = 0.0, 1.0
-    while 0 < taken < most:
-        there *= chance
-        found += there * (min(2 * taken, most) - taken)
-        taken = min(2 * taken, most)
-    return found
 
 
 @lru_cache(maxsize=4096)
@@ -331,7 +332,6 @@ class Rates:
         self._before, self._work = Usage(), Work()
 
     def begin(self, usage: Usage) -> None:
-        """Start counting here; earlier usage was by other processes."""
         self._before = replace(usage)
 
     def did(self, work: Work) -> None:

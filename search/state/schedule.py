@@ -30,21 +30,16 @@ class Schedule:
 
     @property
     def env_steps(self) -> int:
-        """Training env steps of a full run."""
         return self.quantum * self.length
 
     def env_steps_at(self, rung: int) -> int:
-        """Training env steps of one replicate at a rung."""
         return self.rungs[rung] * self.quantum
 
     def rungs_at(self, chunks: int) -> list[int]:
-        """Return the indices of the rungs at this many training chunks."""
         return [index for index, rung in enumerate(self.rungs) if rung == chunks]
 
 
 def schedule_of(study: Study, quantum: int) -> Schedule:
-    """Return the schedule for lanes with `quantum` env steps per chunk."""
-
     def chunks(env_steps: float) -> int:
         return -(-round(env_steps) // quantum)
 
@@ -130,7 +125,6 @@ def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray
 
 
 def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
-    """Add a chunk to the unfinished row of each replicate; return these rows."""
     from ...core.metrics import joined  # on use: analytic lanes need no jax
 
     columns = {name: values.tolist() for name, values in metrics.items()}
@@ -149,7 +143,6 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
 
 
 def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rolling means of episode returns and lengths, if the metrics have them."""
     found: dict[str, np.ndarray] = {}
     for number, own in by_environment(metrics).items():
         if not {"episodes", *_MEANS} <= set(own):

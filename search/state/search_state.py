@@ -111,19 +111,15 @@ class Ledger:
             self.unwritten.add(attribute_of_looks(self.looks))
 
     def touch(self, trial: Trial) -> None:
-        """Mark a trial's row as changed."""
         self.unwritten.trials.add(trial.number)
 
     def live(self) -> list[Trial]:
-        """Return the trials of the search that wait or run, by number."""
         return [trial for trial in self.state.live.values() if trial.is_live]
 
     def paused(self) -> list[Trial]:
-        """Return the paused trials, by number."""
         return [trial for trial in self.state.live.values() if trial.is_paused]
 
     def going_on(self) -> list[Trial]:
-        """Return the live and paused trials of the search."""
         return [t for t in self.state.live.values() if t.is_live or t.is_paused]
 
     def pause(self, trial: Trial, rule: str) -> None:
@@ -139,7 +135,6 @@ class Ledger:
         self.touch(trial)
 
     def started(self, run: Run) -> None:
-        """Record that a replicate has entered a lane."""
         run.start()
         trial = self.trials[run.trial]
         if trial.state is TrialState.WAITING:
@@ -147,7 +142,6 @@ class Ledger:
             self.touch(trial)
 
     def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
-        """End a trial of the search; its unfinished replicates are cut."""
         trial.end(state, error, self.now(), self.state.bits)
         self.state.dismiss(trial)
         self._pasts.pop(trial.number, None)
@@ -157,7 +151,6 @@ class Ledger:
         self.touch(trial)
 
     def settle(self, trial: Trial, value: float) -> None:
-        """Finish a trial with a value, and aggregate its extras."""
         objectives, constraints = self.aggregated(trial, Stream.SEARCH, value)
         trial.settle(value, objectives, constraints)
         self.end(trial, TrialState.FINISHED)
@@ -176,6 +169,22 @@ class Ledger:
         objectives = (value, *others) if self.objectives.others else ()
         return objectives, self.objectives.limited(extras)
 
+    def decide(
+        self, trial: Trial, *, action: str, rule: str, cutoff: float | None, rank: int,
+        judged: int, **copied: Any,
+    ) -> None:  # fmt: skip
+        """Write what was decided about a trial at its rung.
+
+        `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value;
+        `copied` says from which trial, and its hyperparameters before and after.
+        """
+        row = DecisionRow(
+            trial.number, trial.rung, trial.rung_env_steps or 0, trial.reports[trial.rung], action,
+            rule, cutoff, rank, judged, **copied,
+            extras=tuple(trial.extra_reports[-1]) if trial.extra_reports else (),
+        )  # fmt: skip
+        self.unwritten.add(row)
+
     def fail(self, number: int, why: str) -> None:
         """Fail a trial of the search; for a confirmed trial only record the error."""
         trial = self.trials[number]
@@ -186,7 +195,6 @@ class Ledger:
             self.touch(trial)
 
     def count(self, run: Run, env_steps: int, trains: bool, seconds: float) -> None:
-        """Count a chunk of a replicate; `env_steps` are on each environment."""
         trial, env_steps = self.trials[run.trial], env_steps * self.study.spread
         self.state.usage.count(env_steps, run.stream, trains, self.state.phase is Phase.ALSO)
         if run.stream is Stream.SEARCH:
@@ -201,23 +209,19 @@ class Ledger:
         self.touch(trial)
 
     def reopen(self, trial: Trial) -> None:
-        """Resume the only trial from its end."""
         trial.reopen()
         self.trials[trial.number] = trial
         self.state.reopen(trial)
         self.touch(trial)
 
     def written(self) -> None:
-        """Drop the rows that a commit has written."""
         self.unwritten = Unwritten()
 
     def take_ended(self) -> list[Trial]:
-        """Return the trials that ended since the last call."""
         ended, self.ended = self.ended, []
         return ended
 
     def judged(self, rung: int) -> Sequence[int]:
-        """Return the trials judged at a rung so far."""
         return tuple(self._judged[rung]) if rung < len(self._judged) else ()
 
     def judge(self, rung: int, trials: Iterable[int]) -> None:
@@ -235,13 +239,11 @@ class Ledger:
         return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
 
     def best(self, trials: Iterable[Trial]) -> Trial:
-        """Return the first of `order`."""
         if self.objectives.is_plain:
             return min(trials, key=lambda trial: (*self.losses(trial), trial.number))
         return self.order(trials)[0]
 
     def losses(self, trial: Trial) -> tuple[float, ...]:
-        """Return one loss per objective of a trial with a value."""
         first = self.objective.loss(trial.value if trial.value is not None else math.nan)
         return (first, *self.objectives.losses(trial.objectives[1:]))
 

@@ -99,14 +99,12 @@ class Run:
         self.state = RunState.ENDED
 
     def end_at(self, rung: int) -> None:
-        """End with the values of a rung."""
         self.value = self.rung_values[rung]
         self.extras = self.rung_extras[rung] if self.rung_extras else []
         self.scores = self.rung_scores[rung] if self.rung_scores else []
         self.end()
 
     def reopen(self) -> None:
-        """Resume in its lane, if it ran to its length: the runs were extended."""
         if self.state is RunState.ENDED:
             self.state = RunState.RUNNING
 
@@ -130,7 +128,6 @@ class Run:
         self.kept = False
 
     def adopt(self, other: Run) -> None:
-        """Copy the state of a replicate whose training state this one takes over."""
         self.state, self.chunks, self.value = other.state, other.chunks, other.value
         self.rung_values = list(other.rung_values)
         self.extras, self.rung_extras = list(other.extras), list(other.rung_extras)
@@ -158,7 +155,6 @@ class Run:
     def roll_on(
         self, environment: int, episodes: float, mean: float, length: float
     ) -> tuple[float, float]:
-        """Same as `roll`, on one of several environments."""
         known = self.recents.get(str(environment))
         one = Run(self.trial, self.stream, self.replicate)
         if known is not None:
@@ -186,7 +182,6 @@ class Run:
         return took
 
     def join_row(self, row: Mapping[str, float]) -> None:
-        """Replace the unfinished row, now with one more chunk."""
         self.half_row, self.half_row_chunks = dict(row), self.half_row_chunks + 1
 
     def end_row(self) -> None:
@@ -194,7 +189,6 @@ class Run:
 
 
 def cut(runs: Iterable[Run]) -> None:
-    """Stop replicates early that wait, run or are paused."""
     for run in runs:
         run.cut()
 
@@ -203,8 +197,8 @@ LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 
 @dataclass
-class Trial:
-    """One configuration and its results.
+class Trial(TrialRow):
+    """One configuration and its results: a row that grows, and what only the loop knows.
 
         WAITING --start--> RUNNING --end--> FINISHED --reopen--> RUNNING
            +-----------------+-------end--> STOPPED, DIVERGED, FAILED, UNFINISHED
@@ -218,47 +212,19 @@ class Trial:
     was never in the search.
     """
 
-    number: int  # 0 is the default configuration
-    params: dict[str, Any]  # active searched hyperparameters, plain JSON values
-    proposed_by: str  # `default`, `enqueue`, or the method
-    batch: int  # ask batch
     # the sampler's notes, plain JSON values
     attributes: dict[str, Any] = field(default_factory=dict)
-    bucket: str = ""  # short hash of its Plan, "" if it failed at once
-    state: TrialState = TrialState.WAITING
     # replicates of search and confirm, while it is live or confirmed
     runs: list[Run] = field(default_factory=list)
-    rung: int = -1  # last one it was judged at, -1 before the first
     reports: list[float] = field(default_factory=list)  # its value at each judged rung
     # its extras there, see `Objectives`
     extra_reports: list[list[float]] = field(default_factory=list)
-    value: float | None = None  # metric of the full run, aggregated over replicates
-    seed_values: tuple[float, ...] = ()  # last value of every replicate that did not diverge
-    stop_rule: str = ""  # the rule that stopped it (or would have, if audited)
-    audited: bool = False  # runs on although a rule stopped it
-    error: str = ""  # why it failed, diverged, or is not confirmed
-    env_steps: int = 0  # of its replicates in the search, as are the next two
-    eval_env_steps: int = 0
-    warmup_env_steps: int = 0
-    choose_values: tuple[float, ...] = ()  # one per confirm seed
-    report_values: tuple[float, ...] = ()
-    started_at: float | None = None  # seconds since the epoch
-    ended_at: float | None = None
-    bits: int = 0  # how often the study had resumed with other hardware or versions
-    # its lineage, see `Segment`; empty if it copied no other
-    schedule: tuple[dict[str, Any], ...] = ()
     lost: bool = False  # diverged, without lanes, waits for another trial's state
-    objectives: tuple[float, ...] = ()
-    constraints: tuple[float, ...] = ()
-    choose_objectives: tuple[float, ...] = ()
-    choose_constraints: tuple[float, ...] = ()
-    train_seconds: float = 0.0  # its share of the running time of chunks
-    report_diverged: tuple[int, ...] = ()  # replicates
-    scores: tuple[float, ...] = ()
-    choose_scores: tuple[float, ...] = ()
-    report_scores: tuple[float, ...] = ()
     paused_at: list[int] = field(default_factory=list)  # rungs, in order
-    rung_env_steps: int | None = None  # of each replicate at `rung`
+
+    @property
+    def number(self) -> int:
+        return self.trial
 
     @property
     def is_live(self) -> bool:
@@ -279,7 +245,6 @@ class Trial:
             self.state, self.started_at = TrialState.RUNNING, now
 
     def count(self, env_steps: int, trains: bool, seconds: float) -> None:
-        """Count a chunk of one replicate."""
         self.train_seconds += seconds
         if trains:
             self.env_steps += env_steps
@@ -290,13 +255,12 @@ class Trial:
         self.eval_env_steps += env_steps
 
     def see_values(self) -> None:
-        """Update the values of its replicates."""
         self.seed_values = self.values_of(Stream.SEARCH)
         self.scores = self.scores_of(Stream.SEARCH)
 
     def report(self, value: float, env_steps: int) -> None:
         """Enter the next rung, with a value there, after `env_steps` per replicate."""
-        self.rung, self.rung_env_steps = self.rung + 1, env_steps
+        self.rung, self.rung_value, self.rung_env_steps = self.rung + 1, value, env_steps
         self.reports.append(value)
 
     def report_extras(self, extras: list[float], constraints: tuple[float, ...]) -> None:
@@ -314,7 +278,6 @@ class Trial:
             run.pause()
 
     def promote(self) -> None:
-        """Resume from a pause."""
         self.state, self.stop_rule = TrialState.RUNNING, ""
         for run in self.runs:
             run.resume()
@@ -322,7 +285,6 @@ class Trial:
     def settle(
         self, value: float, objectives: tuple[float, ...], constraints: tuple[float, ...]
     ) -> None:
-        """Set its value; empty objectives and constraints change nothing."""
         self.value = value
         self.objectives = objectives or self.objectives
         self.constraints = constraints or self.constraints
@@ -337,11 +299,9 @@ class Trial:
             self.scores = self._scores_at(self.rung)
 
     def forget_cut(self) -> None:
-        """Drop the replicates that the budget cut."""
         self.runs = [run for run in self.runs if run.state is not RunState.CUT]
 
     def reopen(self) -> None:
-        """Resume from its end: runs were extended."""
         self.state = TrialState.RUNNING
         for run in self.runs:
             run.reopen()
@@ -366,7 +326,6 @@ class Trial:
         self.see_values()
 
     def leave(self) -> None:
-        """Drop the replicates: their results are in the row."""
         self.runs = []
 
     def forget_lack(self) -> None:
@@ -385,7 +344,6 @@ class Trial:
         objectives: tuple[float, ...] = (),
         constraints: tuple[float, ...] = (),
     ) -> None:
-        """Set the selection values; empty objectives change nothing."""
         self.choose_values = values
         self.choose_scores = self.scores_of(Stream.CHOOSE) if values else ()
         self.choose_objectives = objectives or self.choose_objectives
@@ -396,7 +354,6 @@ class Trial:
         return max(wanted, len(self.report_values) + len(self.report_diverged))
 
     def prove(self) -> None:
-        """Set the test values, and which test seeds have none."""
         self.report_values = self.values_of(Stream.REPORT)
         self.report_scores = self.scores_of(Stream.REPORT)
         measured = self._measured_runs(Stream.REPORT)
@@ -411,7 +368,6 @@ class Trial:
         return tuple(run.value for run in self._measured_runs(stream) if run.value is not None)
 
     def extras_of(self, stream: Stream) -> list[list[float]]:
-        """Return the extras of the same replicates."""
         return [run.extras for run in self._measured_runs(stream)]
 
     def scores_of(self, stream: Stream) -> tuple[float, ...]:
@@ -433,35 +389,22 @@ class Trial:
         ]
 
     def costs(self) -> dict[str, float]:
-        """Return its costs so far, by the names of `studies.study_keys.COSTS`."""
         return {"env_steps": float(self.env_steps), "seconds": self.train_seconds}
 
     def row(self) -> TrialRow:
-        shared = {name: getattr(self, name) for name in _SHARED}
-        rung_value = self.reports[self.rung] if self.rung >= 0 else None
-        return TrialRow(trial=self.number, rung_value=rung_value, **shared)
+        return TrialRow(**{entry.name: getattr(self, entry.name) for entry in fields(TrialRow)})
 
     @classmethod
     def from_row(
         cls, row: TrialRow, decisions: Sequence[DecisionRow], attributes: Mapping[str, Any]
     ) -> Trial:
-        """Rebuild an ended trial, without replicates."""
-        shared = {name: getattr(row, name) for name in _SHARED}
-        shared["params"] = dict(row.params)
         return cls(
-            number=row.trial,
+            **vars(row),
             reports=[decision.value for decision in decisions],
             extra_reports=[list(decision.extras) for decision in decisions],
             attributes=dict(attributes),
             paused_at=[one.rung for one in decisions if one.action in ("pause", "promote")],
-            **shared,
         )
-
-
-# What a trial and its row have in common under the same name.
-_SHARED = tuple(
-    entry.name for entry in fields(TrialRow) if entry.name not in ("trial", "rung_value")
-)
 
 
 @dataclass(frozen=True)
@@ -480,12 +423,10 @@ def segments(schedule: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
     return tuple(Segment(**entry) for entry in schedule)
 
 
-def lineage_of(trial: Trial | TrialRow) -> tuple[Segment, ...]:
+def lineage_of(trial: TrialRow) -> tuple[Segment, ...]:
     """Return the segments of a trial, the first from 0 env steps on."""
-    number = trial.number if isinstance(trial, Trial) else trial.trial
-    return segments(trial.schedule) or (Segment(0, number, trial.params),)
+    return segments(trial.schedule) or (Segment(0, trial.trial, trial.params),)
 
 
 def params_at(lineage: Sequence[Segment], env_steps: int) -> Mapping[str, Any]:
-    """Return the hyperparameters of a lineage from some env steps on."""
     return next(part.params for part in reversed(lineage) if part.env_steps <= env_steps)

@@ -84,12 +84,10 @@ class Usage:
 
     @property
     def env_steps(self) -> int:
-        """Training env steps of search and confirm together."""
         return self.search_env_steps + self.confirm_env_steps
 
     @property
     def bounded_env_steps(self) -> int:
-        """Those that `budget.env_steps` bounds."""
         return self.env_steps - self.asked_env_steps
 
     @property

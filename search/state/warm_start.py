@@ -198,7 +198,6 @@ def _values(row: TrialRow) -> tuple[float, ...]:
 
 
 def _why_unusable(study: Study, row: TrialRow) -> str:
-    """Return why a trial cannot inform this study, or ""."""
     if row.state is TrialState.DIVERGED:
         return ""
     if row.state is not TrialState.FINISHED:
@@ -214,7 +213,6 @@ def _why_unusable(study: Study, row: TrialRow) -> str:
 def _as_ours(
     study: Study, theirs: Mapping[str, Any], other: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Return a configuration of this space, or why there is none."""
     known = {**_fixed_values(other), **theirs}
     missing: list[str] = []
 
@@ -267,7 +265,6 @@ def _counts(left_out: Counter[str]) -> str:
 
 
 def _differences(study: Study, other: Mapping[str, Any]) -> str:
-    """Describe other differences, which make values less comparable."""
     if not other:
         return ""
     pairs = {

@@ -110,7 +110,6 @@ class Record:
 
     @cached_property
     def by_config(self) -> dict[str, int]:
-        """A configuration as text -> its trial, the first of equal ones."""
         found: dict[str, int] = {}
         for row, config in zip(self.trials, self.configs, strict=True):
             found.setdefault(config_key(config), row.trial)
@@ -127,7 +126,6 @@ class Record:
 
     @property
     def replicates(self) -> int:
-        """Seeds that every trial was to have at least."""
         return self.study.seeds.first
 
     def seen(self, trial: int, replicate: int) -> Seen:
@@ -188,7 +186,6 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
-    """Read what a study has recorded of its search."""
     with Journal(folder) as journal, journal.at_one_commit():
         study = recorded(journal.meta.study_text)
         early = study.early_terminate

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from ..lanes.contract import (
     SimulatedPopulation,
 )
 from ..rules.registry import make_pruner
-from ..samplers.proposal_queue import AskAhead, Proposal, Proposals
+from ..samplers.proposal_queue import AskAhead, Proposal, Proposals, Proposer
 from ..state.loop_state import Phase
 from ..state.search_state import Ledger
 from ..state.trials import Trial
@@ -148,7 +149,6 @@ class Replayed:
 
 
 def replay(record: Record, study: Study, guesses: Guesses) -> Replayed:
-    """Run a search over a record."""
     study = _searching(study)
     factory = RecordedFactory(record, study, guesses)
     ledger = _search(record, study, factory)
@@ -176,8 +176,9 @@ def replay(record: Record, study: Study, guesses: Guesses) -> Replayed:
 def _search(record: Record, study: Study, factory: RecordedFactory) -> Ledger:
     engine = engine_in_memory(study, factory, rows=True)
     state = engine.ledger.state
-    loop = Loop(engine, Intake(engine, _Asks(record)), make_pruner(study))
-    loop.run(_WhileSearching(asked=lambda: state.phase is not Phase.SEARCH))
+    with closing(AskAhead(_Asks(record))) as ahead:
+        loop = Loop(engine, Intake(engine, ahead), make_pruner(study))
+        loop.run(Interrupts(asked=lambda: state.phase is not Phase.SEARCH))
     return engine.ledger
 
 
@@ -248,32 +249,13 @@ def _searching(study: Study) -> Study:
     )
 
 
-class _WhileSearching(Interrupts):
-    """Ends a replay where the search ends."""
-
-    @property
-    def requested(self) -> bool:
-        return self._asked()
-
-
-class _Asks(AskAhead):
-    """Gives the recorded trials in their order; see `AskAhead`."""
+class _Asks(Proposer):
+    """Proposes the recorded trials in their order."""
 
     def __init__(self, record: Record):
         self._record = record
-        self._trials: Sequence[int] = ()
 
-    def start(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> None:
-        self._trials = trials
-
-    def join(self) -> Proposals:
-        return self.ask(0, self._trials, ())
-
-    def ask(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> Proposals:
+    def propose(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> Proposals:
         rows = self._record.trials
         known = [number for number in trials if number < len(rows)]
-        found = [Proposal(n, dict(rows[n].params), rows[n].proposed_by) for n in known]
-        return Proposals(found)
-
-    def close(self) -> None:
-        pass
+        return Proposals([Proposal(n, dict(rows[n].params), rows[n].proposed_by) for n in known])

@@ -84,11 +84,7 @@ def winners_of(
     lanes: int,
     budgets: Sequence[float],
 ) -> list[float | None]:
-    """Return the loss, over all recorded seeds, of the trial that wins a sketched search.
-
-    Returns:
-        One for each budget; None where no trial came to its end.
-    """
+    """Return the loss over all recorded seeds of a sketched search's winner, for each budget."""
     if study.seeds.racing is not None and min(budgets) < math.inf:
         raise ValueError("what seeds that race have when a budget ends is not sketched")
     slots = max(1, lanes // study.seeds.first)

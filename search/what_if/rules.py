@@ -33,7 +33,6 @@ def usual_rules(seeds: int) -> list[str]:
 
 
 def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | None) -> list[Asked]:
-    """Return the studies that some rules make of a record."""
     most = record.replicates
     if seeds is not None and not 1 <= seeds <= most:
         raise ConfigError(

@@ -44,7 +44,6 @@ class Span:
 
     @property
     def certain(self) -> bool:
-        """Whether nothing was drawn that mattered."""
         return self.low == self.high
 
 
@@ -102,12 +101,7 @@ def what_if(
     resamples: int = 100,
     quantum: Quantum = quantum_of,
 ) -> WhatIf:
-    """Judge the recorded curves of a study by other rules.
-
-    Raises:
-        ConfigError: a rule is not known, or the record has nothing to judge by.
-        StoreError: no study is there, or its journal is damaged.
-    """
+    """Judge the recorded curves of a study by other rules."""
     record = up_to_shared_point(read_record(folder, quantum))
     asked = asked_rules(folder, record, list(rules), seeds)
     record = located(record)
@@ -158,7 +152,6 @@ class _Truth:
                        and not _is_tolerated(record, row.trial)]  # fmt: skip
 
     def guesses(self, draw: int) -> Guesses:
-        """Return those of a draw; of a record that was seen to its end all are one."""
         return self._of(draw)[0]
 
     def _of(self, draw: int) -> tuple[Guesses, dict[tuple[int, int], float]]:

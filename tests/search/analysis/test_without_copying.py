@@ -39,7 +39,7 @@ PBT = samples.study(
 )
 ALONE = dataclasses.replace(
     PBT,
-    name="alone",
+    name="pbt-alone",
     early_terminate=None,
     evaluation=Evaluation(every=4_000),
     population=PopulationSpec(lanes=8),
@@ -109,7 +109,7 @@ def test_everything_that_speaks_says_it(both, capsys):
 
 def test_a_study_that_copies_nothing_says_nothing_of_it(both):
     root, _ = both
-    found = concluded(root / "alone")
+    found = concluded(root / "pbt-alone")
     assert found.copying is None and found.alone == found.tells == ""
 
 
@@ -130,12 +130,12 @@ OTHERS = {
 def beside(both, tmp_path):
     """Return what puts another study beside the population, with what ALONE has found."""
     shutil.copytree(both[0] / "pbt", tmp_path / "pbt")
-    with Journal(both[0] / "alone") as journal:
+    with Journal(both[0] / "pbt-alone") as journal:
         rows, head, meta = journal.trials(), journal.head(), journal.meta
 
     def put(study, phase="finished"):
         text = resolved_yaml(study)
-        folder = StudyFolder(tmp_path / "alone")
+        folder = StudyFolder(tmp_path / "pbt-alone")
         shutil.rmtree(folder.path, ignore_errors=True)
         with StudyStore(folder, dataclasses.replace(meta, study_text=text)) as store:
             store.commit(loop_state=head.loop_state, checkpoint=None, trials=rows, phase=phase)
@@ -158,7 +158,7 @@ def test_one_that_has_not_ended_or_is_damaged_is_not_known(beside, tmp_path):
     other = dataclasses.replace(meta, files={"mine.py": "another"})
     assert without_copying(tmp_path / "pbt", meta, {}) is not None
     assert without_copying(tmp_path / "pbt", other, {}) is None
-    (tmp_path / "alone" / "journal.sqlite").write_bytes(b"SQLite format 3\0 no more")
+    (tmp_path / "pbt-alone" / "journal.sqlite").write_bytes(b"SQLite format 3\0 no more")
     assert concluded(tmp_path / "pbt").copying is None
 
 

@@ -21,7 +21,7 @@ def trial(number, *rung_values, state=RunState.RUNNING):
         Run(number, Stream.SEARCH, index, state, rung_values=list(values))
         for index, values in enumerate(rung_values)
     ]
-    return Trial(number, {}, "random", 0, bucket="a", state=TrialState.RUNNING, runs=runs)
+    return Trial(number, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
 
 
 def empty(study=STUDY):

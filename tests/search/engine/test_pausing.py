@@ -120,7 +120,7 @@ def trial(number, *values, chunks=2):
         Run(number, Stream.SEARCH, index, RunState.RUNNING, chunks=chunks, rung_values=list(own))
         for index, own in enumerate(values)
     ]
-    return Trial(number, {}, "random", 0, bucket="a", state=TrialState.RUNNING, runs=runs)
+    return Trial(number, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
 
 
 def ledger_of(study, *trials):

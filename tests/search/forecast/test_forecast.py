@@ -61,11 +61,11 @@ class CountingFactory(samples.AnalyticFactory):
 
 def expected(study, lanes=16):
     factory = samples.AnalyticFactory(quanta={"16": 500, "32": 1000, "64x64": 2000})
-    return expected_work(study, factory.resolve, lambda r, asked: Lanes(asked or lanes, 4, 0, 8))
+    return expected_work(study, factory, lambda r, asked: Lanes(asked or lanes, 4, 0, 8))
 
 
 def blocks_and_evaluations(programs):
-    counts = [program.search + program.confirm for program in programs]
+    counts = [count for program in programs for count in (program.search, program.confirm)]
     return sum(one.blocks for one in counts), sum(one.evaluations for one in counts)
 
 
@@ -350,7 +350,7 @@ def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
     own = SEVERAL.factory(asked, factories)
     run(asked, tmp_path / "s", own, (), samples.quick())
     parts = tuple(Part(16, Lanes(16, block, 0, block)) for block in (4, 8, 16))
-    found = expected_work(asked, own.resolve, lambda r, n: Lanes(16, 16, 0, 4, parts))
+    found = expected_work(asked, own, lambda r, n: Lanes(16, 16, 0, 4, parts))
     assert [program.environment for program in found] == [0, 1, 2]
     for program, factory in zip(found, factories, strict=True):
         blocks, evaluations = blocks_and_evaluations([program])

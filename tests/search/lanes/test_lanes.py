@@ -8,7 +8,6 @@ from helpers import search_samples as samples
 from hpo.core.memory import estimate_memory, for_platform
 from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
-    Machine,
     auto_lanes,
     device_count,
     startable_replicates,
@@ -26,22 +25,22 @@ PLENTY = 10**12
 @pytest.mark.parametrize(
     ("machine", "tile", "replicates", "lanes"),
     [
-        (Machine("cpu", 2, PLENTY), 4, 1000, 64),
-        (Machine("cpu", 6, PLENTY), 4, 1000, 72),  # the smallest multiple of 24 from 64 on
-        (Machine("cpu", 2, PLENTY), 4, 9, 16),
-        (Machine("cpu", 2, PLENTY), 4, 0, 8),
-        (Machine("gpu", 1, PLENTY), 256, 10**6, 4096),
-        (Machine("gpu", 3, PLENTY), 64, 10**6, 4224),
-        (Machine("gpu", 1, PLENTY), 64, 100, 128),
+        (("cpu", 2, PLENTY), 4, 1000, 64),
+        (("cpu", 6, PLENTY), 4, 1000, 72),  # the smallest multiple of 24 from 64 on
+        (("cpu", 2, PLENTY), 4, 9, 16),
+        (("cpu", 2, PLENTY), 4, 0, 8),
+        (("gpu", 1, PLENTY), 256, 10**6, 4096),
+        (("gpu", 3, PLENTY), 64, 10**6, 4224),
+        (("gpu", 1, PLENTY), 64, 100, 128),
     ],
 )
 def test_as_few_lanes_as_are_enough(machine, tile, replicates, lanes):
-    assert auto_lanes(machine, tile, replicates, 1000) == lanes
+    assert auto_lanes(*machine, tile, replicates, 1000) == lanes
 
 
 def test_lanes_fit_into_sixty_percent_of_memory():
-    assert auto_lanes(Machine("gpu", 1, 1000), 4, 4096, 10) == 60
-    assert auto_lanes(Machine("gpu", 1, 1000), 4, 4096, 10**9) == 4  # one block, come what may
+    assert auto_lanes("gpu", 1, 1000, 4, 4096, 10) == 60
+    assert auto_lanes("gpu", 1, 1000, 4, 4096, 10**9) == 4  # one block, come what may
 
 
 @given(
@@ -53,7 +52,7 @@ def test_lanes_fit_into_sixty_percent_of_memory():
     st.integers(0, 10**12),
 )
 def test_lanes_are_whole_blocks(backend, devices, tile, replicates, bytes_per_lane, memory):
-    lanes = auto_lanes(Machine(backend, devices, memory), tile, replicates, bytes_per_lane)
+    lanes = auto_lanes(backend, devices, memory, tile, replicates, bytes_per_lane)
     block = devices * tile
     assert lanes % block == 0 and lanes >= block
     assert lanes == block or lanes * bytes_per_lane <= 0.6 * memory
@@ -106,9 +105,9 @@ def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
 
 
 def test_what_all_lanes_share_is_taken_from_memory_first():
-    machine = Machine("gpu", 1, 1000)  # of which 600 may be taken
-    assert auto_lanes(machine, 4, 4096, 10, shared_bytes=200) == 40
-    assert auto_lanes(machine, 4, 4096, 10, shared_bytes=10**6) == 4
+    machine = ("gpu", 1, 1000)  # of which 600 may be taken
+    assert auto_lanes(*machine, 4, 4096, 10, shared_bytes=200) == 40
+    assert auto_lanes(*machine, 4, 4096, 10, shared_bytes=10**6) == 4
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_extras_are_measured_aggregated_and_split():
 
 
 def test_a_constraint_is_violated_by_its_distance():
-    both = Constraint("eval/length_mean", min=2.0, max=5.0)
-    assert [both.violation(value) for value in (1.0, 2.0, 3.0, 7.5)] == [1.0, 0.0, -1.0, 2.5]
-    assert both.violation(math.nan) == math.inf
+    both = Objectives(constraints=(Constraint("eval/length_mean", min=2.0, max=5.0),))
+    found = [both.violations([value]) for value in (1.0, 2.0, 3.0, 7.5, math.nan)]
+    assert found == [(1.0,), (0.0,), (-1.0,), (2.5,), (math.inf,)]
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])

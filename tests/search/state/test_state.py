@@ -31,10 +31,11 @@ runs = st.builds(
 params = st.dictionaries(st.text(), st.none() | st.booleans() | floats | st.lists(numbers))
 trials = st.builds(
     Trial,
-    number=numbers,
+    trial=numbers,
     params=params,
     proposed_by=st.text(),
     batch=numbers,
+    bucket=st.text(),
     attributes=params,
     state=st.sampled_from(TrialState),
     runs=st.lists(runs, max_size=3),
@@ -80,6 +81,7 @@ def test_occupancy_is_one_before_anything_ran():
 @given(trials)
 def test_a_trial_survives_its_row(trial):
     trial.rung = len(trial.reports) - 1
+    trial.rung_value = trial.reports[-1] if trial.reports else None
     trial.extra_reports = [[value, 1.0] for value in trial.reports]
     decisions = [
         DecisionRow(
@@ -109,7 +111,7 @@ def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
 
 def test_a_state_from_before_lengths_were_rolled_goes_on():
     run = Run(0, Stream.SEARCH, 0, recent_episodes=60.0, recent_return=2.0)
-    state = LoopState(live={0: Trial(0, {}, "default", 0, runs=[run])})
+    state = LoopState(live={0: Trial(0, TrialState.WAITING, "default", 0, "", {}, runs=[run])})
     old = json.loads(state.to_text())
     for name in ("recent_length", "half_row", "half_row_chunks", "seconds", "row_seconds"):
         del old["live"]["0"]["runs"][0][name]
