@@ -28,7 +28,7 @@ from ...studies.chunk_sizes import curve_rows, quanta_of, row_ends
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
-from .lane_count import Machine, auto_lanes, population_replicates, startable_replicates
+from .lane_count import auto_lanes, population_replicates, startable_replicates
 from .local import device_memory
 from .local_population import STREAMS, put_row
 
@@ -94,8 +94,8 @@ class TrainingFactory:
                 startable_replicates(self.study), population_replicates(self.study)
             )  # fmt: skip
             each = 3 * self.shapes(resolved).state_bytes
-            machine = Machine(self.backend, count, device_memory(self.devices))
-            lanes = auto_lanes(machine, 1, replicates, each, needed)
+            memory = device_memory(self.devices)
+            lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
             if lanes < needed:
                 raise ConfigError(
                     f"the population needs {needed} lanes, but memory holds {lanes}; lower "
