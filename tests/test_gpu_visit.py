@@ -211,6 +211,20 @@ def test_what_is_not_a_number_is_refused_and_so_are_other_arrays(programs):
         module.judged(fewer, made)
 
 
+@pytest.mark.usefixtures("quickly")
+def test_training_gives_the_numbers_of_the_reference(programs):
+    """Else a change of PPO's numbers left the file as it was: `scripts/gpu_visit --reference`.
+
+    One program with masks: after some updates there are steps without a choice.
+    """
+    import jax
+
+    module, reference = programs
+    program = module.make(module.cases()["rmsa_packed"], tuple(jax.devices()))
+    judged = module.judged(module.numbers_of(program), reference["rmsa_packed"])
+    assert judged["wrong"] == []
+
+
 # ---------------------------------------------------------------------- wheels
 
 

@@ -95,6 +95,28 @@ def test_a_study_of_one_program_has_the_lanes_of_the_rule(tmp_path):
     assert set(lanes_of(tmp_path / "s").values()) == {64}
 
 
+@pytest.mark.parametrize("method", ["random", "tpe"])
+def test_a_free_lane_is_filled_at_once(tmp_path, method):
+    """Trials end in ones and twos, and no lane rests before the last trial has one."""
+
+    class Seen(AnalyticPopulation):
+        def advance(self, refills, busy):
+            filled.append((len(refills), len(busy)))
+            return super().advance(refills, busy)
+
+    class SeenFactory(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            return Seen(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+    filled = []
+    study = samples.study(method=method, seeds=Seeds(1), budget=Budget(trials=48))
+    results = run(study, tmp_path / "s", SeenFactory(lanes=8, block=4), (), NEVER)
+    assert results.state == "finished" and sum(refills for refills, _ in filled) == 48
+    last = max(at for at, (refills, _) in enumerate(filled) if refills)
+    assert all(busy == 8 for _, busy in filled[:last])
+    assert any(0 < refills < 4 for refills, _ in filled[:last])
+
+
 def test_trials_to_come_count_by_the_share_that_came(tmp_path):
     """With 300 trials each bucket is expected to fill what the rule gives."""
     study = dataclasses.replace(PLAIN, budget=Budget(trials=300))

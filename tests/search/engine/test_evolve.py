@@ -63,6 +63,27 @@ def test_the_worst_go_on_from_the_best(tmp_path):
     assert all(rows[trial].params == entry.params for trial, entry in last.items())
 
 
+class Equals(AnalyticPopulation):
+    """Every lane shows the same."""
+
+    def result_of(self, lane):
+        found = super().result_of(lane)
+        return dataclasses.replace(found, returns=0.0 * found.returns + 5.0)
+
+
+class EqualsFactory(samples.AnalyticFactory):
+    def make(self, resolved, lanes):
+        return Equals(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+def test_equals_do_not_copy_each_other(tmp_path):
+    asked = study(seeds=Seeds(1), budget=Budget(trials=8))
+    go(tmp_path / "s", asked, EqualsFactory(lanes=8, diverges_above=2.0))
+    rows, decisions = read(tmp_path / "s")
+    assert len(decisions) == 8 * 7 and {entry.action for entry in decisions} == {"continue"}
+    assert not any(row.schedule for row in rows.values())
+
+
 def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
     """One episode a chunk, so that it is the mean of all returns so far."""
     go(tmp_path / "s", study(), view_samples.ReturningFactory(lanes=40, diverges_above=0.3))

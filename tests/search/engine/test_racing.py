@@ -7,11 +7,15 @@ from scipy.stats import ttest_rel
 
 from helpers import search_samples as samples
 from helpers.loading import run_file
-from hpo.search.engine.finish_trials import clearly_worse
+from hpo.search.engine.finish_trials import clearly_worse, more_seeds
+from hpo.search.lanes.contract import Resolver
 from hpo.search.run import run
+from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import stages
+from hpo.search.state.search_state import Ledger
+from hpo.search.state.trials import Run, RunState, Trial
 from hpo.store.journal import Journal
-from hpo.store.rows import TrialState
+from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Budget, Racing, Seeds
 
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
@@ -47,6 +51,30 @@ def test_equals_are_dropped_as_seldom_as_promised():
         risk = 0.05 / (len(looks) - 1)
         dropped += any(clearly_worse(own[:n], best[:n], risk) for n in looks[:-1])
     assert dropped / 2000 <= 0.055
+
+
+@pytest.mark.parametrize(
+    "most, spread, is_dropped",
+    [(12, 0.5, False), (12, 0.3, True), (6, 0.5, True), (6, 0.7, False)],
+)
+def test_each_look_has_its_share_of_the_risk(most, spread, is_dropped):
+    """Three pairs with mean difference 1: t is sqrt(3) / spread, 2 degrees of freedom.
+
+    Of 12 seeds 3 and 6 are looked at, each at 0.025 (t = 4.30); of 6 seeds 3 alone, at 0.05
+    (t = 2.92).
+    """
+    study = samples.study(seeds=Seeds(most, racing=Racing(3, 0.95)), early_terminate=None)
+    ledger = Ledger(study, LoopState(), resolver=Resolver(study, FACTORY))
+    best = Trial(0, {}, "random", 0, state=TrialState.FINISHED, value=9.0)
+    best.seed_values = (9.0,) * most
+    own = [9.0 - difference for difference in (1.0 - spread, 1.0, 1.0 + spread)]
+    runs = [Run(1, Stream.SEARCH, i, RunState.ENDED, value=value) for i, value in enumerate(own)]
+    trial = Trial(1, {}, "random", 0, state=TrialState.RUNNING, runs=runs)
+    ledger.add(best)
+    ledger.add(trial)
+    more = [run.replicate for run in more_seeds(ledger, trial)]
+    assert more == ([] if is_dropped else [3, 4, 5])
+    assert trial.stop_rule.startswith("racing: clearly below trial 0") is is_dropped
 
 
 def test_losers_stop_early_and_the_best_run_on_all_seeds(tmp_path):

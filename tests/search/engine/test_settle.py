@@ -33,6 +33,18 @@ def test_the_policies_of_all_seeds_are_kept_if_asked(tmp_path):
         assert (policies / f"trial_{number}" / "policy.json").read_text() == found["0"]
 
 
+def test_a_seed_that_ended_before_the_others_keeps_its_policy_meanwhile(tmp_path):
+    """Three lanes for pairs of seeds: while a trial's second one runs, other trials finish."""
+    study = samples.study(checkpoint=Checkpoint(2, each_seed=True), early_terminate=None)
+    factory = samples.AnalyticFactory(lanes=3, diverges_above=2.0)
+    folder = run(study, tmp_path / "s", factory, (), samples.quick()).folder
+    found = {
+        path.name: sorted(seed.name for seed in path.iterdir())
+        for path in (folder / "policies").glob("*_seeds")
+    }
+    assert len(found) == 2 and set(map(tuple, found.values())) == {("0", "1")}
+
+
 def test_seeds_of_a_run_that_a_rule_ended_are_kept_too(tmp_path):
     plateau = EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)
     go(tmp_path, checkpoint=Checkpoint(2, each_seed=True), early_terminate=plateau)

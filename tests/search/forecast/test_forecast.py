@@ -129,6 +129,17 @@ def test_a_search_that_only_time_ends_takes_that_time(monkeypatch):
     assert found.total.expected == pytest.approx(500.0) and found.phases["search"].expected > 400.0
 
 
+def test_commits_between_chunks_are_part_of_the_time():
+    study = samples.study(confirm=CONFIRM)
+    (work,) = expected(study)
+    program = Program(SimpleNamespace(study=study, is_hosted=False), work, Lanes(16, 4, 0, 8), 1,
+                      COSTS, is_timed=True)  # fmt: skip
+    phases = _estimate(study, study, [program], work.bucket, 0).phases
+    for name, count in (("search", work.search), ("confirm", work.confirm)):
+        chunks = COSTS.chunk_seconds(count.chunks, count.blocks)
+        assert chunks > 0.0 and 1.02 * chunks < phases[name].expected < 1.2 * chunks
+
+
 # ---------------------------------------------------------------------- timings kept
 
 

@@ -10,13 +10,16 @@ from helpers import search_samples as samples
 from helpers.loading import run_file
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
+from hpo.search.state.budget import reserve
+from hpo.search.state.loop_state import Phase
 from hpo.search.state.objective import Objectives
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.pareto import fronts, hypervolume
 from hpo.store.query import query
-from hpo.store.rows import TrialState
+from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric
+from hpo.testing.analytic_lanes import AnalyticPopulation
 
 RETURN, THRIFT = Metric(), Metric("eval/thrift")
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
@@ -134,6 +137,25 @@ def test_the_front_is_confirmed_on_fresh_seeds_and_has_no_winner(tmp_path):
         assert entry.objectives[1] == pytest.approx(searched[entry.trial].objectives[1])
 
 
+def test_a_front_keeps_back_what_its_confirm_stage_runs(tmp_path):
+    """3 selection seeds for each of 2 trials and the default, and no test seeds."""
+    stage, run_steps = samples.Confirm(2, 3, 9), 16_000
+    one, two = study(RETURN, confirm=stage), study(RETURN, THRIFT, confirm=stage)
+    alone = dataclasses.replace(two, confirm=dataclasses.replace(stage, default=False))
+    kept = {
+        phase: [reserve(asked, phase, run_steps) // run_steps for asked in (one, two, alone)]
+        for phase in Phase
+    }
+    assert kept[Phase.SEARCH] == [2 * 3 + 2 * 9, 3 * 3, 2 * 3]
+    assert kept[Phase.CHOOSE] == [9, 0, 0]  # the winner's share of the test seeds
+    assert all(kept[phase] == [0, 0, 0] for phase in (Phase.REPORT, Phase.ALSO, Phase.DONE))
+    bound = 400_000
+    asked = dataclasses.replace(two, budget=Budget(trials=None, env_steps=bound))
+    usage = finish(asked, tmp_path / "s").usage
+    assert usage.confirm_env_steps in (9 * run_steps, 6 * run_steps)  # the default may be in both
+    assert bound - 9 * run_steps - 1_000 < usage.search_env_steps <= bound - 9 * run_steps
+
+
 def test_infeasible_trials_rank_below_feasible_ones(tmp_path):
     limit = Constraint("eval/thrift", min=3.0)  # learning rates of at most 1e-3
     asked = samples.study(constraints=(limit,), early_terminate=None, budget=Budget(trials=30))
@@ -203,3 +225,36 @@ def test_several_objectives_resume_to_the_same_tables(tmp_path, method):
         chunks += 3
     assert tests.same(tmp_path / "whole", tmp_path / "cut") == []
     assert tables_equal(tmp_path / "whole", tmp_path / "cut") == []
+
+
+class Turned(AnalyticPopulation):
+    """On fresh seeds what was thrifty wastes, and what wasted is thrifty."""
+
+    def result_of(self, lane):
+        found = super().result_of(lane)
+        if lane.stream is Stream.SEARCH:
+            return found
+        return dataclasses.replace(found, metrics={"thrift": 6.0 - found.metrics["thrift"]})
+
+
+class TurnedFactory(samples.AnalyticFactory):
+    def make(self, resolved, lanes):
+        return Turned(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+def test_confirmed_trials_are_judged_by_their_constraints_on_fresh_seeds(tmp_path):
+    limit = Constraint("eval/thrift", min=3.0)  # the search: rates of at most 1e-3
+    asked = samples.study(constraints=(limit,), early_terminate=None, budget=Budget(trials=12),
+                          confirm=samples.Confirm(12, 2, 2))  # fmt: skip
+    results = finish(asked, tmp_path / "s", TurnedFactory(lanes=12, diverges_above=2.0))
+    confirmed = [entry for entry in results.leaderboard if entry.confirmed]
+    kept = [entry.params["learning_rate"] >= 1e-3 for entry in confirmed]
+    assert len(confirmed) == 12 and [entry.feasible for entry in confirmed] == kept
+    assert kept == sorted(kept, reverse=True) and 0 < sum(kept) < 12
+    good = [entry.choose_value for entry in confirmed if entry.feasible]
+    assert good == sorted(good, reverse=True)
+    winner = results.best
+    assert winner == results.leaderboard[0] and winner.value_from == "report"
+    with Journal(tmp_path / "s") as journal:
+        reported = {row.trial for row in journal.trials() if row.report_values}
+    assert reported == {winner.trial, 0}

@@ -213,6 +213,22 @@ def test_a_rate_forgets_and_no_compile_is_part_of_it():
     assert rates.seconds_of(Ahead(Work(0.0, 1_000.0), 0.0)) == pytest.approx(10.0, rel=0.01)
 
 
+def test_pauses_between_chunks_are_part_of_the_time_left():
+    rates, usage = Rates(), Usage()
+    rates.begin(usage)
+    usage.count_seconds(6.0)
+    usage.count_part("evaluate", 2.0)
+    usage.count_part("store", 1.0)
+    usage.count_wall(6.0 + 2.0 + 1.0 + 3.0)  # 3 s of which no part is known
+    usage.search_env_steps = 1_200
+    rates.did(Work(block_steps=100.0, evaluations=4.0))
+    rates.pass_boundary(usage, 1)
+    assert rates.env_steps_per_second == pytest.approx(1_200 / 12.0)
+    assert rates.seconds_of(Ahead(Work(0.0, 200.0, 8.0), 0.0)) == pytest.approx(2 * 12.0)
+    # Without evaluations ahead the pauses keep their share: half of the time they lie between.
+    assert rates.seconds_of(Ahead(Work(0.0, 200.0), 0.0)) == pytest.approx(2 * 6.0 * 1.5)
+
+
 def slow_from_here(schedule, chances, trained, trials, draws=4000):
     """Many replicates, each drawn through the rungs on its own; the last of some counts."""
     rng, totals = random.Random(7), []
