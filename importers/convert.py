@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -242,6 +242,9 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     begin(draft, source, given)
     source.negate(draft.system)
     draft.read = list(source.names())
+    for name in _named_env(draft, source.names()) if _named_env(draft, given) else ():
+        source.drop(name)
+        draft.leave_out(name, "another environment is given")
     for name, value in given.items():
         if not is_of_the_file(name) and name not in ("system", "without", "metric", "name"):
             source.drop(name, name.replace("-", "_"))
@@ -255,10 +258,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     family = draft.system.family
     if family in _BEFORE:
         _BEFORE[family](draft, source)
-    for name in source.names():  # the environment decides what other names mean
-        row = find(name, draft.system)
-        if row is None or row.target != "env":
-            continue
+    for name in _named_env(draft, source.names()):  # it decides what other names mean
         if name in source.constants:
             draft.constant(name, source.constants.pop(name))
         elif len(source.searched[name].get("values", ())) == 1:
@@ -273,6 +273,11 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         _AFTER[family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _named_env(draft: Draft, names: Iterable[str]) -> list[str]:
+    rows = {name: find(name, draft.system) for name in names}
+    return [name for name, row in rows.items() if row and row.target == "env"]
 
 
 def _check_targets(draft: Draft, source: Source) -> None:

@@ -55,7 +55,8 @@ def recognise(
     if named:
         length, part, first = max(named, key=lambda found: found[0])
         same = [one for size, _, one in named if size == length]
-        return next((one for one, _ in marked if one in same), first), f"its command names {part}"
+        newest = next((one for one in same if one.name == one.family), first)
+        return next((one for one, _ in marked if one in same), newest), f"its command names {part}"
     if marked:
         one, mark = marked[0]
         return one, f"it sets {', '.join(sorted(mark))}"
@@ -108,6 +109,7 @@ _OTHER_ALGORITHMS = {
     "ppo_atari_lstm": "an LSTM after convolutions, which no network here is",
     "ppo_procgen": "residual convolutions (IMPALA), which no network here has",
     "ppo_rnd_envpool": "random network distillation",
+    "ppo_s5": "S5 layers, which no network here has",
     "ppo_trxl": "a Transformer with a memory of past steps",
     "ppo_atari_multigpu": "gradients averaged over several devices",
     "ppo_pettingzoo_ma_atari": "two agents in one game of PettingZoo",

@@ -1,13 +1,19 @@
-"""Point 6 of the search: sweeps of W&B become studies or are refused; what is imported trains."""
+"""Importing: sweeps of W&B, and the scripts of other projects, become studies or are refused."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import os
 import re
 import subprocess
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 from .common import ROOT, Outcome, hpo_command, load_file
+from .imported_scripts import COMMITS, SCRIPTS, Script
 
 _SMALL = ["--budget.trials=2", "--env_steps=4k", "--evaluation.episodes=2", "--seeds.per_config=1"]
 _COMMAND = """python train.py --env_type=rmsa --topology_name=nsfnet_deeprmsa_directed \\
@@ -74,3 +80,97 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
     found = json.loads(_ended(top, study.parent).stdout)
     rows = found["leaderboard"]
     return "" if len(rows) == trials else f"{len(rows)} trials, not {trials}"
+
+
+# ------------------------------------------------- scripts of other projects, as they are
+
+_SOURCES = "HPO_SCRIPTS"
+"""Variable that names a folder with checkouts of the projects, by their names."""
+
+
+def scripts(small: bool, work: Path) -> Outcome:
+    """Import the scripts of other projects; compare every value with the table."""
+    cases = SCRIPTS[:: 6 if small else 1]
+    faults, refused, values = [], 0, 0
+    for number, case in enumerate(cases):
+        wrong, compared = _imported(case, work / str(number))
+        refused += bool(case.refused)
+        values += compared
+        faults += [f"{case.path} {' '.join(case.given)}: {fault}" for fault in wrong]
+    numbers = (
+        f"{len(cases) - refused} scripts of {len({case.repository for case in cases})} projects "
+        f"imported, {values} values compared, {refused} refused with a reason; wrong {len(faults)}"
+    )
+    if faults:
+        numbers += "; first fault: " + " ".join(faults[0].split())
+    return Outcome(not faults, numbers)
+
+
+def _imported(case: Script, folder: Path) -> tuple[list[str], int]:
+    """Return what is wrong about one script, and how many values were compared."""
+    path = _written(case.repository, case.path, case.sha256, folder)
+    for beside, sha256 in case.beside:
+        _written(case.repository, beside, sha256, folder)
+    if case.command is not None:
+        blocks = re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+        commands = [text for text in blocks if re.search(r"xlron[./]train[./]train\b", text)]
+        path = folder / "command.txt"
+        path.write_text(commands[case.command])
+    study = folder / "study.yaml"
+    given = ["--", *case.given] if case.given else []
+    done = _ended([*hpo_command(), "import", case.kind, str(path), "--to", str(study), *given],
+                  folder)  # fmt: skip
+    if case.refused:
+        held = done.returncode == 2 and case.refused in done.stderr
+        return ([] if held else [f"exit {done.returncode}: {done.stderr[-200:]}"]), 0
+    if done.returncode:
+        return [f"exit {done.returncode}: {done.stderr[-200:]}"], 0
+    return _compared(case, study)
+
+
+def _compared(case: Script, path: Path) -> tuple[list[str], int]:
+    from hpo.knobs import complete
+    from hpo.studies.load import load
+    from hpo.studies.yaml_io import plain, read_text
+
+    study, data = load(path), plain(read_text(path.read_text(), path.name))
+    config = complete(study.fixed)
+    expected = {"env": case.env, "env_steps": case.env_steps, **case.study, **case.trains}
+    found = {"env": study.env.id, "env_steps": study.env_steps}
+    found |= {name: _at(data, name.split(".")) for name in case.study}
+    found |= {name: config[name] for name in {**case.trains, **study.fixed}}
+    for name in study.space.parameters:
+        found.pop(name, None)
+    wrong = [f"{name} is {found[name]!r}, not {expected.get(name, 'in the script')!r}"
+             for name in found if not _same(found[name], expected.get(name, _same))]  # fmt: skip
+    return wrong, len(found)
+
+
+def _at(data: Any, keys: list[str]) -> Any:
+    """Return the value at dotted keys; None where there is none."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _same(ours: object, theirs: object) -> bool:
+    if isinstance(ours, float) and isinstance(theirs, int | float):
+        return math.isclose(ours, theirs, rel_tol=1e-9)
+    return ours == theirs
+
+
+def _written(repository: str, path: str, sha256: str, folder: Path) -> Path:
+    """Write a file of a project below `folder`, from a checkout or from GitHub."""
+    name = repository.partition("/")[2]
+    if os.environ.get(_SOURCES):
+        data = (Path(os.environ[_SOURCES]) / name / path).read_bytes()
+    else:
+        address = f"https://raw.githubusercontent.com/{repository}/{COMMITS[repository]}/{path}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            data = answer.read()
+    if not hashlib.sha256(data).hexdigest().startswith(sha256):
+        raise ValueError(f"{repository} {path} is not the file of {COMMITS[repository][:7]}")
+    target = folder / name / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return target

@@ -118,6 +118,9 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
+    "import": {
+        1: Point("scripts as their makers wrote them import; wrong values 0", "imports", "scripts"),
+    },
     "results": {
         1: Point("five tuned configurations trained again", "tuned_again", "verified"),
         3: Point("five environments, 64 trials, killed three times", "several", "killed"),
