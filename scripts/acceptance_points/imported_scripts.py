@@ -187,8 +187,9 @@ _ZOO_SCRIPTS = (
     _zoo("Pendulum-v1", "--without=use_sde", env_steps=100_000,
          trains={**_ZOO, **_sized(4, 1024, 10, minibatch_size=64), "gamma": 0.9,
                  "learning_rate": 1e-3, "log_std_init": 0.0}),
+    # its batch of 256 rows is the whole rollout of 8
     _zoo("MountainCarContinuous-v0", "--without=use_sde", env_steps=20_000,
-         trains={**_ZOO, **_RUNNING, **_sized(1, 8, 10, minibatch_size=256), "gamma": 0.9999,
+         trains={**_ZOO, **_RUNNING, **_sized(1, 8, 10, minibatch_size=8), "gamma": 0.9999,
                  "learning_rate": 7.77e-5, "ent_coef": 0.00429, "clip_eps": 0.1,
                  "gae_lambda": 0.9, "max_grad_norm": 5.0, "vf_coef": 0.38,
                  "initialisation": "lecun", "hidden_gain": _GAIN, "policy_gain": _GAIN,
@@ -212,7 +213,10 @@ _TRAINING = ("docs/training.md", "d9045a644e3b")
 _FLAGS = {**PPO, **_sized(64, 150, 1, num_minibatches=1), "gamma": 0.999, "logr_clip": 10.0,
           "adv_clip": 10.0, "gae_lambda_initial": 0.9, "gae_lambda_final": 0.98,
           "lr_schedule": "cosine", "policy_gain": 2.0**0.5, "value_gain": 2.0**0.5}  # fmt: skip
-_TRANSFORMER = {**_FLAGS, "network": "transformer"}
+# other networks have heads of their own, with the rectifiers that Equinox takes by default
+_RECTIFIED = {**_FLAGS, "activation": "relu"}
+del _RECTIFIED["policy_gain"], _RECTIFIED["value_gain"]
+_TRANSFORMER = {**_RECTIFIED, "network": "transformer"}
 _COMMANDS = (
     _xlron("README.md", "3d2c1b18b614", 0, 5_000_000,
            trains={**_FLAGS, "learning_rate": 5e-4, "lr_end_fraction": 5e-5},
@@ -237,8 +241,8 @@ _COMMANDS = (
            study={**_NSFNET, "env.k": 50, "env.load": 200.0, "env.mean_holding_time": 1.0,
                   "env.truncate_holding_time": True, "env.aggregate_slots": 20}),
     _xlron(*_TRAINING, 4, 10_000_000,
-           trains={**_FLAGS, "num_envs": 32, "learning_rate": 3e-4, "lr_end_fraction": 3e-5,
-                   "network": "gnn", "gnn_message_passing_steps": 3,
+           trains={**_RECTIFIED, "num_envs": 32, "learning_rate": 3e-4,
+                   "lr_end_fraction": 3e-5, "network": "gnn", "gnn_message_passing_steps": 3,
                    "gnn_edge_embedding_size": 128, "gnn_node_embedding_size": 16,
                    "gnn_attn_mlp_layers": 1, "gnn_num_spectral_features": 8},
            study={**_NSFNET, "env.k": 5, "env.load": 250.0, "env.warmup_requests": 3000}),
@@ -267,7 +271,8 @@ _COMMANDS = (
                   "env.aggregate_slots": 20, "env.continuous": False}),
     _xlron(*_TRAINING, 7, 0, env="", refused="evaluates and trains nothing"),
     _xlron("examples/sweep.yaml", "d91b30096ef8", None, 60_000_000,
-           trains={**_TRANSFORMER, "reward_centering": True, "transformer_layers": 2,
+           trains={**_TRANSFORMER, "gae_lambda_initial": None, "gae_lambda_final": None,
+                   "reward_centering": True, "transformer_layers": 2,
                    "transformer_critic_mlp_depth": 2,
                    "lr_end_fraction": 3.16227766017e-5},  # of the middle of the rates
            study={**_NSFNET, "env.k": 50, "env.load": 200.0, "env.mean_holding_time": 1.0,

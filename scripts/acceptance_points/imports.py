@@ -86,6 +86,7 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
 
 _SOURCES = "HPO_SCRIPTS"
 """Variable that names a folder with checkouts of the projects, by their names."""
+_PARTS_OF_WIDTHS = ("num_layers", "hidden_size")  # compared as hidden_sizes
 
 
 def scripts(small: bool, work: Path) -> Outcome:
@@ -138,9 +139,8 @@ def _compared(case: Script, path: Path) -> tuple[list[str], int]:
     expected = {"env": case.env, "env_steps": case.env_steps, **case.study, **case.trains}
     found = {"env": study.env.id, "env_steps": study.env_steps}
     found |= {name: _at(data, name.split(".")) for name in case.study}
-    found |= {name: config[name] for name in {**case.trains, **study.fixed}}
-    for name in study.space.parameters:
-        found.pop(name, None)
+    written = {*case.trains, *study.fixed} - {*study.space.names, *_PARTS_OF_WIDTHS}
+    found |= {name: config[name] for name in written}
     wrong = [f"{name} is {found[name]!r}, not {expected.get(name, 'in the script')!r}"
              for name in found if not _same(found[name], expected.get(name, _same))]  # fmt: skip
     return wrong, len(found)
