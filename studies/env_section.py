@@ -9,7 +9,7 @@ from typing import Any
 
 from ..environments.references import Reference, reference_of
 from ..environments.registry import entry, gymnax_class
-from ..environments.table import EnvEntry, EnvKey
+from ..environments.table import EnvEntry
 from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from .overrides import apply_overrides
 from .spec import EnvSpec
@@ -231,25 +231,22 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
         return None
-    params: dict[str, float] = {}
-    keys: dict[str, EnvKey] = {}
-    elsewhere: dict[str, str] = {}
-    for one in known:
-        params = {**one.params, **params}
-        keys = {**one.keys, **keys}
-        elsewhere = {**one.elsewhere, **elsewhere}
+
+    def merged(field: str) -> dict[str, Any]:
+        return {k: v for one in reversed(known) for k, v in getattr(one, field).items()}
+
     first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
     return EnvEntry(
         id=" and ".join(dict.fromkeys(one.id for one in known)),
         source=sources.pop() if len(sources) == 1 else "several",
         actions=first.actions if len(actions) == 1 else "any",
-        params=params,
-        keys=keys,
+        params=merged("params"),
+        keys=merged("keys"),
         positive=tuple(dict.fromkeys(name for one in known for name in one.positive)),
         metrics={
             name: meaning
             for name, meaning in first.metrics.items()
             if all(name in one.metrics for one in known)
         },
-        elsewhere=elsewhere,
+        elsewhere=merged("elsewhere"),
     )

@@ -29,26 +29,14 @@ from .search_section import (
 )
 from .sections import read_section
 from .space_section import SpaceReader, read_enqueue, space_nodes
-from .spec import (
-    Budget,
-    Checkpoint,
-    Confirm,
-    Constraint,
-    Evaluation,
-    Executor,
-    Init,
-    Logger,
-    Metric,
-    PopulationSpec,
-    Seeds,
-    Study,
-)
+from .spec import Confirm, Constraint, Evaluation, Init, Logger, Metric, Study
 from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text
 
 DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")
 """Of studies in optical networks that name none."""
+_WITHOUT_RULES = ("seeds", "population", "budget", "executor", "checkpoint")
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -200,15 +188,12 @@ class _Reader:
             "evaluation": Evaluation(**given["evaluation"], env=eval_env),
             "search": read_search(self.notes, self.root, given["search"]),
             "early_terminate": early,
-            "seeds": Seeds(**given["seeds"]),
             "confirm": confirm,
-            "population": PopulationSpec(**given["population"]),
-            "budget": Budget(**given["budget"]),
-            "executor": Executor(**given["executor"]),
-            "checkpoint": Checkpoint(**given["checkpoint"]),
             "init": self._init(given["init"]),
             "loggers": tuple(filter(None, map(self._logger, self._items("loggers")))),
-        }
+            **{field.key: field.section(**given[field.key]) for field in TOP
+               if field.key in _WITHOUT_RULES},
+        }  # fmt: skip
 
     def _items(self, key: str) -> list[Node]:
         node = self.root.value.get(key)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..files.plain_data import as_lists, is_mapping, is_sequence
 from ..knobs import DEFAULTS_OF_OLD, KNOBS
-from ..spaces.space import Parameter, Space
+from ..spaces.space import Parameter
 from .field import keys_of
 from .several_environments import environments_of
 from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study
@@ -52,10 +52,15 @@ class Change:
 def resolved(study: Study) -> dict[str, Any]:
     """Return the study as the data of a file, nothing left out."""
     space, several = study.space, study.more_envs
+    said = {*study.fixed, *space.names, *space.constants}
+    unsaid = {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
+    branches: dict[str, list[Any]] = {name: [] for name in space.names}
+    for parameter in space.parameters:
+        branches[parameter.name].append(_parameter(parameter))
     special: dict[str, Any] = {
         "env": _environments(study),
-        "fixed": dict(sorted({**_unsaid(study), **study.fixed}.items())),
-        "space": _space(space),
+        "fixed": dict(sorted({**unsaid, **study.fixed}.items())),
+        "space": {name: one[0] if len(one) == 1 else one for name, one in branches.items()},
         "forbid": [rule.as_data() for rule in space.forbid],
         "eval_env": dict(sorted(study.evaluation.env.items())),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
@@ -85,8 +90,10 @@ def _written(section: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, EarlyTerminate):
-        return _early(value)
+    if isinstance(value, EarlyTerminate):  # without the keys of other rules, and `pause: 0`
+        others = ("options", *foreign_keys(value.type), *(() if value.pause else ("pause",)))
+        own = {key: one for key, one in asdict(value).items() if key not in others}
+        return {**own, **value.options}
     if isinstance(value, Confirm) and value.also:
         return {**_written(value), "also": {str(trial): seeds for trial, seeds in value.also}}
     if is_dataclass(value) and not isinstance(value, type):
@@ -94,12 +101,6 @@ def _plain(value: Any) -> Any:
     if is_sequence(value):
         return [_plain(item) for item in value]
     return value
-
-
-def _unsaid(study: Study) -> dict[str, Any]:
-    """Return the unnamed knobs of a study whose defaults have changed."""
-    said = {*study.fixed, *study.space.names, *study.space.constants}
-    return {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
 
 
 def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
@@ -173,21 +174,6 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if section == "space" and rest.endswith(".distribution") and (old, new) == kinds:
         return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
     return "fixed once a study has started"
-
-
-def _early(early: EarlyTerminate) -> dict[str, Any]:
-    """Leave out the keys of other rules, and `pause` if it is off."""
-    others = ("options", *foreign_keys(early.type), *(() if early.pause else ("pause",)))
-    own = {key: value for key, value in asdict(early).items() if key not in others}
-    return {**own, **early.options}
-
-
-def _space(space: Space) -> dict[str, Any]:
-    written: dict[str, Any] = {}
-    for name in space.names:
-        branches = [_parameter(p) for p in space.parameters if p.name == name]
-        written[name] = branches[0] if len(branches) == 1 else branches
-    return written
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -75,12 +75,18 @@ def _any(options: Sequence[Any]) -> dict[str, Any]:
 
 
 def _top(field: Field) -> dict[str, Any]:
+    known = _any([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
+    given = {"type": "object", "required": ["id"], "properties": {"id": known}}
+    rule = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
+    values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
     special: dict[str, Callable[[], dict[str, Any]]] = {
-        "env": _env,
+        "env": lambda: _any([known, given, _array(_any([known, given]), minItems=2)]),
         "fixed": lambda: _object(_each_knob(_knob_value)),
         "space": _space,
-        "forbid": _forbid,
-        "enqueue": _enqueue,
+        "forbid": lambda: _array(_any([_condition("a combination of values"), rule])),
+        "enqueue": lambda: _array(
+            {**_object(_each_knob(_knob_value)), "patternProperties": values}
+        ),
         "imports": lambda: _array({"type": "string"}),
         "eval_env": lambda: {"type": "object"},
         "loggers": _loggers,
@@ -133,12 +139,6 @@ def _number(spec: Field | Knob) -> dict[str, Any]:
     if spec.high < math.inf:
         body["maximum"] = spec.high
     return body
-
-
-def _env() -> dict[str, Any]:
-    known = _any([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
-    given = {"type": "object", "required": ["id"], "properties": {"id": known}}
-    return _any([known, given, _array(_any([known, given]), minItems=2)])
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -219,16 +219,6 @@ def _condition(meaning: str) -> dict[str, Any]:
         "minProperties": 1,
         "propertyNames": _any([{"enum": names}, {"pattern": r"^env\."}]),
     }
-
-
-def _forbid() -> dict[str, Any]:
-    text = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
-    return _array(_any([_condition("a combination of values"), text]))
-
-
-def _enqueue() -> dict[str, Any]:
-    values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
-    return _array({**_object(_each_knob(_knob_value)), "patternProperties": values})
 
 
 def _search() -> dict[str, Any]:

@@ -233,20 +233,13 @@ class PopulationSpec:
     """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
 
     lanes: int | None = key(
-        None,
-        "lanes of a program, or auto; rounded up to a multiple of the devices",
-        low=1,
-        high=1_000_000,
-        words=("auto",),
-    )
+        None, "lanes of a program, or auto; rounded up to a multiple of the devices", low=1,
+        high=1_000_000, words=("auto",))  # fmt: skip
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
     workers: int | None = key(
-        None,
-        "processes that step gym: environments, or auto; 0: none",
-        high=1024,
-        words=("auto",),
-    )
+        None, "processes that step gym: environments, or auto; 0: none", high=1024,
+        words=("auto",))  # fmt: skip
     step_timeout: float | None = key(
         None,
         "that a call of a gym: environment may take in a worker until it counts as hung, or auto: "
@@ -266,14 +259,8 @@ class Budget:
     trials: int | None = key(64, "configurations proposed", low=1, high=1e9)
     env_steps: int | None = key(None, "training env steps of the whole study", low=1)
     wall_seconds: float | None = key(
-        None,
-        "running time over all starts",
-        key="wall",
-        type="seconds",
-        low=0,
-        low_open=True,
-        high=1e9,
-    )
+        None, "running time over all starts", key="wall", type="seconds", low=0, low_open=True,
+        high=1e9)  # fmt: skip
     max_failures: int = key(20, "errors after which the study stops", high=1e9)
 
 
@@ -297,25 +284,15 @@ class Checkpoint:
     best_evaluation: bool = key(False, "also keep the policy with the best evaluation of all")
     each_seed: bool = key(False, "also keep the policies of all seeds of the best trials")
     policies_every: int | None = key(
-        None,
-        "env steps between two policies kept of each seed of the best trials; null: none",
-        low=1,
-        high=1e13,
-        late=True,
-    )
+        None, "env steps between two policies kept of each seed of the best trials; null: none",
+        low=1, high=1e13, late=True)  # fmt: skip
     best_of_each: bool = key(
         False, "also keep each trial's policy at its best evaluation", late=True
     )
     parts: tuple[str, ...] = key((), "parts written with each policy", type="words", words=PARTS)
     commit_seconds: float = key(
-        10.0,
-        "between two commits; those after a start come sooner. 0: at every boundary",
-        key="commit_every",
-        type="seconds",
-        low=0,
-        high=1e9,
-        late=True,
-    )
+        10.0, "between two commits; those after a start come sooner. 0: at every boundary",
+        key="commit_every", type="seconds", low=0, high=1e9, late=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -355,12 +332,8 @@ class Study:
     )
     env_steps: int = key(REQUIRED, "training env steps of one full run", low=1, high=1e13)
     schedule_env_steps: int | None = key(
-        None,
-        "env steps that schedules and chunks are laid out over; left out: env_steps",
-        low=1,
-        high=1e13,
-        late=True,
-    )
+        None, "env steps that schedules and chunks are laid out over; left out: env_steps", low=1,
+        high=1e13, late=True)  # fmt: skip
     fixed: Mapping[str, Any] = key({}, "knob -> value, for knobs that are not searched")
     space: Space = key(
         Space(),
@@ -399,12 +372,8 @@ class Study:
     checkpoint: Checkpoint = key(Checkpoint(), "which policies are kept")
     init: Init | None = key(None, "a saved policy that lanes start from; null: fresh")
     log_every: int | None = key(
-        None,
-        "env steps between two rows of curves; left out: those of a chunk",
-        low=1,
-        high=1e13,
-        late=True,
-    )
+        None, "env steps between two rows of curves; left out: those of a chunk", low=1, high=1e13,
+        late=True)  # fmt: skip
     loggers: tuple[Logger, ...] = key((), "sinks in addition to the store")
     source: str = field(default=".", compare=False)  # folder of the file, for relative paths
 

@@ -119,7 +119,7 @@ POINTS: dict[str, dict[int, Point]] = {
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
     "import": {
-        1: Point("scripts as their makers wrote them import; wrong values 0", "imports", "scripts"),
+        1: Point("scripts as their makers wrote them; wrong values 0", "imports", "scripts"),
     },
     "results": {
         1: Point("five tuned configurations trained again", "tuned_again", "verified"),

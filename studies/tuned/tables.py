@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...store.parquet import replacing, write_grouped
+from ...store.statistics import Interval
 from .record import TUNED, Contender, Record
 from .summary import BesideHeuristic, Summary, beside_heuristics, compare, summary
 
@@ -77,41 +78,41 @@ def _trials(record: Record) -> list[dict[str, Any]]:
     return [{**row, "rank": place} for place, row in enumerate(rows, 1)]
 
 
-def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
-    value, around = one.greedy
+def _of_all(record: Record, who: str, verdict: str) -> dict[str, Any]:
     return {
-        "env": record.name, "who": one.who, "verdict": one.verdict, "metric": record.metric,
-        "goal": record.goal, "estimator": record.estimator,
-        "greedy": value, "greedy_low": around.low, "greedy_high": around.high,
-        "seeds": len(record.tuned.greedy), "env_steps": record.env_steps, "trained_env_steps": 0,
+        "env": record.name, "who": who, "verdict": verdict, "metric": record.metric,
+        "goal": record.goal, "estimator": record.estimator, "env_steps": record.env_steps,
         "commit": record.made.commit, "made_on": record.made.on,
     }  # fmt: skip
+
+
+def _ends(name: str, value: float, around: Interval) -> dict[str, Any]:
+    value_ = value if math.isfinite(value) else None  # two tables with NaN are never equal
+    return {name: value_, f"{name}_low": around.low, f"{name}_high": around.high}
+
+
+def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
+    return {**_of_all(record, one.who, one.verdict), **_ends("greedy", *one.greedy),
+            "seeds": len(record.tuned.greedy), "trained_env_steps": 0}  # fmt: skip
 
 
 def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "env": record.name, "who": one.who, "verdict": "",
-        "metric": record.metric, "goal": record.goal, "estimator": record.estimator,
+    row = {
+        **_of_all(record, one.who, ""),
         "searched_env_steps": record.origin.env_steps if one.who == TUNED else None,
         "threshold": record.threshold,
         "env_steps_to_threshold": seen.to_threshold, "reached": seen.reached,
-        "seeds": len(one.greedy), "diverged": seen.diverged, "env_steps": record.env_steps,
+        "seeds": len(one.greedy), "diverged": seen.diverged,
         "trained_env_steps": one.cost.env_steps, "cpu_seconds": one.cost.cpu_seconds,
-        "commit": record.made.commit, "made_on": record.made.on,
         "published_by": one.source.get("repository"), "published_commit": one.source.get("commit"),
     }  # fmt: skip
     for name in _FLOATS:
-        value, around = getattr(seen, name)
-        value = value if math.isfinite(value) else None  # two tables with NaN are never equal
-        row |= {name: value, f"{name}_low": around.low, f"{name}_high": around.high}
+        row |= _ends(name, *getattr(seen, name))
     if one.who != TUNED:
         beside = compare(record.tuned, one, record.goal)
         row["verdict"] = beside.verdict
         for name in _FLOATS:
-            chance, around = getattr(beside, name)
-            chance = chance if math.isfinite(chance) else None
-            stem = f"{name}_improvement"
-            row |= {stem: chance, f"{stem}_low": around.low, f"{stem}_high": around.high}
+            row |= _ends(f"{name}_improvement", *getattr(beside, name))
     return row
 
 
