@@ -17,7 +17,7 @@ from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, MissingExtraError, counted, suggestion
 from ..knobs import KNOBS
 from ..store.statistics import IQM_MIN_SEEDS
-from .programs import buckets_of, is_static
+from .programs import env_kinds, is_static
 from .search_methods import METHODS, method_row
 from .several_environments import each_alone, environments_of
 from .spec import EarlyTerminate, Study
@@ -414,12 +414,7 @@ def environment_faults(study: Study) -> Problems:
 
             yield from optical_faults(one)
         elif is_gymnasium(one.env.id) and not one.imports:  # which may register it
-            kinds: list[dict[str, Any]] = []
-            for bucket in buckets_of(one).found:
-                searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
-                if (kind := {**one.env.values, **searched}) not in kinds:
-                    kinds.append(kind)
-            for kind in kinds[:_MOST_KINDS]:
+            for kind in env_kinds(one)[:_MOST_KINDS]:
                 yield from _gymnasium_faults(one, kind)
 
 

@@ -16,7 +16,7 @@ from ..core.envs.optical.traffic_files import read_requests, read_traffic_matrix
 from ..environments.registry import rooted
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
-from .programs import buckets_of
+from .programs import env_kinds
 from .spec import Study
 
 _SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
@@ -55,9 +55,7 @@ def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> OpticalSe
 
 def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
     """Yield (path, message) of each mistake in the environments of all buckets."""
-    for bucket in buckets_of(study).found:
-        searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
-        values = {**study.env.values, **searched}
+    for values in env_kinds(study):
         section = "env"
         try:
             settings = read_settings(study.env.id, values, study.source)

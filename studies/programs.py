@@ -172,6 +172,16 @@ def buckets_of(
     return Buckets(tuple(found.values()), more, endless, tuple(refused), notes)
 
 
+def env_kinds(study: Study) -> list[dict[str, Any]]:
+    """Return the distinct keys and values that the environment of a bucket may have."""
+    kinds: list[dict[str, Any]] = []
+    for bucket in buckets_of(study).found:
+        searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
+        if (kind := {**study.env.values, **searched}) not in kinds:
+            kinds.append(kind)
+    return kinds
+
+
 def static_searched(study: Study) -> list[str]:
     """Return the searched knobs whose values need different programs."""
     return [name for name in study.space.names if is_static(study, name)]

@@ -154,6 +154,8 @@ if __name__ == "__main__":
         ("dpo_continuous_action",
          ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"DPO_ALPHA": 2.0'),
          "trains with the objective of DPO"),
+        ("ppo_s5", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
+         "trains with S5 layers"),
     ],
 )  # fmt: skip
 def test_scripts_of_purejaxrl(imported, script, values, expected):
@@ -163,6 +165,15 @@ def test_scripts_of_purejaxrl(imported, script, values, expected):
         return
     assert {key: data.get(key, data["fixed"].get(key)) for key in expected} == expected
     assert f"Read as PureJaxRL's {script}.py" in told
+
+
+def test_an_environment_that_is_given_replaces_one_that_a_study_cannot_have(imported):
+    values = ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, "")
+    data, told = imported(
+        "purejaxrl", PURE % values, "--env=CartPole-v1", name="purejaxrl/ppo_minigrid.py"
+    )
+    assert data["env"] == "CartPole-v1" and data["fixed"]["num_envs"] == 16
+    assert "ENV_NAME: another environment is given" in told
 
 
 def test_a_second_dictionary_of_a_file_is_read(imported):
@@ -295,6 +306,17 @@ def test_lerax_is_told_apart_by_its_names(imported, more, version, steps):
         "lerax", "algo = PPO()\n", "--env=CartPole-v1", "--system", "lerax_0_0_5"
     )
     assert data["fixed"]["rollout_length"] == 512 and data["fixed"]["update_epochs"] == 16
+
+
+def test_a_folder_of_a_system_does_not_date_its_scripts(imported):
+    data, told = imported("lerax", "algo = PPO()\n", "--env=CartPole-v1", name="lerax/ppo.py")
+    assert "Read as Lerax, 0.0.6" in told and data["fixed"]["rollout_length"] == 2048
+    data, told = imported(
+        "jaxdem", 'tr = Trainer.create("PPO", num_envs=32)\n', "--env=navigators",
+        name="JaxDEM/intro.py",
+    )  # fmt: skip
+    assert "Read as JaxDEM, since 6 November 2025" in told
+    assert data["fixed"]["learning_rate"] == 0.01 and data["fixed"]["hidden_sizes"] == [42] * 3
 
 
 FLAGS = ("--env_type=rmsa --link_resources=40 --continuous_operation --UPDATE_EPOCHS=4 "
