@@ -15,14 +15,7 @@ from ..studies.study_values import count_of
 from . import xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
-from .name_mapping import (
-    COMMON,
-    UNKNOWN,
-    NoCounterpart,
-    mapping_of,
-    plain_name,
-    rounded,
-)
+from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
 from .tables import another_algorithm, find, recognise, system, versions_of
 
 # -------------------------------------------- names of one system that depend on each other
@@ -349,7 +342,6 @@ def settle(draft: Draft, source: Source) -> None:
 
 
 def _is_idle(draft: Draft, target: str) -> bool:
-    """Whether a hyperparameter has no effect in this study."""
     network = draft.fixed.get("network", "mlp")
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True

@@ -411,7 +411,6 @@ def _shown(value: Any) -> str:
 
 
 def _named(name: str, check: Callable[[], Any]) -> Any:
-    """Run a check, with the foreign name in front of its message."""
     try:
         return check()
     except ConfigError as error:

@@ -260,7 +260,6 @@ def _idles(target: str) -> bool:
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    """Return values without repetitions; 1, 1.0 and true are three."""
     found: list[Any] = []
     for value in values:
         if not any(type(value) is type(seen) and value == seen for seen in found):
@@ -289,7 +288,6 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Return a distribution in the form that its target takes."""
     if "values" in fields:
         key = target.removeprefix("env.")
         known = key != target and entry and (key in entry.keys or key in entry.params)

@@ -184,7 +184,6 @@ def _set_metric(
 
 
 def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
-    """Enqueue the best trials with a finite value."""
     finite = [one for one in trials if math.isfinite(one[1][0])]
     total = len(list(trials))
     best = sorted(finite, key=lambda trial: sign * trial[1][0])[:_BEST]

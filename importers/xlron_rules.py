@@ -52,7 +52,6 @@ def before(draft: Draft, source: Source) -> None:
 
 
 def after(draft: Draft) -> None:
-    """Add the settings that all commands of XLRON share."""
     decays = [draft.fixed.get(name) or name in draft.space
               for name in ("weight_decay", "vf_weight_decay")]  # fmt: skip
     if any(decays):
@@ -151,7 +150,6 @@ def _traffic(draft: Draft, source: Source) -> None:
 
 
 def _ignore(draft: Draft, source: Source, reason: str, *names: str) -> None:
-    """Leave names out that have no effect there."""
     for name in names:
         if name in source.names():
             draft.leave_out(name, reason)

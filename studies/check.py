@@ -180,7 +180,6 @@ def _warnings(
 
 
 def _verdict_warning(study: Study) -> Iterator[str]:
-    """Warn if the seeds are too few for a verdict about the winner."""
     confirm, fewest = study.confirm, fewest_pairs(level_of(1))
     if study.budget.trials == 1:
         return
@@ -217,7 +216,6 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
 
 
 def _whole_note(parameter: Parameter) -> Iterator[str]:
-    """Note if a real number is searched over whole numbers without a step."""
     name, distribution = parameter.name, parameter.distribution
     is_real = name.startswith("env.") or KNOBS[name].type == "float"
     stepped = getattr(distribution, "q", None) is not None

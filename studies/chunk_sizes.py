@@ -83,7 +83,6 @@ class Quanta:
 
     @property
     def steps_per_chunk(self) -> int:
-        """Env steps of one chunk of one lane."""
         return self.steps_per_update * self.updates_per_chunk
 
     @property

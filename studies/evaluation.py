@@ -40,7 +40,6 @@ def cut_after(study: Study) -> int:
 
 
 def _endless(study: Study) -> list[str]:
-    """Return the ids of environments without a known limit."""
     found: list[str] = []
     for env in (study.env, *study.more_envs):
         entry = find(env.id)

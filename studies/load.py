@@ -21,12 +21,7 @@ from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
 from .resolved import defaults_of_old
-from .search_section import (
-    named_fields,
-    read_early_terminate,
-    read_search,
-    run_imports_for_names,
-)
+from .search_section import named_fields, read_early_terminate, read_search, run_imports_for_names
 from .sections import read_section
 from .space_section import SpaceReader, read_enqueue, space_nodes
 from .spec import Confirm, Constraint, Evaluation, Init, Logger, Metric, Study
@@ -99,12 +94,7 @@ def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
 
 
 def _study(
-    root: Node,
-    shown: str,
-    source: Path,
-    stem: str,
-    overrides: Sequence[str],
-    name: str | None,
+    root: Node, shown: str, source: Path, stem: str, overrides: Sequence[str], name: str | None
 ) -> Study:
     notes = Notes(shown)
     if not root.is_map:

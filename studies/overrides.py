@@ -137,21 +137,12 @@ def given_in(text: str) -> Given | None:
         words = shlex.split(lines[1].removeprefix("#"))
     except ValueError:
         return None
-    return _of_words(words)
-
-
-def _of_words(words: Sequence[str]) -> Given | None:
     if len(words) < 3 or words[0] != "hpo" or len(words) % 2 == 0:
         return None
     options = list(zip(words[3::2], words[4::2], strict=True))
     last = dict(options)
-    return Given(
-        words[1],
-        words[2],
-        tuple(value for option, value in options if option == "--set"),
-        last.get("--name"),
-        last.get("--out", _RESULTS),
-    )
+    overrides = tuple(value for option, value in options if option == "--set")
+    return Given(*words[1:3], overrides, last.get("--name"), last.get("--out", _RESULTS))
 
 
 def without_given(text: str) -> str:

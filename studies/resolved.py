@@ -50,7 +50,6 @@ class Change:
 
 
 def resolved(study: Study) -> dict[str, Any]:
-    """Return the study as the data of a file, nothing left out."""
     space, several = study.space, study.more_envs
     said = {*study.fixed, *space.names, *space.constants}
     unsaid = {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}

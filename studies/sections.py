@@ -53,14 +53,12 @@ def _typed(section: str, key: str, child: Node) -> str:
 
 
 def defaults(fields: Sequence[Field]) -> dict[str, Any]:
-    """Return target -> default of every field that has one."""
     return {field.target: field.default for field in fields if field.has_default}
 
 
 def checked_options(
     what: str, fields: Sequence[Field], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Check options that were given in Python, without a file, and add the defaults."""
     known = {field.key: field for field in fields}
     for key, value in given.items():
         if key not in known:

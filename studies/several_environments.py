@@ -76,7 +76,6 @@ def only_one_environment(study: Study, what: str) -> None:
 
 
 def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without the parameters that an environment does not have."""
     return {name: value for name, value in config.items() if has_key(id_, name)}
 
 

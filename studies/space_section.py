@@ -107,7 +107,7 @@ class SpaceReader:
         """Check a distribution against the knob's type and range; values become canonical."""
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
-        if self.vocabulary.is_fixed_in_a_program(name):
+        if self.vocabulary.env_key(name) is not None:
             text = "is fixed in a program; list its `values`, each of which is a bucket"
             return None, [Fault("distribution", text)]
         kind = self.vocabulary.type(name)
@@ -294,7 +294,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def ships(name: str) -> bool:
-    """Return whether a space of this name is part of the package."""
     return (_PACKAGE / name).is_file()
 
 

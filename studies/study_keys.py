@@ -54,10 +54,7 @@ _STATISTICS = {
     "max": "largest",
     "std": "standard deviation",
 }
-_QUANTITIES = {
-    "return": "undiscounted, unscaled returns",
-    "length": "lengths in env steps",
-}
+_QUANTITIES = {"return": "undiscounted, unscaled returns", "length": "lengths in env steps"}
 
 METRICS: Mapping[str, str] = {
     f"eval/{quantity}_{statistic}": f"{word} of the {meaning} of an evaluation's episodes"

@@ -90,7 +90,6 @@ class Vocabulary:
     imports: bool = False
 
     def name(self, given: str) -> str:
-        """Return our spelling of a knob or of `env.<name>`."""
         if not given.startswith("env."):
             if self.env is not None and given in self.env.params and canonical_name(given) is None:
                 raise ConfigError(f"unknown knob {given!r}; did you mean 'env.{given}'?")
@@ -108,11 +107,8 @@ class Vocabulary:
         hint = suggestion(given, names)
         raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} {known}")
 
-    def is_fixed_in_a_program(self, name: str) -> bool:
-        """Return whether a name is a key of the environment that needs a bucket per value."""
-        return self._env_key(name) is not None
-
-    def _env_key(self, name: str) -> EnvKey | None:
+    def env_key(self, name: str) -> EnvKey | None:
+        """Return the key of the environment that a name is, each value of which is a bucket."""
         if self.env is None or not name.startswith("env."):
             return None
         return self.env.keys.get(name.removeprefix("env."))
@@ -120,7 +116,7 @@ class Vocabulary:
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
         if not name.startswith("env."):
             return KNOBS[name].type
-        key = self._env_key(name)
+        key = self.env_key(name)
         return "float" if key is None else _KEY_TYPES[key.type]
 
     def is_real(self, name: str) -> bool:
@@ -146,7 +142,6 @@ class Vocabulary:
         return check_env_value(self.env, name.removeprefix("env."), given)
 
     def default(self, name: str) -> Any:
-        """Return the default of a known name; None for unknown parameters."""
         if not name.startswith("env."):
             return KNOBS[name].default
         key = name.removeprefix("env.")
@@ -176,11 +171,8 @@ def _plain_value(name: str, value: Any) -> Any:
 
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     if key in env.params:
-        number, positive = (
-            None if isinstance(given, bool) else number_of(given),
-            key in env.positive,
-        )
-        if number is None or not math.isfinite(number) or (positive and number <= 0):
+        number, positive = number_of(given), key in env.positive
+        if number is None or (positive and number <= 0):
             noun = "a number above 0" if positive else "a finite number"
             raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
         return float(number)

@@ -59,7 +59,9 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     began, now = horizon_of(old), horizon_of(new)
     if began == now and new["env_steps"] == old["env_steps"]:
         return ""
-    if not _trains_one(new):
+    plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
+    alone = not new["space"] and new["confirm"] is None
+    if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
         return (
             "only a run of one configuration, which nothing stops and nothing confirms, can be "
             "lengthened; train a policy on with "
@@ -75,12 +77,6 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def horizon_of(data: Mapping[str, Any]) -> int:
     over = data.get("schedule_env_steps")
     return data["env_steps"] if over is None else over
-
-
-def _trains_one(data: Mapping[str, Any]) -> bool:
-    plain = data["early_terminate"] is None and data["seeds"]["racing"] is None
-    alone = not data["space"] and data["confirm"] is None
-    return plain and alone and data["search"].get("driver", "lanes") == "lanes"
 
 
 def single(study: Study) -> Study:

@@ -74,7 +74,11 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
         if path in _DONE and not changed:
             continue
         if changed:
-            _forget(file.resolve() for file in files)
+            stale = {file.resolve() for file in files}
+            for name, loaded in list(sys.modules.items()):
+                place = getattr(loaded, "__file__", None)
+                if place is not None and Path(place).resolve() in stale:
+                    del sys.modules[name]
         folder = str(path.parent)
         if folder not in sys.path:
             sys.path.append(folder)
@@ -138,14 +142,6 @@ def _run(path: Path, shown: Path) -> ModuleType:
         del sys.modules[name]
         raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
     return module
-
-
-def _forget(files: Iterable[Path]) -> None:
-    paths = set(files)
-    for name, module in list(sys.modules.items()):
-        place = getattr(module, "__file__", None)
-        if place is not None and Path(place).resolve() in paths:
-            del sys.modules[name]
 
 
 def _line(error: BaseException, path: Path) -> int:

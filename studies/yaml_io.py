@@ -65,7 +65,6 @@ class Node:
         return self.value if self.is_list else []
 
     def shown(self) -> str:
-        """Return the value in few words, for a message."""
         if self.is_map:
             return "a mapping"
         if self.is_list:
@@ -390,7 +389,6 @@ def flow(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text, quoted where YAML would read something else."""
     if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
         return text
     quoted = json.dumps(text, ensure_ascii=False)
