@@ -142,7 +142,7 @@ def given_in(text: str) -> Given | None:
     options = list(zip(words[3::2], words[4::2], strict=True))
     last = dict(options)
     overrides = tuple(value for option, value in options if option == "--set")
-    return Given(*words[1:3], overrides, last.get("--name"), last.get("--out", _RESULTS))
+    return Given(words[1], words[2], overrides, last.get("--name"), last.get("--out", _RESULTS))
 
 
 def without_given(text: str) -> str:
