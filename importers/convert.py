@@ -235,7 +235,8 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     begin(draft, source, given)
     source.negate(draft.system)
     draft.read = list(source.names())
-    for name in _named_env(draft, source.names()) if _named_env(draft, given) else ():
+    others = [name for name in _named_env(draft, source.names()) if name not in given]
+    for name in others if _named_env(draft, given) else ():
         source.drop(name)
         draft.leave_out(name, "another environment is given")
     for name, value in given.items():

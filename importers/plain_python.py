@@ -143,7 +143,8 @@ class _Reader:
     def _keep(self, name: str, node: ast.AST, firm: bool) -> bool:
         """Keep a value; one that is not plain only where the name is surely the table's."""
         value = self._value(node)
-        if isinstance(value, Unread) and (not firm or name in _OBJECTS):
+        listed = self.known(name) == "left out"  # in the head of the study, whatever its value
+        if isinstance(value, Unread) and not listed and (not firm or name in _OBJECTS):
             return False
         self.values.setdefault(name, []).append((value, getattr(node, "lineno", 0)))
         return True

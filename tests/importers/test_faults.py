@@ -312,9 +312,13 @@ def test_a_folder_of_a_system_does_not_date_its_scripts(imported):
     data, told = imported("lerax", "algo = PPO()\n", "--env=CartPole-v1", name="lerax/ppo.py")
     assert "Read as Lerax, 0.0.6" in told and data["fixed"]["rollout_length"] == 2048
     data, told = imported(
-        "jaxdem", 'tr = Trainer.create("PPO", num_envs=32)\n', "--env=navigators",
+        "jaxdem",
+        'key = jax.random.key(1)\nmodel = Model.create("M", action_space=Space.create("max"))\n'
+        'tr = Trainer.create("PPO", env=env, model=model, key=key, num_envs=32)\n',
+        "--env=navigators",
         name="JaxDEM/intro.py",
-    )  # fmt: skip
+    )
+    assert "key: a random key; see seed" in told and "action_space: actions are within" in told
     assert "Read as JaxDEM, since 6 November 2025" in told
     assert data["fixed"]["learning_rate"] == 0.01 and data["fixed"]["hidden_sizes"] == [42] * 3
 
