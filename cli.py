@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from textwrap import wrap
 from typing import Any
 
 from .errors import HpoError, check_platform, suggestion
@@ -68,6 +69,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
     argv, rest = argv[:cut], argv[cut + 1 :]
     word = next((word for word in argv if not word.startswith("-")), None)
+    parser.shows_all = word is None and ("-v" in argv or "--verbose" in argv)
     if word is not None and word not in verbs:
         near = suggestion(word, verbs)
         lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
@@ -79,7 +81,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
+def make_parser() -> tuple[_Main, list[str]]:
     """Return the parser of the whole command line, and the names of its commands."""
     parser = _Main(
         prog="hpo",
@@ -122,18 +124,28 @@ _GROUPS = {
     "Look up": ("knobs", "envs", "schema"),
     "More": ("tune-lanes", "completion"),
 }  # fmt: skip
+_FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
+          "eval", "tuned")  # fmt: skip
 
 
 class _Main(argparse.ArgumentParser):
+    shows_all = False  # `hpo --help -v`
+
     def format_help(self) -> str:
-        """Return the help: the commands by what they are for."""
+        """Return the help: the commands by what they are for, or those needed first."""
         (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
         texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
         lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
         for group, names in _GROUPS.items():
-            lines += [group, *(f"  {name:<12}{texts[name]}" for name in names), ""]
+            shown = [name for name in names if self.shows_all or name in _FIRST]
+            lines += [group] if shown else []
+            lines += [f"  {name:<12}{texts[name]}" for name in shown]
+        if not self.shows_all:
+            more = ", ".join(n for names in _GROUPS.values() for n in names if n not in _FIRST)
+            words = f"More (hpo --help -v): {more}"
+            lines += ["", *wrap(words, 78, break_on_hyphens=False)]
         last = "One command:  hpo COMMAND --help        Version:  hpo --version"
-        return "\n".join([*lines, last, self.epilog or "", ""])
+        return "\n".join([*lines, "", last, self.epilog or "", ""])
 
 
 _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
@@ -194,7 +206,7 @@ def _add_running(parser: Any) -> None:
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard")
-    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=types.positive)
+    _option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
     _flag(top, "--explain", "say what the columns mean")
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial, nargs="?")
@@ -245,6 +257,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
+    _add_json(remove)
     watch = verb("watch", "watch_serve", "show the progress of a running study")
     about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
                  report, stop, plot)  # fmt: skip
@@ -363,7 +376,11 @@ def _add_importance(parser: _Parser, prefix: str = "") -> None:
     at = f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)"
     _option(parser, "--at", "STEPS", at, type=types.env_steps)
     _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
-    text = f"{prefix}rank by {' or '.join(_METHODS)} instead, without a test against chance"
+    text = (
+        f"{prefix}rank by {' or '.join(_METHODS)} instead, without a test against chance; it "
+        "may differ: the default asks what orders all trials, ped-anova what sets the best "
+        "tenth apart, fanova what values vary with"
+    )
     _option(parser, "--method", "METHOD", text, choices=_METHODS)
 
 

@@ -86,6 +86,23 @@ class EnvEntry:
         return -value if end.startswith("-") else value
 
 
+_RETURNS: Mapping[str, tuple[str | float, str | float]] = {
+    "CartPole-v1": (0.0, "max_steps_in_episode"),  # 1 per env step
+    "Acrobot-v1": ("-max_steps_in_episode", 0.0),  # -1 per env step
+    "MountainCar-v0": ("-max_steps_in_episode", 0.0),  # -1 per env step
+    "Asterix-MinAtar": (0.0, math.inf),  # 1 per gold; enemies cost nothing
+    "Breakout-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per brick, one per env step at most
+    "Freeway-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per crossing, which takes env steps
+    "Seaquest-MinAtar": (0.0, math.inf),  # 1 per enemy, more for surfacing; nothing is taken away
+    "SpaceInvaders-MinAtar": (0.0, "max_steps_in_episode"),  # 1 per alien, which takes a bullet
+    "Catch-bsuite": (-1.0, 1.0),  # one ball: caught 1, missed -1
+    "MemoryChain-bsuite": (-1.0, 1.0),  # one answer, at the end: right 1, wrong -1
+    "UmbrellaChain-bsuite": ("-chain_length", "chain_length"),  # 1 or -1 per env step
+    "SimpleBandit-bsuite": (0.0, 1.0),  # one pull; its arms pay from 0 to 1
+}  # fmt: skip
+"""Id -> lowest and highest return by the game's rules, where all values of its keys share them."""
+
+
 def _gymnax(
     id_: str,
     steps: int,
@@ -93,14 +110,14 @@ def _gymnax(
     actions: Literal["discrete", "continuous"] = "discrete",
     keys: Mapping[str, Any] | None = None,
     best_return: str | None = None,
-    returns: tuple[str | float, str | float] = (-math.inf, math.inf),
     **params: float,
 ) -> EnvEntry:
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
-    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning,
-                    best_return=best_return, returns=returns)  # fmt: skip
+    known = _RETURNS.get(id_, (-math.inf, math.inf))
+    return EnvEntry(id_, "gymnax", actions, params, fixed, meaning, best_return=best_return,
+                    returns=known)  # fmt: skip
 
 
 _SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
@@ -111,15 +128,14 @@ _ENTRIES = (
     _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
             masspole=0.1, total_mass=1.1, length=0.5, polemass_length=0.05, force_mag=10.0,
             tau=0.02, theta_threshold_radians=0.20943951023931953, x_threshold=2.4,
-            best_return="max_steps_in_episode", returns=(0.0, "max_steps_in_episode")),
+            best_return="max_steps_in_episode"),
     _gymnax("Pendulum-v1", 200, "swing a pendulum up", "continuous", max_speed=8.0,
             max_torque=2.0, dt=0.05, g=10.0, m=1.0, l=1.0),
     _gymnax("Acrobot-v1", 500, "swing two links up", dt=0.2, link_length_1=1.0, link_length_2=1.0,
             link_mass_1=1.0, link_mass_2=1.0, link_com_pos_1=0.5, link_com_pos_2=0.5, link_moi=1.0,
-            max_vel_1=12.566370614359172, max_vel_2=28.274333882308138, torque_noise_max=0.0,
-            returns=("-max_steps_in_episode", 0.0)),
+            max_vel_1=12.566370614359172, max_vel_2=28.274333882308138, torque_noise_max=0.0),
     _gymnax("MountainCar-v0", 200, "drive a weak car up a hill", "discrete", None,
-            goal_position=0.5, force=0.001, returns=("-max_steps_in_episode", 0.0), **_CAR),
+            goal_position=0.5, force=0.001, **_CAR),
     _gymnax("MountainCarContinuous-v0", 999, "with a real-valued force", "continuous", None,
             min_action=-1.0, max_action=1.0, goal_position=0.45, power=0.0015, **_CAR),
     _gymnax("Asterix-MinAtar", 1000, "MinAtar Asterix",

@@ -141,12 +141,12 @@ def compare(
     goal: str = "maximize",
     paired: bool = False,
     earlier: Sequence[int] = (),
-    ceiling: float | None = None,
+    bounds: Bounds = UNBOUNDED,
 ) -> Comparison:
     """Compare values of A and B, one per seed.
 
-    `paired`: value i of both is from the same seed; `earlier`: see `paired_over_looks`; `ceiling`:
-    the best possible value, if it is known.
+    `paired`: value i of both is from the same seed; `earlier`: see `paired_over_looks`; `bounds`:
+    of the values.
     """
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
@@ -157,11 +157,11 @@ def compare(
     if not all(map(math.isfinite, [*ours, *theirs])):
         found = Decision("undecided", NO_INTERVAL)
     else:
-        bounds = UNBOUNDED if ceiling is None else Bounds(high=sign * ceiling)
+        ends = bounds.signed(sign)
         found = (
-            decided_pairs(ours, theirs, earlier, bounds)
+            decided_pairs(ours, theirs, earlier, ends)
             if paired
-            else _decided_unpaired(ours, theirs, bounds)
+            else _decided_unpaired(ours, theirs, ends)
         )
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
@@ -223,7 +223,8 @@ def unpaired_interval(
         or (unseen is not None and unseen_p(_differences(a, b), *unseen) > level)
     ):
         low, high = min(low, 0.0), max(high, 0.0)
-    return Interval(low, high, "t")
+    least, most = bounds.of_difference(a, b)
+    return Interval(min(max(low, least), centre), max(min(high, most), centre), "t")
 
 
 def _differences(a: Sequence[float], b: Sequence[float]) -> list[float]:

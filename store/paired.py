@@ -50,6 +50,10 @@ class Bounds:
     low: float = -math.inf
     high: float = math.inf
 
+    def signed(self, sign: float) -> Bounds:
+        """Return the bounds of `sign` times the value; `sign` is 1 or -1."""
+        return self if sign > 0.0 else Bounds(-self.high, -self.low)
+
     def around(self, found: Interval) -> Interval:
         """Return the part of a mean's interval inside the bounds."""
         if found.low is None or found.high is None:

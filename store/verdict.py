@@ -15,7 +15,7 @@ from typing import Literal
 from ..errors import ConfigError, counted
 from .comparison import decided_pairs
 from .interim_analyses import fewest_pairs, next_level
-from .paired import Bounds, chance_of_better, paired_interval
+from .paired import UNBOUNDED, Bounds, chance_of_better, paired_interval
 from .statistics import NO_INTERVAL, Interval, mean
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
@@ -236,6 +236,7 @@ def conclude(
     beaten: int = 0,
     baselines: Mapping[str, Sample] | None = None,
     ceiling: float | None = None,
+    bounds: Bounds = UNBOUNDED,
     sharing: int = 0,
     shown: Collection[float] = (),
     feasible: bool | None = None,
@@ -246,9 +247,9 @@ def conclude(
 ) -> Conclusion:
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
-    `beaten`: other trials on the selection seeds; `sharing`: other trials with all the winner's
-    values; `shown`: all values of the study; `why`: `default` is None, as a sentence; `earlier`:
-    see `interim_analyses.winners_looks`.
+    `beaten`: other trials on the selection seeds; `bounds`: of the values; `sharing`: other trials
+    with all the winner's values; `shown`: all values of the study; `why`: `default` is None, as a
+    sentence; `earlier`: see `interim_analyses.winners_looks`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -260,8 +261,10 @@ def conclude(
     seen = [*shown, *(value for sample in beside for value in sample.values())]
     known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
     top = alike if known else None
-    bounds = Bounds() if ceiling is None else Bounds(high=sign * ceiling)
-    compared = partial(_compared, winner, sign=sign, top=top, bounds=bounds, earlier=earlier)
+    ends = bounds.signed(sign)
+    if ceiling is not None:
+        ends = replace(ends, high=sign * ceiling)
+    compared = partial(_compared, winner, sign=sign, top=top, bounds=ends, earlier=earlier)
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)
     elif is_default:

@@ -11,6 +11,7 @@ from .comparison import WORDS
 from .interim_analyses import Look, winners_looks
 from .leaderboard import Entry, default_of
 from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from .value_bounds import value_bounds
 from .verdict import (
     Against,
     Conclusion,
@@ -271,6 +272,7 @@ def concluded(
         beaten=sum(entry.confirmed and entry.trial not in own for entry in entries),
         baselines={} if apart else {name: sample for name, sample in named.items() if sample},
         ceiling=ceiling,
+        bounds=value_bounds(meta),
         sharing=sum(
             _has_all(entry, winner.report_values)
             for entry in entries

@@ -207,10 +207,11 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
+        fewer = f"population.lanes to {few} and " if lanes > few else ""
+        enough = 3 * (startup + min(few, lanes) // seeds)
         yield (
             f"{method} acts as random search: {blind} trials start before its model has results, "
-            f"and there are {trials}; set population.lanes to {few} and budget.trials to "
-            f"{3 * (startup + few // seeds)} or more"
+            f"and there are {trials}; set {fewer}budget.trials to {enough} or more"
         )
 
 

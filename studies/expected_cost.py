@@ -150,6 +150,10 @@ class TimeEstimate:
             return whole
         return Span(*(min(self.wall, seconds) for seconds in asdict(whole).values()))
 
+    def share(self, phase: str) -> float:
+        """Return the share of the total that a phase takes."""
+        return self.phases[phase].expected / max(self.total.expected, 1e-9)
+
     def as_data(self) -> dict[str, Any]:
         total = self.total
         return {
@@ -182,8 +186,7 @@ class TimeEstimate:
     def long_words(self) -> str:
         """Return a warning that the study takes hours, and the keys to lower."""
         total = self.total.expected
-        share = {name: span.expected / max(total, 1e-9) for name, span in self.phases.items()}
-        name = max(share, key=lambda phase: share[phase])
+        name = max(self.phases, key=self.share)
         advice = {
             "search": "budget.trials, env_steps or seeds.per_config",
             "confirm": "confirm.top_k, choose or report, or env_steps",
@@ -191,7 +194,7 @@ class TimeEstimate:
             "compile": "the values of static knobs, which make programs",
         }.get(name, "env_steps")
         return (
-            f"this takes {span_of_time(total)} here, {share[name]:.0%} of it {name}; "
+            f"this takes {span_of_time(total)} here, {self.share(name):.0%} of it {name}; "
             f"lower {advice}"
         )
 

@@ -73,7 +73,7 @@ def test_help_names_every_command_and_loads_nothing_heavy():
     code = f"""
 import sys
 from hpo.cli import main
-code = main(["--help"])
+code = main(["--help", "-v"])
 print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -92,10 +92,11 @@ def test_without_words_the_help_is_printed(say):
 @pytest.mark.parametrize("columns", ["80", "200"])
 def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    out = say("--help")[1]
+    first, out = say("--help")[1], say("--help", "-v")[1]
     verbs = re.findall(r"^  (\S+)", out, re.M)
     assert len(verbs) == 29 and set(verbs) == set(make_parser()[1])
-    assert len(out.splitlines()) <= 48
+    assert len(out.splitlines()) <= 48 and len(first.splitlines()) <= 25
+    assert all(re.search(rf"\s{verb}[\s,]", first) for verb in verbs)
     for words in ([], *([verb] for verb in verbs)):
         code, out, _ = say(*words, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80, words

@@ -15,13 +15,13 @@ from ..store.rows import Stream, StudyMeta
 from ..store.score_tables import Beside, BySeed, Estimate, on_each
 from .formatting import (
     aligned,
+    around,
     between,
     broken_name,
     folded,
     narrow,
     number,
     seeds_text,
-    with_interval,
 )
 
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
@@ -61,8 +61,8 @@ def each_data(
 
 
 def _score_data(found: Estimate) -> dict[str, float | None]:
-    around = found.interval
-    return {"score": found.value, "ci_low": around.low, "ci_high": around.high}
+    ends = found.interval
+    return {"score": found.value, "ci_low": ends.low, "ci_high": ends.high}
 
 
 def _metric_value(scale: Mapping[str, Any], found: Estimate) -> float | None:
@@ -87,38 +87,33 @@ def each_text(data: Mapping[str, Any]) -> str:
     return f"{head}\n{aligned(header, rows, (False, True, False, True))}"
 
 
-def beside_lines(names: Sequence[str], sides: tuple[BySeed, BySeed], found: Beside) -> list[str]:
-    """Return two sides on each environment as lines of a table, then over all."""
+def beside_lines(
+    names: Sequence[str], sides: tuple[BySeed, BySeed], found: Beside, called: Sequence[str]
+) -> list[str]:
+    """Return two sides, `called` so, on each environment as lines of a table, then over all."""
     a, b = (on_each(side) for side in sides)
     rows = [
-        [
-            name,
-            number(x.value),
-            number(y.value),
-            signed(one.difference),
-            _probability(one.probability),
-        ]
+        [name, number(x.value), number(y.value), signed(one.difference),
+         _probability(one.probability)]
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
-    ]
+    ]  # fmt: skip
     over_all = [
-        [name, *(_value_text(side.together[over]) for side in (a, b)),
-         signed(found.differences[over])]
+        [name, *(around(side.together[over].value, side.together[over].interval)
+                 for side in (a, b)), signed(found.differences[over])]
         for over, name in TOGETHER.items()
     ]  # fmt: skip
     lost = counted(found.lost, "seed" if found.paired else "run")
-    header = ("environment", "A", "B", "difference, 95%", "P(A > B)")
+    header = ("environment", *called, "difference, 95%", "P(first better)")
     return [
         *narrow(header, rows, (False, True, True, False, False)),
         "",
         *narrow(("scores", *header[1:4]), over_all, (False,) * 4),
         *([f"{lost} diverged: in no difference, and beaten"] if found.lost else []),
-        "over environments a run of A beats one of B with probability "
-        + _probability(found.improvement),
-    ]
-
-
-def _value_text(found: Estimate) -> str:
-    return with_interval(found.value, found.interval.low, found.interval.high)
+        *folded(
+            f"over environments a run of {called[0]} beats one of {called[1]} with probability "
+            + _probability(found.improvement), 80,
+        ).split("\n"),
+    ]  # fmt: skip
 
 
 def _probability(found: Estimate) -> str:
@@ -128,8 +123,8 @@ def _probability(found: Estimate) -> str:
 def _formatted(found: Estimate, value: str, ends: str) -> str:
     if found.value is None:
         return "-"
-    around = between(found.interval.low, found.interval.high, ends)
-    return f"{found.value:{value}} {around}".rstrip()
+    shown = between(found.interval.low, found.interval.high, ends)
+    return f"{found.value:{value}} {shown}".rstrip()
 
 
 def left_out_text(found: LeaveOneOut) -> str:

@@ -14,9 +14,11 @@ from ..errors import counted
 from ..search.run import Results
 from ..store.leaderboard import Entry
 from ..store.study_folder import StudyFolder
+from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
 from .formatting import duration, steps
 from .leaderboard_text import (
+    deciding_command,
     front_line,
     headline,
     print_baselines,
@@ -35,7 +37,7 @@ def print_results(
 ) -> None:  # fmt: skip
     """Print the verdict, the best trials with the default, the cost, and what to type next."""
     entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric, which))
+    print_headline(console, headline(results.conclusion, entries, metric))
     if objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:
@@ -56,10 +58,9 @@ def print_results(
         speed = steps(round(usage.env_steps_per_second))
         console.print(f"{speed} env steps per second, lanes busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
-    against = results.conclusion.against
-    commands = next_commands(results.folder, entries, against.verdict == "worse", verbose)
+    commands = next_commands(results.folder, entries, results.conclusion, verbose)
     if commands:
-        console.print("\nNext:")
+        console.print("Next:")
     for line in _command_lines(commands, which, console.width):
         console.print(line, soft_wrap=True)
 
@@ -101,20 +102,23 @@ def summary(results: Results) -> str:
 
 
 def next_commands(
-    folder: Path, entries: Sequence[Entry], worse: bool = False, verbose: bool = False
+    folder: Path, entries: Sequence[Entry], conclusion: Conclusion, verbose: bool = False
 ) -> list[tuple[str, str]]:
     """Return (command, meaning) pairs to type next."""
     if not entries:
         return []
     which, best = target(folder), entries[0]
     commands: list[tuple[str, str]] = []
-    if worse:
+    if deciding := deciding_command(conclusion, entries, folder):
+        commands.append((deciding[0], f"decide: {deciding[1]}"))
+    if conclusion.against.verdict == "worse":
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "train the default, which was better, and keep its policy"))
     elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
         commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
-    commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
+    if deciding is None:
+        commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
     if not verbose:
         return commands
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")

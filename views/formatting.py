@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..errors import counted
+from ..store.statistics import Interval
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -100,6 +101,11 @@ def with_interval(
     """
     shown = number(value) if spec is None or value is None else format(value, spec)
     return f"{shown} {between(low, high, spec)}".rstrip()
+
+
+def around(value: float | None, found: Interval, spec: str | None = None) -> str:
+    """Format a value with its interval, as `with_interval` does."""
+    return with_interval(value, found.low, found.high, spec)
 
 
 def param(value: Any) -> str:

@@ -24,6 +24,7 @@ from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
+from .confirm_cost import confirm_command, confirm_cost
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -121,10 +122,10 @@ _AT_A_RUNG = (
 )  # fmt: skip
 EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
-         stopped 12k: stopped by the rule at 12k env steps per seed. default: trial
-         with the default configuration.
-search*N value in the search, mean of N seeds per trial. A stopped trial shows its
-         value where it was stopped.
+         stopped 12k: stopped by the rule at 12k env steps per seed.
+         default: trial with the default configuration.
+search*N value in the search, mean of N seeds per trial. A stopped trial shows
+         its value where it was stopped.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
@@ -141,29 +142,25 @@ class Column:
     right: bool = True
 
 
-def headline(
-    conclusion: Conclusion | None, entries: Sequence[Entry], metric: str, which: str | None = None
-) -> list[str]:
-    """Return the verdict on one line, then what else there is to know of it.
-
-    `which` is the `--study` option of a command that would decide; None names no command.
-    """
+def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
+    """Return the verdict on one line, then what else there is to know of it."""
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
-        return [*conclusion.said, *_deciding_command(conclusion, entries, which)]
+        return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
     return [winner_line(entries, metric), *said]
 
 
-def _deciding_command(
-    conclusion: Conclusion, entries: Sequence[Entry], which: str | None
-) -> list[str]:
+def deciding_command(
+    conclusion: Conclusion, entries: Sequence[Entry], folder: Path
+) -> tuple[str, str] | None:
+    """Return the command that would decide an undecided verdict, and its cost."""
     against = conclusion.against
     default = next((entry.trial for entry in entries if entry.is_default), None)
-    open_ = against.verdict == "undecided" and against.more_seeds
-    if which is None or default is None or not open_:
-        return []
-    seeds = against.seeds + (against.more_seeds or 0)
-    return [f"To decide:  hpo confirm {entries[0].trial} {default} --seeds {seeds}{which}"]
+    if against.verdict != "undecided" or not against.more_seeds or default is None:
+        return None
+    trials, seeds = (entries[0].trial, default), against.seeds + against.more_seeds
+    command = confirm_command(trials, seeds, target(folder))
+    return command, confirm_cost(folder, trials, seeds)
 
 
 def print_headline(console: Console, lines: Sequence[str]) -> None:

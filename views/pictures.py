@@ -48,7 +48,12 @@ def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
 
 def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     """Draw service blocking over load, one line per rule, with its 95% interval."""
-    figure, axes = _axes("load, Erlang", "service blocking probability", title)
+    figure = new_figure(8.0, 5.0)
+    axes = figure.subplots()
+    axes.set_xlabel("load, Erlang")
+    axes.set_ylabel("service blocking probability")
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
     for item in results:
         seen = item.evaluation
         summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
@@ -61,53 +66,6 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
         axes.set_yscale("log")
     axes.legend(fontsize="small")
     save_figure(figure, path)
-
-
-def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
-    figure = new_figure(8.0, 5.0)
-    axes = figure.subplots()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
-    return figure, axes
-
-
-Curve = Sequence[tuple[int, float]]
-"""(env steps, return), in order."""
-
-
-def draw_training(
-    path: Path, seeds: Sequence[Curve], evaluations: Sequence[Curve], title: str
-) -> None:
-    """Draw the training return of every seed, their mean, and mean and range of evaluations."""
-    figure, axes = _axes("env steps of each seed", "episode return", title)
-    for curve in seeds:
-        if curve:
-            axes.plot(*zip(*curve, strict=True), color="#1f5f99", alpha=0.25, linewidth=0.8)
-    mean = _over_seeds(seeds)
-    if mean:
-        at, values = zip(*((at, np.mean(found)) for at, found in mean), strict=True)
-        axes.plot(at, values, color="#1f5f99", label=f"training, mean of {len(seeds)} seeds")
-    points = _over_seeds(evaluations)
-    if points:
-        spread = [(at, np.mean(found), min(found), max(found)) for at, found in points]
-        at, middle, low, high = np.array(spread).T
-        axes.errorbar(
-            at, middle, yerr=np.stack([middle - low, high - middle]), fmt="o", color="#c2571a",
-            markersize=4, capsize=2, label="evaluation, mean and range over seeds",
-        )  # fmt: skip
-    if mean or points:
-        axes.legend(fontsize="small")
-    save_figure(figure, path)
-
-
-def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
-    found: dict[int, list[float]] = {}
-    for curve in curves:
-        for at, value in curve:
-            found.setdefault(at, []).append(value)
-    return sorted(found.items())
 
 
 _PACKAGES = {".gif": "PIL", ".mp4": "imageio_ffmpeg"}

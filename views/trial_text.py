@@ -223,7 +223,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = False) -> str:
     """Return the data as text of 80 columns, the answer first."""
-    parts = ["\n".join(_head(data)), _params(data["params"])]
+    parts = ["\n".join(_head(data, verbose)), _params(data["params"])]
     several = data.get("over_environments") is not None
     if several:
         from .environment_text import each_text
@@ -256,7 +256,7 @@ def curve_line(curve: Sequence[Mapping[str, Any]], width: int, blocks: bool) -> 
     return f"{number(finite[0])} {sparkline(points, width, not blocks)} {number(finite[-1])}"
 
 
-def _head(data: Mapping[str, Any]) -> list[str]:
+def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     stop = data["decisions"][-1]["env_steps"] if data["decisions"] else None
     where = "" if stop is None else f" at {steps(stop)} env steps"
     rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
@@ -290,7 +290,8 @@ def _head(data: Mapping[str, Any]) -> list[str]:
     elif rule and (is_default or confirmed):
         lines.append(f"In the search it was stopped{rule}{where}.")
     if data.get("conclusion"):
-        lines += [folded(text, _WIDTH) for text in data["conclusion"]["sentences"]]
+        said = data["conclusion"]["sentences"]
+        lines += [folded(text, _WIDTH) for text in (said if verbose else said[:1])]
     if data.get("audit") is not None:
         lines.append(folded(_audit(data["audit"]), _WIDTH))
     if data["error"]:

@@ -19,7 +19,7 @@ from ..studies.tuned.summary import (
     comparisons,
     summary,
 )
-from .formatting import aligned, duration, narrow, number, param, sparkline, steps, with_interval
+from .formatting import aligned, around, duration, narrow, number, param, sparkline, steps
 from .json_output import finite_or_none
 from .terminal.console import in_columns, knows_blocks
 
@@ -94,10 +94,10 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
 def _verdict(record: Record) -> list[str]:
     found = _summaries(record)
     verdicts = {one.who: one.verdict for one in comparisons(record)}
-    said = f"{record.name}: {_valued(*found[TUNED].greedy)}"
+    said = f"{record.name}: {around(*found[TUNED].greedy)}"
     if DEFAULT in found:
         how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
-        said = f"{said}, {how} the default, {_valued(*found[DEFAULT].greedy)}"
+        said = f"{said}, {how} the default, {around(*found[DEFAULT].greedy)}"
     estimator = "IQM" if record.estimator == "iqm" else "mean"
     lines = [
         f"{said}.",
@@ -138,8 +138,8 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         beside, training = compared.get(one.who), seen.training[0]
         row = [
             one.who,
-            _valued(*seen.greedy),
-            "" if beside is None else _valued(*beside.greedy, ".2f"),
+            around(*seen.greedy),
+            "" if beside is None else around(*beside.greedy, ".2f"),
             number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
             number(training) if math.isfinite(training) else "-",
@@ -147,7 +147,7 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         ]
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
-    rows += [[rule.who, _valued(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
+    rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
     table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
     notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
     if verbose:
@@ -155,7 +155,7 @@ def _proof(record: Record, verbose: bool) -> list[str]:
     for rule in rules:
         how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
         notes.append(f"{how} the heuristic {rule.who}: tuned minus heuristic "
-                     f"{_valued(*rule.less)}, on equal requests")  # fmt: skip
+                     f"{around(*rule.less)}, on equal requests")  # fmt: skip
     return [*table, *notes]
 
 
@@ -177,10 +177,6 @@ def _sources(record: Record) -> list[str]:
                 text += f", written for {one.source['written_for']}"
         lines.append(text)
     return lines
-
-
-def _valued(value: float, around: Interval, spec: str | None = None) -> str:
-    return with_interval(value, around.low, around.high, spec)
 
 
 def _curves(record: Record, stream: TextIO) -> list[str]:
@@ -244,8 +240,8 @@ def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[s
     return data
 
 
-def _ends(value: float, around: Interval) -> Mapping[str, float | None]:
-    return {"value": finite_or_none(value), "low": around.low, "high": around.high}
+def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
+    return {"value": finite_or_none(value), "low": found.low, "high": found.high}
 
 
 def verified_words(found: Verification) -> str:

@@ -1,5 +1,6 @@
 """`hpo stop` ends a study from elsewhere as Ctrl-C would; `hpo rm` removes one as a whole."""
 
+import json
 import os
 import threading
 import time
@@ -136,6 +137,12 @@ def test_studies_are_removed_with_all_that_is_in_them(two, capsys):
     assert main(["rm", "a", str(two / "b"), "a", "--yes", "--out", str(two)]) == 0
     assert capsys.readouterr().err == "removed a, b\n"
     assert names(two) == ["notes.txt"]
+
+
+def test_what_was_removed_is_named_as_json(two, capsys):
+    assert main(["rm", "a", "--yes", "--json", "--out", str(two)]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"removed": ["a"]} and err == ""
 
 
 def test_what_another_user_s_removal_left_stays_theirs(two, capsys, cannot_enter):

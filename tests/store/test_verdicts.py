@@ -8,6 +8,7 @@ from scipy import stats
 
 from hpo.store.comparison import compare, decided_pairs
 from hpo.store.paired import Bounds, paired_interval, unseen_p
+from hpo.store.verdict import conclude
 
 SAID = ("better", "worse")
 
@@ -54,7 +55,7 @@ def test_the_same_difference_decides_where_no_unseen_seed_could_turn_it(paired) 
     close = told(500.0, 499.0, 16)
     assert close.verdict == "no_difference" and close.more_seeds is None
     assert close.difference_interval.low < 0.0 < close.difference_interval.high
-    assert told(500.0, 480.0, 64, ceiling=500.0).verdict == "undecided"
+    assert told(500.0, 480.0, 64, bounds=Bounds(high=500.0)).verdict == "undecided"
     assert told(3.0, 3.0, 8).verdict == "no_difference"
     assert told(0.1 + 0.2, 0.3, 8).verdict == "no_difference"  # a rounding apart
 
@@ -99,3 +100,17 @@ def test_a_known_ceiling_leaves_nothing_unseen_above() -> None:
     ours, theirs = [500.0] * 8, [498.0, 492.0, 484.0, 476.0, 468.0, 460.0, 450.0, 440.0]
     assert decided_pairs(ours, theirs, bounds=Bounds(high=500.0)).verdict == "better"
     assert decided_pairs(ours, theirs).verdict == "undecided"
+
+
+def test_the_interval_of_a_difference_ends_where_the_values_end() -> None:
+    """Means between 0 and 1 differ by 1 at most; Student's interval here reaches 1.2."""
+    ours, theirs = [1.0, 0.9, 1.0, 1.0, 0.2, 1.0], [0.0, 0.1, 0.0, 0.0, 0.9, 0.0]
+    for paired in (True, False):
+        open_ended = compare(ours, theirs, paired=paired).difference_interval
+        found = compare(ours, theirs, paired=paired, bounds=Bounds(0.0, 1.0)).difference_interval
+        assert open_ended.high > 1.0 == found.high and found.low == open_ended.low
+        losses = [[-value for value in side] for side in (ours, theirs)]
+        lower = compare(*losses, "minimize", paired, bounds=Bounds(-1.0, 0.0))
+        assert lower.difference_interval == found
+    sides = (dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert conclude(*sides, bounds=Bounds(0.0, 1.0)).against.interval.high == 1.0

@@ -49,7 +49,10 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     assert f"These seeds also picked trial {winner.trial} as the winner" in text
     pair = f"{winner.trial} {other.trial}"
     words = " ".join(text.split())
-    assert f"To decide, train both on 8 test seeds: hpo confirm {pair} --seeds 8" in words
+    assert re.search(
+        r"To decide, train both on 8 test seeds \(\d+ runs, \d+k env steps, about \d+s\): "
+        f"hpo confirm {pair} --seeds 8", words,
+    )  # fmt: skip
     lines = [line.split() for line in text.splitlines() if line.startswith("  trial ")]
     assert [float(line[2]) for line in lines] == pytest.approx(data["means"], rel=1e-3)
 

@@ -1,6 +1,7 @@
 import dataclasses
 import io
 import json
+import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from rich.console import Console
 
 from helpers import view_samples as samples
 from hpo.cli import main
+from hpo.store.verdict import conclude
 from hpo.studies.spec import Confirm
+from hpo.views.commands import train
 from hpo.views.commands.watched_run import nothing_learnt
 from hpo.views.final_summary import next_commands, print_results, results_data
 from hpo.views.leaderboard_text import target, winner_line
@@ -29,8 +32,8 @@ def printed(results, **how):
 
 
 def test_every_next_command_works_as_it_is_printed(results, capsys):
-    assert len(next_commands(results.folder, results.leaderboard)) == 2
-    commands = next_commands(results.folder, results.leaderboard, verbose=True)
+    assert len(next_commands(results.folder, results.leaderboard, results.conclusion)) == 2
+    commands = next_commands(results.folder, results.leaderboard, results.conclusion, verbose=True)
     assert len(commands) == 3
     for command, _ in commands:
         words = shlex.split(command)
@@ -39,7 +42,9 @@ def test_every_next_command_works_as_it_is_printed(results, capsys):
 
 
 def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
-    commands = dict(next_commands(results.folder, results.leaderboard, worse=True))
+    worse = conclude({0: 1.0}, dict(enumerate([2.0, 3.0])))
+    worse = dataclasses.replace(worse, against=dataclasses.replace(worse.against, verdict="worse"))
+    commands = dict(next_commands(results.folder, results.leaderboard, worse))
     train = next(command for command in commands if "--export" in command)
     words = shlex.split(train)
     assert words[:2] == ["hpo", "train"] and Path(words[2]) == results.folder / "study.yaml"
@@ -53,7 +58,7 @@ def test_commands_name_the_study_where_there_are_several(results, tmp_path, caps
     elsewhere = samples.make_results(tmp_path / "else where")
     assert target(elsewhere.folder) == f" --study '{elsewhere.folder}'"
     for each in (results, elsewhere):
-        for command, _ in next_commands(each.folder, each.leaderboard):
+        for command, _ in next_commands(each.folder, each.leaderboard, each.conclusion):
             if "--export" not in command:
                 assert main(shlex.split(command)[1:]) == 0
 
@@ -72,7 +77,9 @@ def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     assert "lanes busy" in more and "time:" in more and "hpo query" in more
 
 
-def test_where_it_is_undecided_the_command_that_would_decide_is_named(tmp_path, monkeypatch):
+def test_where_it_is_undecided_the_command_that_would_decide_is_named(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
@@ -81,8 +88,16 @@ def test_where_it_is_undecided_the_command_that_would_decide_is_named(tmp_path, 
     results = samples.make_results(Path("results"), confirm=Confirm(2, 3, 3), space=space)
     assert results.conclusion.verdict == "undecided" and results.best.trial != 0
     more = results.conclusion.against.more_seeds
-    told = f"To decide:  hpo confirm {results.best.trial} 0 --seeds {3 + more}"
-    assert told in printed(results).splitlines()
+    command = f"hpo confirm {results.best.trial} 0 --seeds {3 + more}"
+    cost = rf"{2 * more} runs, {2 * more * 16}k env steps, about \d+s"
+    [line] = [line for line in printed(results).splitlines() if command in line]
+    assert re.fullmatch(rf"  {command}  # decide: {cost}", line.rstrip()) and len(line) <= 80
+    assert main(["top"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(rf"To decide \({cost}\):", lines[2]) and lines[3] == f"  {command}"
+    monkeypatch.setattr(train, "watch_run", lambda *given: SimpleNamespace(state="interrupted"))
+    assert main(shlex.split(command)[1:]) == 130  # its cost is said before it starts
+    assert f"2 trials on {3 + more} test seeds: {2 * more} runs" in capsys.readouterr().err
 
 
 def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch, capsys):

@@ -74,7 +74,7 @@ def test_lines_tell_the_events_in_order(tmp_path):
     assert ready == [True]
     # No line for each trial unless the study logs to the console.
     assert not any(line.startswith("trial ") for line in text.splitlines())
-    assert "(100%)" in text.splitlines()[-1]
+    assert "(100%)" in text.splitlines()[-1] and text.count("| done") == 1
 
 
 def test_lines_come_at_most_every_few_seconds(tmp_path):

@@ -22,7 +22,7 @@ from ...spaces.base import Distribution
 from ...spaces.space import Parameter, Space
 from ...store.importance import EffectPoint
 from ...store.value_bounds import value_bounds
-from ..formatting import number, param, steps, with_interval
+from ..formatting import around, number, param, steps, with_interval
 from .model import (
     XY,
     Band,
@@ -248,7 +248,7 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
         marks.append(Band(tuple((x(point), *_ends(point)) for point in ordered), "c0"))
         marks.append(Line(tuple((x(point), point.mean) for point in ordered), "c0"))
     for point in ordered:
-        value = with_interval(point.mean, point.interval.low, point.interval.high)
+        value = around(point.mean, point.interval)
         tip = f"{value}, mean of {counted(point.trials, 'trial')}"
         marks.append(Dot(x(point), point.mean, "c0", tip=tip))
     return XY(name, Scale(*_ENDS, knob_ticks(distribution)), y, tuple(marks))

@@ -23,7 +23,7 @@ from ...studies.schema import schema
 from ..escape_control import echo
 from ..formatting import Listing, duration, number, param
 from ..json_output import print_json
-from ..terminal.console import console, in_columns, print_lines
+from ..terminal.console import console, in_columns, print_listing
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
@@ -137,10 +137,10 @@ def do_knobs(args: Namespace) -> int:
     elif args.word in KNOBS:
         echo(in_columns(knob_text(KNOBS[args.word]), sys.stdout, 10))
     elif args.word is None and not args.all:
-        print_lines(console(sys.stdout), knobs_listing([KNOBS[name] for name in _USUAL]))
+        print_listing(console(sys.stdout), knobs_listing([KNOBS[name] for name in _USUAL]))
         echo(f"{len(KNOBS) - len(_USUAL)} more: hpo knobs --all      one: hpo knobs gamma")
     else:
-        print_lines(console(sys.stdout), knobs_listing(found))
+        print_listing(console(sys.stdout), knobs_listing(found))
     return 0
 
 
@@ -157,7 +157,7 @@ def do_envs(args: Namespace) -> int:
     elif exact is not None:
         echo(in_columns(env_text(exact), sys.stdout, 4))
     else:
-        print_lines(console(sys.stdout), envs_listing(found))
+        print_listing(console(sys.stdout), envs_listing(found))
         if args.word is None:
             echo("and every Gymnasium environment as gym:<id>      one: hpo envs CartPole-v1")
     return 0

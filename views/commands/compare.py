@@ -24,7 +24,7 @@ from ...search.analysis.across_environments import (
     leave_one_out,
 )
 from ...search.analysis.checkpoint_values import fresh_seeds, read_points
-from ...search.analysis.verdict import apart, ceiling_of, evaluated_in
+from ...search.analysis.verdict import apart, evaluated_in
 from ...store.codec import finite_json
 from ...store.comparison import WORDS, Comparison, compare
 from ...store.interim_analyses import Look, earlier_looks, looks_of
@@ -38,6 +38,7 @@ from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
+from ..confirm_cost import confirm_command, confirm_cost
 from ..environment_text import AGGREGATES_NOTE, beside_lines, left_out_text
 from ..escape_control import note
 from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
@@ -47,7 +48,7 @@ from ..terminal.console import in_columns
 
 
 def _environment_part(
-    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool
+    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the comparison on several environments, as plain data and as lines.
 
@@ -68,7 +69,7 @@ def _environment_part(
         "scores": [[asdict(one) for one in side.each] for side in told],
         "profiles": [asdict(one) for one in profiles(sides)],
     }
-    lines = ["", *beside_lines(names, sides, found), AGGREGATES_NOTE, ""]
+    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE, ""]
     return {"environments": finite_json(data)}, lines
 
 
@@ -128,16 +129,14 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
-    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
-    result = compare(
-        ours, theirs, meta.goal, chosen.paired, chosen.earlier, ceiling_of(study, meta)
-    )
+    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds)
     differs = apart(sides[0].world, sides[1].world)
     verdict = f"no verdict: they were evaluated in different environments ({differs})"
     verdict = verdict if differs else result.sentence()
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
-    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired)
+    called = [one.name for one in sides]
+    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired, called)
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     data = {
         "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
@@ -298,23 +297,18 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
             raise StoreError(f"study {name!r} has no trial yet")
         sides.append(_side(folder, board, first.trial, name))
         metas.append(board.meta)
-    if (metas[0].metric, metas[0].goal) != (metas[1].metric, metas[1].goal):
-        raise ConfigError(
-            f"{a} measures {metas[0].metric} and {b} {metas[1].metric}; "
-            "only values of the same metric can be compared"
-        )
-    ids = [side.world["env"] for side in sides]
-    if ids[0] != ids[1]:
-        raise ConfigError(
-            f"{a} ran in {ids[0]} and {b} in {ids[1]}; only values from the same environment "
-            "can be compared"
-        )
-    ways = [side.scores.over for side in sides]
-    if ways[0] != ways[1]:
-        raise ConfigError(
-            f"{a} takes the {ways[0]} over environments and {b} the {ways[1]}; only values of "
-            "the same over_environments can be compared"
-        )
+    for does, what, (ours, theirs) in (
+        ("measures {}", "of the same metric", [meta.metric for meta in metas]),
+        ("has the goal to {}", "of the same goal", [meta.goal for meta in metas]),
+        ("ran in {}", "from the same environment", [side.world["env"] for side in sides]),
+        ("takes the {} over environments", "of the same over_environments",
+         [side.scores.over for side in sides]),
+    ):  # fmt: skip
+        if ours != theirs:
+            raise ConfigError(
+                f"{a} {does.format(ours)} and {b} {does.format(theirs)}; only values {what} can "
+                "be compared"
+            )
     return metas[0], sides
 
 
@@ -471,8 +465,10 @@ def _what_decides(
         return [f"About {more} more test seeds of each would decide."] if more else []
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
     wanted = max(_ENOUGH, known + more)
-    trials = " ".join(str(side.trial) for side in sides)
+    trials = [side.trial for side in sides]
     with Journal(Path(sides[0].study)) as journal:
         ended = journal.head().phase == "finished"
     first = "To decide, train both" if ended else "Once the study has finished, decide"
-    return [f"{first} on {wanted} test seeds:  hpo confirm {trials} --seeds {wanted}{which}"]
+    cost = confirm_cost(Path(sides[0].study), trials, wanted)
+    command = confirm_command(trials, wanted, which)
+    return [f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]

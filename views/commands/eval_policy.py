@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
 from ..formatting import number, with_interval
 from ..json_output import finite_or_none, print_answer, write_csv
+from ..terminal.console import fitted
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.saved_policy import SavedPolicy
@@ -83,7 +85,7 @@ def do_eval(args: Namespace) -> int:
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
     }
-    print_answer(args.json, data, _text(data))
+    print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
     return 0
 
 

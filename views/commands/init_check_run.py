@@ -100,7 +100,7 @@ def do_check(args: Namespace) -> int:
     return 2 if report.mistakes else 0
 
 
-_NAMED = 5
+_NAMED, _NOTED = 5, 0.05
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
@@ -132,6 +132,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     least = "" if report.bucket_count_exact else "at least "
     costs.append(f"{least}{counted(report.bucket_count, 'compile')}")
     lines.append(f"  training  {', '.join(costs)}")
+    if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
+        lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
     if report.warm_start:
         lines.append(f"  start     {report.warm_start}")
     if report.rejected_share > 0.0:

@@ -48,6 +48,7 @@ from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
+    deciding_command,
     front_line,
     headline,
     print_baselines,
@@ -139,7 +140,7 @@ def _csv_cell(value: Any) -> Any:
     return value
 
 
-_ROWS = 10
+_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,10 @@ def do_top(args: Namespace) -> int:
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric, which))
+    print_headline(out, headline(seen.conclusion, entries, meta.metric))
+    deciding = deciding_command(seen.conclusion, entries, folder.path)
+    if deciding is not None and seen.state == "finished":
+        out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
     if seen.state != "finished":
         out.print(f"The study is {seen.state}; these are its results so far.")
     if names:

@@ -43,7 +43,6 @@ def do_rm(args: Namespace) -> int:
     folders = list({folder.path.absolute(): folder for folder in found}.values())
     for folder in folders:
         check_removable(folder)
-    names = ", ".join(folder.name for folder in folders)
     if not args.yes:
         for folder in folders:
             study = summary_of(folder.path)
@@ -53,7 +52,8 @@ def do_rm(args: Namespace) -> int:
             note("nothing was removed")
             return 1
     remove_studies(folders)
-    note(f"removed {names}")
+    data = {"removed": [folder.name for folder in folders]}
+    print_answer(args.json, data, f"removed {', '.join(data['removed'])}", sys.stderr)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ from ...search.run import Results
 from ...search.tune_lanes import Measured, best_lanes, measure_lanes
 from ...store.environment_columns import ENVIRONMENT
 from ...store.paired import FEWEST_PAIRS
-from ...store.query import query
 from ...store.study_folder import StudyFolder, find_study, one_policy
 from ...studies.load import load
 from ...studies.several_environments import env_words, metric_words
 from ...studies.spec import Study
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
+from ..confirm_cost import confirm_cost
 from ..escape_control import echo, note
 from ..formatting import aligned, duration, number, param, steps, with_interval
 from ..json_output import print_answer, print_json
@@ -43,6 +43,9 @@ def do_confirm(args: Namespace) -> int:
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
         echo(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}", file=sys.stderr)
+    if not args.quiet:
+        cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)
+        note(f"{counted(len(asked.trials), 'trial')} on {asked.seeds} test seeds: {cost}")
     command = resume_command(args.argv, None)
     run = partial(confirm, asked)
     results = watch_run(run, args, command, asked.folder.path, write_report_of)
@@ -86,7 +89,7 @@ def do_train(args: Namespace) -> int:
         return INTERRUPTED
     data = _data(study, results)
     if data["value"] is not None:
-        data["picture"] = _picture(study, results)
+        data["picture"] = _picture(results)
     if args.export is not None and data["policy"] is not None:
         target = Path(args.export)
         export_policy(StudyFolder(results.folder), 0, target)
@@ -119,33 +122,19 @@ def _folders(parent: Path) -> list[str]:
     return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
 
 
-def _picture(study: Study, results: Results) -> str | None:
-    if study.more_envs:
-        note(f"no picture: returns on {env_words(study)} have different scales; see hpo report")
-        return None
+def _picture(results: Results) -> str | None:
+    """Draw the learning curves, as `hpo plot curves` does."""
     if importlib.util.find_spec("matplotlib") is None:
         note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
         return None
-    from ..pictures import draw_training
+    from ..charts.curves_chart import curves
+    from ..charts.matplotlib_files import draw_picture
+    from ..charts.snapshot import read_snapshot
 
     path = results.folder / "training.png"
-    training = _by_seed(
-        results.folder, "SELECT replicate, env_steps, episode_return FROM curves "
-        "WHERE trial = 0 AND isfinite(episode_return) ORDER BY replicate, env_steps",
-    )  # fmt: skip
-    evaluations = _by_seed(
-        results.folder, "SELECT replicate, env_steps, avg(episode_return) FROM evaluations "
-        "WHERE trial = 0 GROUP BY replicate, env_steps ORDER BY replicate, env_steps",
-    )  # fmt: skip
-    draw_training(path, training, evaluations, f"{study.name}: {env_words(study)}")
+    picture = curves(read_snapshot(StudyFolder(results.folder)))
+    draw_picture(path, picture, results.folder.name)
     return str(path)
-
-
-def _by_seed(folder: Path, sql: str) -> Sequence[Sequence[tuple[int, float]]]:
-    seeds: dict[int, list[tuple[int, float]]] = {}
-    for replicate, at, value in query(folder, sql)[1]:
-        seeds.setdefault(replicate, []).append((at, value))
-    return list(seeds.values())
 
 
 def _text(study: Study, data: Mapping[str, Any]) -> str:

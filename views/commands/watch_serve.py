@@ -29,7 +29,7 @@ from ..live.auth import is_loopback
 from ..live.library import Library, PerCommit
 from ..live.server import LiveServer
 from ..live.study_status import Standing, read_standing
-from ..terminal.console import can_draw, console, hush_keys
+from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
 
@@ -168,7 +168,8 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
         verdict, *_ = headline(conclusion, entries, standing.meta.metric)
-        return f"{standing.name} is finished: {verdict}\nNext: hpo top{target(folder.path)}"
+        said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
+        return f"{said}\nNext: hpo top{target(folder.path)}"
     died = standing.word == "died"
     why = (
         f"the process of {standing.name} has died" if died else f"{standing.name} was interrupted"

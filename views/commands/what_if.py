@@ -21,7 +21,7 @@ _WHY = {
     "lost": "lost seeds: which seed of a trial was lost is not recorded",
     "more": "more: what it saves would pay for further trials, which did not run",
     "between": "between: values at some rungs are interpolated between evaluations",
-    "unseen": "unseen: it continues trials that were stopped; {drawn}",
+    "unseen": "unseen: ends of stopped trials are taken from {drawn}",
 }
 
 
@@ -54,10 +54,7 @@ def _own_rule(found: WhatIf) -> str:
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
     lost = "" if own.lost is None else f" and lost {_lost(own.lost)}"
-    return (
-        f"{found.study} ran {own.rule}: it saved {own.saved.value:.0%} of the env steps of "
-        f"{trials} on {seeds} each{lost}."
-    )
+    return f"{found.study} ran {own.rule}: it saved {own.saved.value:.0%} of env steps{lost}."
 
 
 def _cells(row: WhatIfRow) -> list[str]:
@@ -88,9 +85,7 @@ def _notes(found: WhatIf) -> list[str]:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
     if luck is not None:
         notes.append(f"risk: 95% interval of the loss over {luck.resamples} resampled orders.")
-    drawn = "their ends are taken from trials that ran on (optimistic)"
-    if found.audited:
-        drawn = "their ends are taken from audited trials"
+    drawn = "audited trials" if found.audited else "trials that ran on (optimistic)"
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(drawn=drawn, method=found.method) + ".")
     if found.matched < found.judgements:

@@ -12,7 +12,7 @@ from ..charts.model import XY, Band, Key, Line, Picture, Scale
 from ..charts.scales import round_ticks
 from ..charts.snapshot import Snapshot
 from ..environment_text import AGGREGATES_NOTE, TOGETHER, side_text, signed
-from ..formatting import number, seeds_text, with_interval
+from ..formatting import around, number, seeds_text
 from .page import Cell, figure, table
 
 _MOST = 4
@@ -105,7 +105,7 @@ def _name(trial: int, default: int | None) -> str:
 
 
 def _cell(found: Estimate) -> Cell:
-    return Cell(with_interval(found.value, found.interval.low, found.interval.high), found.value)
+    return Cell(around(found.value, found.interval), found.value)
 
 
 def _scores(
@@ -149,7 +149,7 @@ def _improvement(first: int, default: int | None, against: Beside | None, stream
         why = "These seeds also chose the first trial, so its scores are a little high."
         return f'<p class="note">{escape(why)}</p>'
     chance = against.improvement
-    likely = with_interval(chance.value, chance.interval.low, chance.interval.high)
+    likely = around(chance.value, chance.interval)
     text = (
         f"Averaged over environments a run of trial {first} beats one of the default with "
         f"probability {likely}; differences are paired over "

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from rich import box
 from rich.console import Console
 from rich.segment import Segment
-from rich.table import Table
 
 from ..escape_control import echo, shown
 from ..formatting import Listing, folded
@@ -38,20 +36,6 @@ def console(stream: TextIO) -> Console:
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
-    """Print a table: wrapped into a terminal, one line per row through a pipe."""
-    text = listing.text()
-    if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
-        terminal.print(text, soft_wrap=True)
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, (name, is_right) in enumerate(zip(listing.header, listing.right, strict=True)):
-        table.add_column(name, justify="right" if is_right else "left", no_wrap=index == 0)
-    for row in listing.rows:
-        table.add_row(*row)
-    terminal.print(table)
-
-
-def print_lines(terminal: Console, listing: Listing) -> None:
     """Print a table with one line per row, cut at the terminal's width; uncut through a pipe."""
     text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
     terminal.print(text, soft_wrap=True)

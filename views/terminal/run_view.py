@@ -234,19 +234,19 @@ class LinesView(RunView):
         self, stream: TextIO | None = None, command: str = "hpo run", every_seconds: float = 5.0
     ):
         super().__init__(stream, command)
-        self._every, self._said, self._last = every_seconds, -float("inf"), ""
+        self._every, self._said = every_seconds, -float("inf")
+        self._last: tuple[Phase, int] | None = None  # of the last status line
 
     def on_chunk(self, progress: Progress) -> None:
         super().on_chunk(progress)
         now = time.monotonic()
-        if now - self._said >= self._every:
-            self._said, self._last = now, status_line(progress)
-            self.say(self._last)
+        if now - self._said >= self._every and progress.phase is not Phase.DONE:
+            self._said, self._last = now, (progress.phase, progress.env_steps)
+            self.say(status_line(progress))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        line = status_line(progress)
-        if line != self._last:
-            self.say(line)
+        if self._last != (progress.phase, progress.env_steps):
+            self.say(status_line(progress))
 
 
 class QuietView(RunView):

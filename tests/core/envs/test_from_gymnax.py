@@ -165,3 +165,34 @@ def test_a_state_is_of_float32_int32_bool_uint8_or_keys():
         for leaf in jax.tree.leaves(made):
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             assert is_key or leaf.dtype in (np.float32, np.int32, np.bool_, np.uint8), id_
+
+
+GAMES = sorted(id_ for id_ in IDS if id_.endswith(("-MinAtar", "-bsuite"))
+               and ENVIRONMENTS[id_].returns != (-float("inf"), float("inf")))  # fmt: skip
+
+
+@pytest.mark.parametrize("id_", GAMES)
+def test_returns_of_random_play_are_inside_the_bounds_of_the_table(id_):
+    """32 episodes of at most 300 env steps."""
+    steps = 300
+    env = registry.make(EnvPlan(id_, (("max_steps_in_episode", steps),)))
+    params = canonical(env.default_params)
+
+    def episode(seed):
+        state, _ = env.reset(jax.random.fold_in(key(0), seed), params)
+
+        def step(carry, at):
+            state, total, over = carry
+            one = jax.random.fold_in(jax.random.fold_in(key(1), seed), at)
+            action = jax.random.randint(one, (), 0, env.action_space.n, jnp.int32)
+            after = env.step(one, state, action, params)
+            total = total + jnp.where(over, jnp.float32(0.0), after.reward)
+            return (after.state, total, over | after.terminated | after.truncated), None
+
+        first = (state, jnp.float32(0.0), jnp.asarray(False))
+        return jax.lax.scan(step, first, jnp.arange(steps))[0][1]
+
+    returns = jax.device_get(jax.jit(jax.vmap(episode))(jnp.arange(32)))
+    low, high = ENVIRONMENTS[id_].return_range({"max_steps_in_episode": steps})
+    assert returns.min() >= low and returns.max() <= high
+    assert returns.max() > 0.0  # something happened

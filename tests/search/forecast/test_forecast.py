@@ -19,10 +19,12 @@ from hpo.search.forecast.program_timing import Machine, Program
 from hpo.search.forecast.timing_cache import VERSION, Costs, Kept, at_a_glance
 from hpo.search.run import run
 from hpo.search.study_estimate import preview
+from hpo.studies.check import check
 from hpo.studies.expected_cost import Span, TimeEstimate, span_of_time
 from hpo.studies.init_file import init_text
 from hpo.studies.load import loads
 from hpo.studies.spec import Racing, Seeds
+from hpo.views.commands.init_check_run import brief
 
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
 BUDGET = samples.Budget
@@ -220,6 +222,18 @@ def test_hours_are_said_with_what_would_shorten_them():
     assert [span_of_time(s) for s in (0.2, 59.4, 600, 5400, 200_000)] == [
         "1s", "59s", "10 min", "1.5 h", "2.3 days"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(60.0, True), (5.0, False)])
+def test_a_check_says_what_share_evaluation_takes(seconds, told):
+    known = estimate()
+    phases = {**known.phases, "evaluation": Span(seconds, seconds, seconds)}
+    report = dataclasses.replace(
+        check(loads(init_text("CartPole-v1"))), time=dataclasses.replace(known, phases=phases)
+    )
+    text, share = brief(report, "", "s.yaml"), seconds / (197.0 + seconds)
+    line = f"  evaluation takes {share:.0%} of the time, beyond these env steps"
+    assert (line in text.split("\n")) is told and ("  evaluation " in text) is told
 
 
 def test_init_warns_of_hours_where_the_environment_was_timed(tmp_path):

@@ -326,7 +326,7 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     own = dataclasses.replace(found.rows[1], own=True)
     turned = dataclasses.replace(found, rows=(own,), recorded_rule="asha")
     told = what_if_text(turned).splitlines()[0]
-    assert f"ran {own.rule}: it saved {own.saved.value:.0%} of the env steps" in told
+    assert f"ran {own.rule}: it saved {own.saved.value:.0%} of env steps" in told
     other = dataclasses.replace(found, rows=found.rows[1:], recorded_rule="median")
     assert f"{found.study} ran median; these rules replay its" in what_if_text(other)
 
