@@ -128,7 +128,7 @@ def do_knobs(args: Namespace) -> int:
         if args.json:
             print_json(knobs_data(own))
         else:
-            print_lines(console(sys.stdout), knobs_listing(own))
+            print_listing(console(sys.stdout), knobs_listing(own))
         return 0
     texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
     found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]

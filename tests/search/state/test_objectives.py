@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import search_samples as samples
+from helpers.analytic_lanes import AnalyticPopulation
 from helpers.loading import run_file
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
@@ -19,7 +20,6 @@ from hpo.store.pareto import fronts, hypervolume
 from hpo.store.query import query
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric
-from hpo.testing.analytic_lanes import AnalyticPopulation
 
 RETURN, THRIFT = Metric(), Metric("eval/thrift")
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
