@@ -68,6 +68,7 @@ def resolved(study: Study) -> dict[str, Any]:
     if not study.algorithm.is_ppo:
         special["algorithm"] = study.algorithm.as_data()
     left_out = {"metric"} if study.objectives else {"objectives"}
+    left_out |= {"algorithm"} if study.algorithm.is_ppo else set()
     left_out |= set() if several else {"over_environments"}
     left_out |= set() if study.constraints else {"constraints"}
     written = {**_written(study), **special}
