@@ -122,7 +122,7 @@ _GROUPS = {
     "Use": ("best", "eval", "tuned", "export", "replay"),
     "Manage": ("list", "watch", "serve", "stop", "rm"),
     "Look up": ("knobs", "envs", "schema"),
-    "More": ("tune-lanes", "completion"),
+    "More": ("tune-lanes", "bench", "completion"),
 }  # fmt: skip
 _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
           "eval", "tuned")  # fmt: skip
@@ -347,6 +347,13 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(envs, "word", "WORD", "an id for all about it, or a word in ids, meanings", nargs="?")
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
+    bench = verb("bench", "bench", "compare search methods over tables of recorded runs")
+    _option(bench, "file", "FILE", "methods, each as in a study, and what to compare them on")
+    _add_set(bench, "override a key of FILE, such as bench.searches=5; repeatable")
+    _option(bench, "--jobs", "N", "run N processes (default: 1)", type=types.positive, default=1)
+    _option(bench, "--to", "FILE.json", "write the table, and every search into FILE.parquet")
+    _flag(bench, "--quiet", "print only the results")
+    _add_json(bench)
     verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
     completion = verb("completion", "completion", "print the shell's completion script")
     shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'

@@ -51,7 +51,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = Non
     path = Path(path)
     root = read_file(path, str(path))
     stem = path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
-    return _study(root, str(path), path.parent, stem, overrides, name)
+    return study_of(root, str(path), path.parent, stem, overrides, name)
 
 
 def loads(
@@ -67,7 +67,7 @@ def loads(
         StudyError: with every mistake in the text, each with its line.
     """
     root = read_text(text, shown)
-    return _study(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
+    return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
 
 def of_its_day(root: Node) -> list[str]:
@@ -94,9 +94,10 @@ def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
     return Logger(kind, options)
 
 
-def _study(
+def study_of(
     root: Node, shown: str, source: Path, stem: str, overrides: Sequence[str], name: str | None
 ) -> Study:
+    """Load a study from its nodes; see `loads`."""
     notes = Notes(shown)
     if not root.is_map:
         notes.add(f"the file is {root.shown()}; allowed: a mapping with env, env_steps, ...", root)

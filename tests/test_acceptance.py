@@ -209,6 +209,11 @@ def test_studies_run_to_their_end_whatever_the_method_and_the_rule(load, tmp_pat
     assert points.everything(small=True, work=tmp_path).passed
 
 
+def test_methods_are_compared_over_recorded_runs(load, tmp_path):
+    outcome = load("acceptance_points.search_bench").bench(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_simulated_studies_conclude_what_is_so(load, tmp_path):
     outcome = load("acceptance_points.conclusions_verdicts").verdicts(True, tmp_path)
     assert outcome.passed, outcome.numbers

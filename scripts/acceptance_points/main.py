@@ -87,6 +87,7 @@ POINTS: dict[str, dict[int, Point]] = {
         9: Point(
             "importance: one rung, the random share, over progress", "looking_back", "importance"
         ),
+        10: Point("six methods over recorded runs in 30 minutes", "search_bench", "bench"),
     },
     "conclusions": {
         1: Point("knobs named only where they decided", "conclusions_importance", "importance"),

@@ -1,0 +1,210 @@
+"""Run methods over tables of recorded runs, by the real engine without a store."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from ...store.leaderboard import leaderboard
+from ...studies.bench_file import BenchFile
+from ...studies.spec import Study
+from ...studies.user_code import import_user_code
+from ..engine.engine import Engine, engine_in_memory
+from ..engine.interrupts import Interrupts
+from ..engine.loop import Loop
+from ..engine.refill import Intake
+from ..rules.registry import make_pruner
+from ..samplers.proposal_queue import AskAhead, Proposer
+from ..samplers.registry import make_sampler
+from ..seeds import generator
+from .table_lanes import TableFactory, TableProposer, plan_seeds
+from .tables import Table, read_table
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One search over a table, and what its choice is worth."""
+
+    environment: str
+    method: str
+    budget: int  # of the search, in full runs of one seed
+    search: int  # its number; the same one has the same seeds in every method
+    trial: int  # the choice; the default, trial 0, where no trial finished
+    value: float  # of the choice on the test seeds, in the metric's own sign
+    beats: float  # share of recorded configurations that are worse on the test seeds
+    # the same of the trial that is best on all recorded seeds, of all that were started
+    oracle_value: float
+    oracle_beats: float
+    search_runs: float  # env steps of the search, in full runs of one seed
+    confirm_runs: float
+    trials: int  # started
+    nearest: int  # of these, played by the nearest configuration to what was proposed
+    distance: float  # mean over these, 0 without one
+    seconds: float
+
+
+def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
+    """Run a study, confirm and all, over a table; its trials are in `engine.ledger`.
+
+    Args:
+        study: with a budget.
+        factory: of the table.
+        move: move proposals to recorded configurations; else the nearest one plays them.
+    """
+    engine, sampler = engine_in_memory(study, factory), make_sampler(study)
+    proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
+    with closing(AskAhead(proposer)) as ahead:
+        Loop(engine, Intake(engine, ahead), make_pruner(study)).run(Interrupts())
+    return engine
+
+
+def chosen_trial(engine: Engine) -> int:
+    """Return the top of the leaderboard as `hpo run` prints it; 0 if no trial has a value."""
+    trials, metric = engine.ledger.trials.values(), engine.study.metric
+    entries = leaderboard([trial.row() for trial in trials], metric.goal, metric.aggregate)
+    return entries[0].trial if entries and entries[0].value is not None else 0
+
+
+@dataclass
+class BenchRunner:
+    """Runs single searches; tables and studies are read once."""
+
+    file: BenchFile
+
+    def __post_init__(self):
+        self._tables: dict[str, Table] = {}
+        self._studies: dict[tuple[str, str], Study] = {}
+
+    def table(self, environment: str) -> Table:
+        if environment not in self._tables:
+            self._tables[environment] = read_table(self.file.tables / environment)
+        return self._tables[environment]
+
+    def study(self, environment: str, method: str) -> Study:
+        if (environment, method) not in self._studies:
+            study = self.file.study(method, self.table(environment).study_text)
+            import_user_code(study.imports, study.source)
+            self._studies[environment, method] = study
+        return self._studies[environment, method]
+
+    def run(self, environment: str, method: str, budget: int, number: int) -> Outcome:
+        started, table = time.perf_counter(), self.table(environment)
+        spec, study = self.file.spec, self.study(environment, method)
+        order = generator(spec.seed, "bench", number).permutation(table.seeds).tolist()
+        plan = plan_seeds(study, order, spec.test_seeds)
+        factory = TableFactory(table, plan, self.file.lanes(study, budget))
+        asked = replace(self.file.budgeted(study, budget), seed=spec.seed + number)
+        engine = search_table(asked, factory, spec.move)
+        trials = engine.ledger.trials
+        played = {n: factory.find(trial.params) for n, trial in trials.items() if trial.env_steps}
+        rows = {number: row for number, (row, _) in played.items()}
+        trial = chosen_trial(engine)
+        means = table.finals.mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
+        best = max(rows.values(), key=lambda row: means[row], default=0)
+        own, tested = rows.get(trial, 0), list(plan.test)
+        spent = sum(one.env_steps for one in trials.values())
+        away = [distance for _, distance in played.values() if distance > 0]
+        return Outcome(
+            environment, method, budget, number, trial,
+            value=float(table.finals[own, tested].mean()),
+            beats=table.share_beaten(own, tested),
+            oracle_value=float(table.finals[best, tested].mean()),
+            oracle_beats=table.share_beaten(best, tested),
+            search_runs=spent / table.length,
+            confirm_runs=(engine.ledger.state.usage.env_steps - spent) / table.length,
+            trials=len(rows),
+            nearest=len(away),
+            distance=sum(away) / len(away) if away else 0.0,
+            seconds=time.perf_counter() - started,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BenchResults:
+    file: BenchFile
+    environments: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]  # by environment, method, budget and search
+    seconds: float  # of wall time
+    jobs: int
+    goals: dict[str, str]  # of each environment
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.file.methods)
+
+
+_AT_ONCE = 5  # searches of one task of a worker process
+_Task = tuple[str, str, int, Sequence[int]]
+
+
+def run_bench(
+    file: BenchFile, jobs: int = 1, report: Callable[[int, int], None] = lambda done, total: None
+) -> BenchResults:
+    """Run every method on every environment with every budget, `searches` times each.
+
+    Results do not depend on `jobs`, the number of processes.
+
+    Args:
+        file: what `read_bench` read.
+        jobs: worker processes; 1: in this one.
+        report: called with the searches done and all of them.
+
+    Raises:
+        StudyError: a method has mistakes.
+        ConfigError: a table is missing, or cannot serve a method.
+    """
+    started, spec, runner = time.perf_counter(), file.spec, BenchRunner(file)
+    environments = file.environments()
+    for name in environments:  # mistakes first
+        for method in file.methods:
+            study, seeds = runner.study(name, method), range(runner.table(name).seeds)
+            plan_seeds(study, seeds, spec.test_seeds)
+            make_sampler(study)
+    tasks: list[_Task] = [
+        (name, method, budget, range(first, min(first + _AT_ONCE, spec.searches)))
+        for budget in sorted(spec.budgets, reverse=True)
+        for name in environments
+        for method in file.methods
+        for first in range(0, spec.searches, _AT_ONCE)
+    ]
+    total = sum(len(numbers) for *_, numbers in tasks)
+    found: list[Outcome] = []
+    batches = _in_processes(file, tasks, jobs) if jobs > 1 else (_run(runner, t) for t in tasks)
+    for outcomes in batches:
+        found += outcomes
+        report(len(found), total)
+    order = {name: at for at, name in enumerate([*environments, *file.methods])}
+    found.sort(key=lambda one: (order[one.environment], order[one.method], one.budget, one.search))
+    goals = {name: runner.table(name).goal for name in environments}
+    took = time.perf_counter() - started
+    return BenchResults(file, tuple(environments), tuple(found), took, jobs, goals)
+
+
+def _run(runner: BenchRunner, task: _Task) -> list[Outcome]:
+    environment, method, budget, numbers = task
+    return [runner.run(environment, method, budget, number) for number in numbers]
+
+
+def _in_processes(file: BenchFile, tasks: Sequence[_Task], jobs: int) -> Iterator[list[Outcome]]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, _begin_worker, (file,)) as pool:
+        try:
+            for future in as_completed([pool.submit(_run_in_worker, task) for task in tasks]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_workers: list[BenchRunner] = []  # one in each worker process
+
+
+def _begin_worker(file: BenchFile) -> None:
+    _workers[:] = [BenchRunner(file)]
+
+
+def _run_in_worker(task: _Task) -> list[Outcome]:
+    return _run(_workers[0], task)

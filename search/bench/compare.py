@@ -1,0 +1,212 @@
+"""What methods reach over tables, and the env steps that each needs for the same value.
+
+The env steps that a method needs: its mean value over searches at each budget, made
+non-decreasing by isotonic regression, is joined by straight lines over the logarithm of its mean
+env steps, search and confirm. Where these reach the value of the baseline at its budget is what
+the method needs: the env steps of the smallest budget, if that is enough already, and infinitely
+many if no budget is. (The mean over environments then takes those of the largest.)
+Ratios to the baseline's env steps are averaged geometrically over environments. Intervals are
+bootstrapped over searches, the same in every method, and over environments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import stdtrit
+
+from .bench import BenchResults, Outcome
+
+_RESAMPLES, _CHUNK = 2000, 100
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    value: float
+    low: float  # of its 95 % interval
+    high: float
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One method on one environment with one budget; means over searches."""
+
+    environment: str
+    method: str
+    budget: int
+    value: Estimate  # of the choice, on the test seeds
+    beats: Estimate  # share of configurations that are worse there
+    oracle_value: float  # of the best of the trials that were started
+    oracle_beats: float
+    search_runs: float
+    confirm_runs: float
+    trials: float
+    nearest: float  # share of trials
+    distance: float  # of these
+    seconds: float  # of one search
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Env steps that a method needs for the baseline's value, in those of the baseline."""
+
+    method: str
+    ratio: Estimate  # its interval may end at infinity
+    each: Mapping[str, float]  # environment -> its ratio, infinite if no budget is enough
+    at_most: bool  # the smallest budget was enough somewhere
+    at_least: bool  # no budget was enough somewhere; `ratio` then counts the largest
+
+
+@dataclass(frozen=True)
+class Comparison:
+    rows: tuple[BenchRow, ...]
+    ratios: tuple[Ratio, ...]
+    baseline: str
+    baseline_budget: int
+    baseline_runs: float  # mean over environments, search and confirm
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare(results: BenchResults) -> Comparison:
+    spec, methods = results.file.spec, results.methods
+    baseline = spec.baseline or methods[0]
+    budget = spec.baseline_budget or (48 if 48 in spec.budgets else max(spec.budgets))
+    shape = (len(results.environments), len(methods), len(spec.budgets), spec.searches)
+    signs = np.array([1.0 if results.goals[name] == "maximize" else -1.0
+                      for name in results.environments])  # fmt: skip
+    values = _cube(results, shape, "value") * signs[:, None, None, None]
+    runs = _cube(results, shape, "search_runs") + _cube(results, shape, "confirm_runs")
+    at = methods.index(baseline), spec.budgets.index(budget)
+    whole = np.ones((1, *shape[::3]))
+    found, smallest = _ratios(values, runs, at, whole)
+    most = runs.mean(axis=3)[..., -1] / runs.mean(axis=3)[:, at[0], at[1], None]
+    never = np.isinf(found[0])
+    draws = np.random.default_rng(0)
+    again: list[np.ndarray] = []
+    for _ in range(0, _RESAMPLES, _CHUNK):
+        weights = draws.multinomial(shape[3], [1 / shape[3]] * shape[3], (_CHUNK, shape[0]))
+        environments = draws.multinomial(shape[0], [1 / shape[0]] * shape[0], _CHUNK)
+        again.append(_over_environments(_ratios(values, runs, at, weights)[0], environments))
+    low, high = np.quantile(
+        np.concatenate(again), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0, method="nearest"
+    )
+    mean = _over_environments(np.where(never, most, found), np.ones((1, shape[0])))[0]
+    ratios = [
+        Ratio(
+            method, Estimate(float(mean[m]), float(low[m]), float(high[m])),
+            {name: float(found[0, e, m]) for e, name in enumerate(results.environments)},
+            bool(smallest[0, :, m].any()), bool(never[:, m].any()),
+        )
+        for m, method in enumerate(methods)
+    ]  # fmt: skip
+    rows = [_row(group) for group in _groups(results)]
+    return Comparison(
+        tuple(rows), tuple(ratios), baseline, budget, float(runs[:, at[0], at[1]].mean())
+    )
+
+
+def needed(
+    values: Float[np.ndarray, "... b"], runs: Float[np.ndarray, "... b"], target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the runs at which values reach a target, and whether the smallest is enough.
+
+    >>> at, smallest = needed(np.array([1.0, 3.0, 2.0]), np.array([4.0, 16.0, 64.0]), 2.0)
+    >>> round(float(at), 2), bool(smallest)
+    (10.08, False)
+    """
+    rising, target = _isotonic(values), np.asarray(target)[..., None]
+    reached = rising >= target - 1e-12 * np.abs(target)
+    first = reached.argmax(axis=-1)[..., None]
+    before = np.maximum(first - 1, 0)
+
+    def take(of: np.ndarray, where: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(np.broadcast_to(of, rising.shape), where, axis=-1)
+
+    low, high = take(rising, before), take(rising, first)
+    gap = np.where(high > low, high - low, 1.0)
+    share = np.where(first == before, 1.0, np.clip((target - low) / gap, 0.0, 1.0))
+    logs = np.log(runs)
+    found = np.exp((1 - share) * take(logs, before) + share * take(logs, first))[..., 0]
+    return np.where(reached.any(axis=-1), found, np.inf), reached[..., 0]
+
+
+def _isotonic(values: np.ndarray) -> np.ndarray:
+    """Return the nearest non-decreasing rows: max over i <= k of min over j >= k of mean i..j."""
+    count = values.shape[-1]
+    sums = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], -1)
+    found = np.empty_like(values, dtype=float)
+    for k in range(count):
+        means = [
+            np.min([(sums[..., j + 1] - sums[..., i]) / (j + 1 - i) for j in range(k, count)], 0)
+            for i in range(k + 1)
+        ]
+        found[..., k] = np.max(means, axis=0)
+    return found
+
+
+def _ratios(
+    values: np.ndarray, runs: np.ndarray, at: tuple[int, int], weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
+
+    Args:
+        values: larger is better, [environments, methods, budgets, searches].
+        runs: of search and confirm, alike.
+        at: method and budget of the baseline.
+        weights: of searches, [resamples, environments, searches].
+    """
+    total = weights.sum(axis=-1)[..., None, None]
+    means = np.einsum("embs,res->remb", values, weights) / total
+    costs = np.einsum("embs,res->remb", runs, weights) / total
+    target = _isotonic(means)[:, :, at[0], at[1]]
+    found, smallest = needed(means, costs, target[..., None])
+    return found / costs[:, :, at[0], at[1], None], smallest
+
+
+def _over_environments(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return geometric means over environments, [resamples, methods]."""
+    weights = np.broadcast_to(
+        weights[..., None], np.broadcast_shapes(weights[..., None].shape, ratios.shape)
+    )
+    logs = np.multiply(weights, np.log(ratios), out=np.zeros(weights.shape), where=weights > 0)
+    return np.exp(logs.sum(axis=1) / weights.sum(axis=1))
+
+
+def _cube(results: BenchResults, shape: tuple[int, ...], name: str) -> np.ndarray:
+    return np.array([getattr(one, name) for one in results.outcomes]).reshape(shape)
+
+
+def _groups(results: BenchResults) -> list[Sequence[Outcome]]:
+    count = results.file.spec.searches
+    outcomes = results.outcomes
+    return [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
+
+
+def _row(group: Sequence[Outcome]) -> BenchRow:
+    def mean(name: str) -> float:
+        return math.fsum(getattr(one, name) for one in group) / len(group)
+
+    trials, nearest = (sum(getattr(one, name) for one in group) for name in ("trials", "nearest"))
+    far = math.fsum(one.distance * one.nearest for one in group)
+    return BenchRow(
+        group[0].environment, group[0].method, group[0].budget,
+        _estimate([one.value for one in group]), _estimate([one.beats for one in group]),
+        mean("oracle_value"), mean("oracle_beats"),
+        mean("search_runs"), mean("confirm_runs"), mean("trials"),
+        nearest / max(1, trials), far / max(1, nearest), mean("seconds"),
+    )  # fmt: skip
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    """Return a mean over searches with its t-interval."""
+    count, mean = len(values), math.fsum(values) / len(values)
+    reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2) * np.std(values, ddof=1) / count**0.5)
+    return Estimate(mean, mean - reach, mean + reach)

@@ -1,0 +1,161 @@
+"""Lanes that play recorded runs; see `PopulationFactory` and `Population`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError
+from ...store.rows import Stream
+from ...studies.spec import Study
+from ..lanes.contract import (
+    ChunkResult,
+    EvaluationResult,
+    Refill,
+    Resolved,
+    SimulatedPopulation,
+)
+from ..samplers.proposal_queue import Proposal, Proposals, Proposer
+from ..samplers.registry import Batch, Sampler
+from .tables import Table
+
+_PREFIX = "eval/"
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """The columns of a table that serve each kind of seed; no column serves two kinds."""
+
+    search: tuple[int, ...]
+    choose: tuple[int, ...]  # fewer than the selection seeds of a study repeat
+    test: tuple[int, ...]  # chose nothing; test seeds repeat as well
+
+    def column(self, stream: Stream, replicate: int) -> int:
+        kinds = {Stream.SEARCH: self.search, Stream.CHOOSE: self.choose, Stream.REPORT: self.test}
+        columns = kinds[stream]
+        return columns[replicate % len(columns)]
+
+
+def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
+    """Share the columns out: `tests` of them for the test, then search seeds, then selection.
+
+    Methods with the same order are tested on the same columns.
+
+    Raises:
+        ConfigError: there are too few.
+
+    >>> from hpo.studies import loads
+    >>> study = loads("{env: CartPole-v1, env_steps: 100k, seeds: {per_config: 3}, confirm: {}}")
+    >>> plan_seeds(study, range(10), 2)
+    SeedPlan(search=(2, 3, 4), choose=(5, 6, 7, 8, 9), test=(0, 1))
+    """
+    left, own = tuple(order[tests:]), study.seeds.per_config
+    chooses = 0 if study.confirm is None else study.confirm.choose
+    if own + (chooses > 0) > len(left):
+        further = " and at least one for confirm" if chooses else ""
+        raise ConfigError(
+            f"seeds.per_config is {own}{further}, but of the {len(order)} recorded seeds {tests} "
+            f"test and {len(left)} are left; lower seeds.per_config or bench.test_seeds"
+        )
+    return SeedPlan(left[:own], left[own : own + chooses], tuple(order[:tests]))
+
+
+@dataclass
+class TableFactory:
+    """Makes populations that play a table; see `PopulationFactory`.
+
+    A configuration that is not in the table is played by the nearest one that is. A
+    `TableProposer` proposes none.
+    """
+
+    table: Table
+    seeds: SeedPlan
+    lanes: int = 12
+    # configuration -> the row that plays it, and its distance from what was proposed
+    played: dict[Hashable, tuple[int, float]] = field(
+        default_factory=dict[Hashable, tuple[int, float]], init=False
+    )
+    backend: str = field(default="none", init=False)
+    device_count: int = field(default=1, init=False)
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`; the payload is the row of the table."""
+        space = self.table.space
+        params = space.resolve(lambda _, parameter: config[parameter.name])
+        row, _ = self.find(params)
+        return Resolved(config, "table", int(self.table.points[0]), row)
+
+    def find(self, params: Mapping[str, Any]) -> tuple[int, float]:
+        """Return the row that plays a configuration, and its distance from what was proposed."""
+        name = self.table.space.canonical(params)
+        if name not in self.played:
+            self.played[name] = self.table.find(params)
+        return self.played[name]
+
+    def make(self, resolved: Resolved, lanes: int | None) -> TablePopulation:
+        return TablePopulation(self, lanes or self.lanes)
+
+    def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
+        raise ConfigError(f"the table of {self.table.name} has no heuristics; leave out baselines")
+
+
+class TableProposer(Proposer):
+    """Moves proposals to the nearest recorded configuration that was not proposed before.
+
+    Those with attributes stay: these belong to the very configuration, as in an evolution.
+    """
+
+    def __init__(self, study: Study, sampler: Sampler, factory: TableFactory):
+        super().__init__(study, sampler)
+        self._factory = factory
+
+    def _one(
+        self, trial: int, batch: Batch, seen: set[Hashable], result: Proposals
+    ) -> Proposal | None:
+        found, table = super()._one(trial, batch, seen, result), self._factory.table
+        if found is None or found.attributes:
+            return found
+        row, away = table.find(found.params, seen)
+        if away == math.inf:  # every row was proposed
+            return None
+        params = dict(table.params[row])
+        self._factory.played[table.space.canonical(params)] = row, away
+        return replace(found, params=params)
+
+
+class TablePopulation(SimulatedPopulation):
+    """The payload of each lane is its row. A chunk of training is a point of the table."""
+
+    def __init__(self, factory: TableFactory, lanes: int):
+        super().__init__(lanes, 1, int(factory.table.points[0]), 0)
+        self._table, self._seeds = factory.table, factory.seeds
+
+    def _cell(self, index: int) -> tuple[int, int, int]:
+        lane = self._lane(index)
+        return lane.payload, self._seeds.column(lane.stream, lane.replicate), lane.chunks - 1
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        busy = list(self._count_chunk(refills, busy))
+        cells = tuple(np.array([self._cell(index) for index in busy], np.intp).T)
+        diverged = np.zeros(self.lanes, bool)
+        diverged[busy] = np.isnan(self._table.values[cells])
+        metrics: dict[str, np.ndarray] = {}
+        for name, values in self._table.curves.items():
+            metrics[name] = np.full(self.lanes, np.nan)
+            metrics[name][busy] = values[cells]
+        return ChunkResult(metrics, diverged, 0.0)
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """See `Population`; one episode has the recorded mean over episodes."""
+        found: list[EvaluationResult] = []
+        for index in lanes:
+            value = np.array([self._table.values[self._cell(index)]])
+            name, is_return = self._table.metric, "return_" in self._table.metric
+            metrics = {} if is_return else {name.removeprefix(_PREFIX): value}
+            returns = value if is_return else np.full(1, np.nan)
+            found.append(EvaluationResult(returns, np.zeros(1, np.int64), metrics))
+        return found

@@ -1,0 +1,174 @@
+"""Recorded runs of one environment: every configuration on every seed, nothing stopped early.
+
+A table is a folder as `scripts/atlas` writes it (`results/atlas/README.md`). Row 0 is the default
+configuration, the others were drawn at random.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ...errors import StoreError
+from ...spaces.space import Space
+from ...studies.load import recorded
+
+ABOUT = b"hpo.atlas"
+"""Key of the metadata of `trials.parquet`: JSON with the study file."""
+_KEYS = ("trial", "replicate", "env_steps")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Complete runs: c configurations, s seeds, p points of a run.
+
+    >>> from hpo.spaces import Parameter, make_distribution
+    >>> kind = make_distribution({"distribution": "uniform", "min": 0.0, "max": 1.0})
+    >>> space = Space((Parameter("gamma", kind, 0.5),))
+    >>> params = [{"gamma": 0.5}, {"gamma": 0.1}]
+    >>> table = Table("tiny", "", space, params, np.array([1000]), np.zeros((2, 4, 1)))
+    >>> table.find({"gamma": 0.1}), table.find({"gamma": 0.25})
+    ((1, 0.0), (1, 0.15))
+    """
+
+    name: str
+    study_text: str  # of the study that made it
+    space: Space
+    params: Sequence[Mapping[str, Any]]  # row 0 is the default configuration
+    points: np.ndarray  # env steps of the evaluations, multiples of the first, [p]
+    values: Float[np.ndarray, "c s p"]  # the study's metric, NaN from where a seed diverged
+    # what training showed, by name of the metric of `curves`
+    curves: Mapping[str, Float[np.ndarray, "c s p"]] = field(default_factory=dict)
+    metric: str = "eval/return_mean"
+    goal: str = "maximize"
+
+    @property
+    def length(self) -> int:
+        """Env steps of a full run."""
+        return int(self.points[-1])
+
+    @property
+    def seeds(self) -> int:
+        return self.values.shape[1]
+
+    @cached_property
+    def finals(self) -> Float[np.ndarray, "c s"]:
+        """Values at the end, the worst one where a seed had diverged."""
+        ends = self.values[:, :, -1]
+        worst = np.nanmin(ends) if self.goal == "maximize" else np.nanmax(ends)
+        return np.where(np.isfinite(ends), ends, worst)
+
+    def find(
+        self, params: Mapping[str, Any], tried: Collection[Hashable] = ()
+    ) -> tuple[int, float]:
+        """Return the row of a configuration, or of the nearest one, and its distance.
+
+        `tried` are keys (`Space.canonical`) of rows that do not count; the distance is infinite if
+        these are all.
+        """
+        name = self.space.canonical(params)
+        row = self._rows.get(name)
+        if row is not None and name not in tried:
+            return row, 0.0
+        away = self.distances(params)
+        away[[self._rows[key] for key in tried if key in self._rows]] = np.inf
+        return int(away.argmin()), float(away.min())
+
+    def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
+        """Return the distance of every row: the root mean square over knobs.
+
+        A number differs by the share of its scaled range that lies between, so by 1 from end to
+        end; different choices differ by 1, and so does a knob that only one of the two has.
+        """
+        own, (places, choices) = _places(self.space, params), self._places
+        away = np.where(choices, places != own, np.abs(places - own))
+        if np.isnan(away).any():
+            absent = np.isnan(places)
+            away = np.where(
+                absent & np.isnan(own), 0.0, np.where(absent | np.isnan(own), 1.0, away)
+            )
+        return np.sqrt(np.mean(away * away, axis=1))
+
+    def share_beaten(self, row: int, seeds: Sequence[int]) -> float:
+        """Return the share of drawn configurations that are worse on these seeds, ties half."""
+        means = self.finals[:, list(seeds)].mean(axis=1)
+        drawn = means[1:] if self.goal == "maximize" else -means[1:]
+        own = means[row] if self.goal == "maximize" else -means[row]
+        return float(np.mean((drawn < own) + 0.5 * (drawn == own)))
+
+    @cached_property
+    def _rows(self) -> dict[Any, int]:
+        return {self.space.canonical(params): row for row, params in enumerate(self.params)}
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        kinds = [parameter.distribution.axis.kind for _, parameter in self.space.keyed]
+        places = np.array([_places(self.space, params) for params in self.params])
+        return places, np.array([kind == "choice" for kind in kinds], bool)
+
+
+def _places(space: Space, params: Mapping[str, Any]) -> np.ndarray:
+    """Return where a configuration is on the axis of every knob, NaN where it has none."""
+    known = {**space.constants, **params}
+    found: list[float] = []
+    for _, parameter in space.keyed:
+        kind, name = parameter.distribution, parameter.name
+        if name not in params or not parameter.active(known):
+            found.append(np.nan)
+        else:
+            ordered = kind.axis.kind != "choice"
+            found.append(kind.share(params[name]) if ordered else kind.inward(params[name]))
+    return np.array(found)
+
+
+def read_table(folder: Path) -> Table:
+    """Read the table of one environment.
+
+    Raises:
+        StoreError: a file is missing, or is not one of a table of recorded runs.
+    """
+    import pyarrow.parquet as pq
+
+    for name in ("trials", "evaluations", "curves"):
+        if not (folder / f"{name}.parquet").is_file():
+            raise StoreError(f"{folder} has no {name}.parquet; scripts/atlas makes such tables")
+    trials = pq.read_table(folder / "trials.parquet").sort_by([("trial", "ascending")])
+    about = (pq.read_schema(folder / "trials.parquet").metadata or {}).get(ABOUT)
+    if about is None:
+        raise StoreError(f"{folder}/trials.parquet is not a table made by scripts/atlas")
+    text = json.loads(about)["study"]
+    study = recorded(text)
+    params = [json.loads(one) for one in trials["params"].to_pylist()]
+    shape = (len(params), study.seeds.per_config)
+    points, values = _cubes(pq.read_table(folder / "evaluations.parquet"), shape, ["value"])
+    at, curves = _cubes(pq.read_table(folder / "curves.parquet"), shape, None)
+    if np.any(points % points[0]) or not np.array_equal(at, points):
+        raise StoreError(f"{folder} was evaluated at uneven env steps; make it with evaluation: "
+                         "{every: N} and log_every: N, where N divides env_steps")  # fmt: skip
+    if trials["trial"].to_pylist() != [*range(len(params))] or params[0] != study.space.default():
+        raise StoreError(f"{folder}: trial 0 is not the default, or trials are missing")
+    return Table(
+        folder.name, text, study.space, params, points, values["value"], curves,
+        study.metric.name, study.metric.goal,
+    )  # fmt: skip
+
+
+def _cubes(
+    rows: Any, shape: tuple[int, int], names: Sequence[str] | None
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return env steps [p], and the columns as arrays [c, s, p], NaN where there is no row."""
+    trial, seed, at = (rows[name].to_numpy() for name in _KEYS)
+    points = np.unique(at)
+    place = trial.astype(np.intp), seed.astype(np.intp), np.searchsorted(points, at)
+    found: dict[str, np.ndarray] = {}
+    for name in names or [name for name in rows.column_names if name not in _KEYS]:
+        found[name] = np.full((*shape, len(points)), np.nan)
+        found[name][place] = rows[name].to_numpy()
+    return points, found

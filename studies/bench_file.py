@@ -1,0 +1,175 @@
+"""The file of `hpo bench`: methods, written as in a study, and what they are compared on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, suggestion
+from ..files.plain_data import is_mapping
+from .field import key, keys_of
+from .load import of_its_day, study_of
+from .overrides import apply_overrides
+from .sections import read_section
+from .spec import Budget, Study
+from .yaml_io import Node, Notes, read_file, read_text
+
+METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
+               "population")  # fmt: skip
+"""Keys of a study that a method may have; the table has the others."""
+_OWN: Mapping[str, Any] = {
+    "budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0}, "baselines": []
+}  # fmt: skip
+_FROM_TABLE = ("env", "env_steps", "fixed", "space", "forbid", "metric", "log_every")
+
+
+@dataclass(frozen=True)
+class BenchSpec:
+    """The section `bench`."""
+
+    tables: str = key("results/atlas", "folder of the recorded tables, relative to this file")
+    environments: tuple[str, ...] = key((), "names of the tables; left out: all in the folder")
+    budgets: tuple[int, ...] = key((8, 16, 24, 48, 96), "of searches, in full runs of one seed")
+    searches: int = key(60, "of each method on each environment with each budget", low=2)
+    move: bool = key(
+        True,
+        "move proposals to the nearest recorded configuration not yet tried; "
+        "else only its runs are taken",
+    )
+    lanes: int = key(12, "lanes of a search; at most a quarter of the budget", low=1)
+    test_seeds: int = key(2, "recorded seeds that judge the choices and choose nothing", low=1)
+    baseline: str | None = key(None, "the method to compare with; left out: the first")
+    baseline_budget: int | None = key(None, "its budget there; left out: 48, or the largest")
+    seed: int = key(1, "of the first search")
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    spec: BenchSpec
+    methods: Mapping[str, Node]  # by name
+    shown: str  # the file's name in messages
+    source: Path  # its folder
+
+    @property
+    def tables(self) -> Path:
+        return self.source / self.spec.tables
+
+    def environments(self) -> list[str]:
+        """Return the names of the tables."""
+        found = sorted(path.parent.name for path in self.tables.glob("*/trials.parquet"))
+        if not found:
+            raise ConfigError(f"{self.tables} has no tables; bench.tables names their folder")
+        for name in self.spec.environments:
+            if name not in found:
+                raise ConfigError(
+                    f"bench.environments: {self.tables} has no table {name!r};"
+                    f"{suggestion(name, found)} Known: {', '.join(found)}"
+                )
+        return list(self.spec.environments or found)
+
+    def study(self, method: str, table_text: str) -> Study:
+        """Return the study of a method on the environment whose table a study made.
+
+        Raises:
+            StudyError: with every mistake in the method.
+            ConfigError: recorded runs cannot serve it.
+        """
+        root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
+        apply_overrides(notes, root, of_its_day(root))
+        kept = {name: root.value[name] for name in _FROM_TABLE if name in root.value}
+        extra = {name: _node(value) for name, value in _OWN.items()}
+        made = Node(own.line, {**kept, **own.value, **extra}, dict(own.key_lines))
+        given = own.value.get("evaluation", _node({}))
+        every = {"every": _node("rungs")}
+        if given.is_map:  # episodes and steps are those that were recorded
+            values = {**root.value["evaluation"].value, **every, **given.value}
+            made.value["evaluation"] = Node(given.line, values, given.key_lines)
+        study = study_of(made, self.shown, self.source, "bench", (), None)
+        early = study.early_terminate
+        for wrong, why in (
+            (early is not None and early.evolves, "early_terminate: trials that copy each other "
+             "leave no recorded run; take another rule"),
+            (study.search.driver != "lanes", "search.driver: only hpo itself runs over a table"),
+            (study.search.warm_start is not None, "search.warm_start is not for a table"),
+        ):  # fmt: skip
+            if wrong:
+                raise ConfigError(f"{self.shown}: method {method}: {why}")
+        return study
+
+    def budgeted(self, study: Study, runs: int) -> Study:
+        """Return the study with a budget of so many full runs for its search, and confirm's."""
+        confirm = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
+        return replace(
+            study, budget=Budget(trials=None, env_steps=(runs + confirm) * study.env_steps)
+        )
+
+    def lanes(self, study: Study, runs: int) -> int:
+        """Return the lanes of a search: few enough that a small budget ends runs."""
+        return max(study.seeds.first, min(self.spec.lanes, runs // 4))
+
+
+def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
+    """Read a file of `hpo bench`.
+
+    Raises:
+        StudyError: with its mistakes; those within a method are found by `BenchFile.study`.
+    """
+    path = Path(path)
+    root, notes = read_file(path, str(path)), Notes(str(path))
+    if not root.is_map:
+        notes.add(f"the file is {root.shown()}; allowed: a mapping with bench and methods", root)
+        raise notes.error()
+    apply_overrides(notes, root, overrides)
+    for name in root.value:
+        if name not in ("bench", "methods"):
+            notes.add(f"unknown key {name!r}; Known: bench, methods", root, name)
+    values = read_section(notes, "bench", root.value.get("bench"), keys_of(BenchSpec))
+    values |= _lists(notes, root, values)
+    methods = root.value.get("methods")
+    if methods is None or not methods.is_map or not methods.value:
+        notes.add("methods is not there; write a mapping of name to the keys of a study", root)
+        raise notes.error()
+    for name, own in methods.value.items():
+        if not own.is_map:
+            notes.add(f"method {name} is {own.shown()}; allowed: a mapping", methods, name)
+            continue
+        for word in own.value:
+            if word not in METHOD_KEYS:
+                known = f"{suggestion(word, METHOD_KEYS)} Known: {', '.join(METHOD_KEYS)}"
+                notes.add(f"method {name}: unknown key {word!r};{known}", own, word)
+    spec = BenchSpec(**{one.name: values[one.name] for one in fields(BenchSpec)})
+    if spec.baseline is not None and spec.baseline not in methods.value:
+        text = f"bench.baseline: no method {spec.baseline!r};"
+        notes.add(text + suggestion(spec.baseline, methods.value), root, "bench")
+    if spec.baseline_budget is not None and spec.baseline_budget not in spec.budgets:
+        notes.add("bench.baseline_budget is not one of bench.budgets", root, "bench")
+    if notes:
+        raise notes.error()
+    return BenchFile(spec, methods.value, str(path), path.parent)
+
+
+def _lists(notes: Notes, root: Node, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lists of the section as plain values."""
+    found: dict[str, Any] = {}
+    for name, kind, words in (
+        ("environments", str, "names"),
+        ("budgets", int, "whole numbers of at least 1"),
+    ):
+        node = values[name]
+        if not isinstance(node, Node):  # left out
+            continue
+        items = [child.value for child in node.children]
+        good = [item for item in items if type(item) is kind and item != 0]
+        if good != items or not items or len(set(good)) < len(items):
+            notes.add(f"bench.{name}: allowed: a list of different {words}", node)
+        found[name] = tuple(good if kind is str else sorted(good))
+    return found
+
+
+def _node(value: Any) -> Node:
+    """Return a mapping of scalars, an empty list or a scalar as a node."""
+    if is_mapping(value):
+        return Node(None, {name: Node(None, child) for name, child in value.items()})
+    return Node(None, value)

@@ -1,0 +1,120 @@
+"""`hpo bench`: search methods compared over tables of recorded runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, counted
+from ...files.atomic_files import write_text
+from ...search.bench.bench import BenchResults, run_bench
+from ...search.bench.compare import Comparison, Ratio, compare
+from ...store.codec import finite_json
+from ...studies.bench_file import read_bench
+from ...studies.yaml_io import plain
+from ...version import __version__
+from ..escape_control import echo
+from ..formatting import aligned, duration
+from ..json_output import print_answer
+
+
+def do_bench(args: Namespace) -> int:
+    file, target = read_bench(args.file, args.set), None if args.to is None else Path(args.to)
+    if target is not None and target.suffix != ".json":
+        raise ConfigError(f"--to {target}: type a name that ends in .json")
+    told = sys.stderr.isatty() and not args.quiet
+
+    def report(done: int, total: int) -> None:
+        if told:
+            print(f"\r{done} of {total} searches", end="", file=sys.stderr, flush=True)
+
+    results = run_bench(file, args.jobs, report)
+    if told:
+        print(file=sys.stderr)
+    found = compare(results)
+    if target is not None:
+        text = json.dumps(bench_json(results, found), indent=1, allow_nan=False)
+        write_text(target, text + "\n")
+        write_outcomes(target.with_suffix(".parquet"), results)
+    print_answer(args.json, bench_json(results, found), bench_text(results, found))
+    if target is not None:
+        echo(f"wrote {target} and {target.with_suffix('.parquet')}", file=sys.stderr)
+    return 0
+
+
+def bench_json(results: BenchResults, found: Comparison) -> dict[str, Any]:
+    """Return the table with its settings; infinite numbers are texts."""
+    return finite_json({
+        "hpo": __version__, "seconds": results.seconds, "jobs": results.jobs,
+        "bench": {**asdict(results.file.spec), "environments": list(results.environments)},
+        "methods": {name: plain(node) for name, node in results.file.methods.items()},
+        **found.as_json(),
+    })  # fmt: skip
+
+
+def write_outcomes(path: Path, results: BenchResults) -> None:
+    """Write one row per search."""
+    import pyarrow as pa
+
+    from ...store.parquet import replacing, write_grouped
+
+    rows = [asdict(one) for one in results.outcomes]
+    table = pa.table({name: pa.array(row[name] for row in rows) for name in rows[0]})
+    with replacing(path, table.schema) as writer:
+        write_grouped(writer, [table])
+
+
+def bench_text(results: BenchResults, found: Comparison) -> str:
+    """Return a row per method: shares beaten at each budget, and env steps needed."""
+    spec, count = results.file.spec, len(results.environments)
+    header = ("method", *map(str, spec.budgets), "env steps", "nearest")
+    ratios = {one.method: one for one in found.ratios}
+    rows: list[tuple[str, ...]] = []
+    for method in results.methods:
+        mine = [row for row in found.rows if row.method == method]
+        cells: list[str] = []
+        for budget in spec.budgets:
+            here = [row for row in mine if row.budget == budget]
+            own, best = (sum(each) / count for each in zip(
+                *((row.beats.value, row.oracle_beats) for row in here), strict=True))  # fmt: skip
+            cells.append(f"{own:.0%}/{best:.0%}".replace("%/", "/"))
+        trials = sum(row.trials for row in mine)
+        near = sum(row.trials * row.nearest for row in mine)
+        far = sum(row.trials * row.nearest * row.distance for row in mine) / max(near, 1e-9)
+        nearest = f"{near / max(trials, 1e-9):.0%} at {far:.2f}"
+        rows.append((method, *cells, _ratio(ratios[method]), nearest))
+    tables = counted(count, "table")
+    right = (False, *[True] * (len(spec.budgets) + 1), True)
+    tests = counted(spec.test_seeds, "test seed")
+    return "\n".join([
+        f"{len(results.outcomes):,} searches over {tables} ({', '.join(results.environments)}) in "
+        f"{duration(results.seconds)}",
+        "",
+        aligned(header, rows, right),
+        "",
+        f"{_budgets(spec.budgets)}: the choice beats this share of the recorded configurations "
+        f"on {tests} / the best",
+        "trial that the search started does. Budgets are full runs of one seed, without confirm.",
+        f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
+        f"{found.baseline_budget} ({found.baseline_runs:.0f} runs",
+        "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials not in the "
+        "table.",
+    ])  # fmt: skip
+
+
+def _budgets(budgets: tuple[int, ...]) -> str:
+    return str(budgets[0]) if len(budgets) == 1 else f"{budgets[0]} to {budgets[-1]}"
+
+
+def _ratio(found: Ratio) -> str:
+    def shown(value: float) -> str:
+        return f"{value:.2f}" if value < 1e3 else "never"
+
+    ratio = found.ratio
+    sign = {(True, False): "<", (False, True): ">", (True, True): "~"}
+    shown_sign = sign.get((found.at_most, found.at_least), "")
+    return f"{shown_sign}{shown(ratio.value)} [{shown(ratio.low)}, {shown(ratio.high)}]"
