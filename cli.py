@@ -155,7 +155,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
-    own = "a training of your own instead of PPO, such as my_sac.py:SAC"
+    own = "a custom training instead of PPO, such as my_sac.py:SAC"
     _option(init, "--algorithm", "FILE.py:CLASS", own)
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
@@ -418,7 +418,7 @@ def _open_streams() -> None:
 
 
 def _discard_stdout() -> None:
-    """Discard what is still buffered: the reader of stdout has left, or its disk is full."""
+    """Discard buffered text: the reader of stdout has left, or its disk is full."""
     try:
         place = sys.stdout.fileno()
     except (OSError, ValueError):  # stdout is no file

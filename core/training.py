@@ -1,4 +1,4 @@
-"""A training of your own as lanes: the class to write, and the arrays a lane of it carries.
+"""Custom trainings as lanes: the class to write, and the arrays a lane of it carries.
 
 A `Training` declares its hyperparameters and is four pure functions. Those declared `fixed` are
 Python values on `self`, with one compiled program for each combination; those declared `traced`
@@ -187,7 +187,7 @@ class Training:
         """Return the training of one combination of fixed values, made once.
 
         Raises:
-            ConfigError: `setup` raised, or `steps_per_update` is no whole number above 0.
+            ConfigError: `setup` raised, or `steps_per_update` is not a whole number above 0.
         """
         kept: dict[str, Training] = cls.__dict__.get("_made_before") or {}
         cls._made_before = kept
@@ -226,7 +226,7 @@ class Lane:
         return _words(jax.tree.leaves(self.training.init(key, self.hypers(values))))
 
     def _state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
-        """Return the state with these leaves, in the structure that `init` gives, traced anew."""
+        """Return the state with these leaves, in the structure that `init` gives, traced again."""
         example = self.training.init(jax.random.key(0), self.hypers(values))
         old, structure = jax.tree.flatten(example)
         return structure.unflatten(_unwrapped(leaves, old))

@@ -1,4 +1,4 @@
-"""A training of your own, compiled for L lanes: refill some, run K updates of each, evaluate.
+"""A custom training, compiled for L lanes: refill some, run K updates of each, evaluate.
 
 A tile of lanes runs side by side by `vmap`; tiles of a device run one after the other, in place.
 A tile of one lane is not vmapped: its conditionals stay conditionals, and its numbers are those
@@ -85,7 +85,7 @@ class TrainingProgram:
     def __post_init__(self) -> None:
         block = len(self.devices) * self.tile
         if self.lanes % block:
-            raise ValueError(f"{self.lanes} lanes are no multiple of {block}")
+            raise ValueError(f"{self.lanes} lanes are not a multiple of {block}")
 
     @cached_property
     def mesh(self) -> Mesh:

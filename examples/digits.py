@@ -1,4 +1,4 @@
-"""A classifier of handwritten digits in flax: the smallest training of your own."""
+"""A classifier of handwritten digits in flax: the smallest custom training."""
 
 import flax.linen as nn
 import jax

@@ -15,7 +15,7 @@ SYSTEMS: Mapping[str, System] = {
     for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, *LERAX, *JAXDEM, TORCH_PPO,
                 ARLBENCH)
 }  # fmt: skip
-"""Systems with their own table; names that it lacks are looked up in `COMMON`."""
+"""Systems with a table; names that it lacks are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
 

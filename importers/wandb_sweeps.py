@@ -25,7 +25,7 @@ from .name_mapping import SEARCH_METHODS, is_number, rounded
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {
     **dict.fromkeys(("program", "job", "image_uri"), "the program is hpo"),
-    "controller": "the study is its own controller",
+    "controller": "the study is the controller",
     "description": "kept above as a comment only",
 }
 _LOGGED = ("project", "entity")

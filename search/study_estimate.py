@@ -141,7 +141,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
 
 def _own_examined(study: Study) -> CheckReport:
-    """Check a training of one's own: shapes alone are traced, nothing is compiled."""
+    """Check a custom training: shapes alone are traced, nothing is compiled."""
     from .lanes.own_training import TrainingFactory
 
     factory = TrainingFactory(study)

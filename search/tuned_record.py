@@ -157,7 +157,7 @@ def _given_text(folder: StudyFolder, study: Study) -> str:
     if changes:
         raise ConfigError(
             f"study {folder.name!r} ran with other settings than its file says: "
-            f"{'; '.join(map(str, changes))}. Write them into the file and start the study anew",
+            f"{'; '.join(map(str, changes))}. Write them into the file and start another study",
             new=True,
         )
     return text

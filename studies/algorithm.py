@@ -1,4 +1,4 @@
-"""The training that lanes run: PPO, or a class of your own that a study file names.
+"""The training that lanes run: PPO, or a class that a study file names.
 
 `algorithm: my_sac.py:SAC` runs the file and takes the hyperparameters that the class declares.
 The resolved study records them, so that a study that ran is read without its code.

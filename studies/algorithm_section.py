@@ -97,11 +97,11 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
     """Run the file of `FILE.py:CLASS` and return what the class declares.
 
     Raises:
-        ConfigError: there is no such file or class, or the file raised.
+        ConfigError: the file or the class is missing, or the file raised.
     """
     match = _CLASS.fullmatch(given)
     if match is None:
-        raise ConfigError(f"{given!r} is no FILE.py:CLASS such as my_sac.py:SAC")
+        raise ConfigError(f"{given!r} is not FILE.py:CLASS, such as my_sac.py:SAC")
     ask_for_devices_of(Node(None, {}))
     return _loaded(given, match["file"], match["name"], source)
 
@@ -113,7 +113,7 @@ def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     here = root.value["algorithm"].line
     given = plain(root.value["env"]) if "env" in root.value else algorithm.label
     if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
-        notes.add(f"{algorithm.label} makes its own environment; leave env out", root, "env")
+        notes.add(f"{algorithm.label} makes the environment itself; leave env out", root, "env")
     root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
     root.key_lines.setdefault("env", here)
     file = algorithm.name.partition(":")[0]

@@ -39,7 +39,7 @@ class BenchSpec:
         "else only its runs are taken",
     )
     lanes: int = key(12, "lanes of a search; at most a quarter of the budget", low=1)
-    test_seeds: int = key(2, "recorded seeds that judge the choices and choose nothing", low=1)
+    test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
     baseline: str | None = key(None, "the method to compare with; left out: the first")
     baseline_budget: int | None = key(None, "its budget there; left out: 48, or the largest")
     seed: int = key(1, "of the first search")

@@ -407,14 +407,14 @@ def _workers(study: Study) -> Problems:
 
 
 def _own_training(study: Study) -> Problems:
-    """What a class of one's own cannot do."""
+    """What custom trainings cannot do."""
     if study.algorithm.is_ppo:
         return
     label = study.algorithm.label
     for key, given, why in (
-        ("init", study.init, "makes its own states; start from a file in its init"),
+        ("init", study.init, "makes states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
-        ("eval_env", study.evaluation.env, "evaluates by its own evaluate"),
+        ("eval_env", study.evaluation.env, "has its evaluate instead"),
         ("evaluation.steps", study.evaluation.steps, "evaluates whole episodes; give episodes"),
         ("executor.type", study.executor.type != "local", "runs in one process; take local"),
     ):

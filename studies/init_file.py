@@ -56,7 +56,7 @@ def init_text(env_id: str) -> str:
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a study of a training of one's own.
+    """Return the text of a study of a custom training.
 
     Raises:
         ConfigError: no hyperparameter has a range to search, or the class has no `env`.

@@ -316,7 +316,7 @@ class Study:
     )
     algorithm: Algorithm = key(
         Algorithm(),
-        "what lanes train: ppo, or a class of your own as FILE.py:CLASS",
+        "what lanes train: ppo, or a custom class as FILE.py:CLASS",
         type="map",
         late=True,
     )

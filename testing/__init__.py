@@ -1,1 +1,1 @@
-"""Contract tests to subclass for an environment, a network, a sampler or a rule of your own."""
+"""Contract tests to subclass for an environment, a network, a sampler, a rule or a training."""

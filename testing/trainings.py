@@ -1,4 +1,4 @@
-"""Tests that a training of your own must pass; subclass the contract.
+"""Tests that a custom training must pass; subclass the contract.
 
 class TestSAC(TrainingContract):
 training = SAC

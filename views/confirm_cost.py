@@ -1,4 +1,4 @@
-"""What `hpo confirm` costs, told before it is typed and before it starts."""
+"""What `hpo confirm` costs, printed before it is typed and before it starts."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class HostProgram(Program):
         self.stage.save(directory / _ENVIRONMENTS)
 
     def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read a saved directory; environments that are not reproducible start anew."""
+        """Read a saved directory; environments that are not reproducible restart."""
         tree: Lanes = restore_tree(directory, lanes)
         state, params = tree.state, tree.hypers.env_params
         keys, observation = np.asarray(state.key), np.asarray(state.observation)

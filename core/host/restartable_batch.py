@@ -113,7 +113,7 @@ class Steady:
         self._start(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Restore logged slots; return those that do not show `observation`: they start anew."""
+        """Restore logged slots; return those that do not show `observation`: they restart."""
         slots, call = self._remember(openings), _Call()
         self._lost[slots] = True
         gone = np.zeros(len(self.out), bool)

@@ -27,7 +27,7 @@ NetworkFactory = Callable[[Plan, int, Any], nn.Module]  # see `register`
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """Methods of a module that keeps a memory between steps, besides `__call__`.
+    """Methods of a module that keeps a memory between steps, in addition to `__call__`.
 
     Minibatches are then whole sequences. `step` and `unroll` are called with parameters bound;
     unrolling gives the same as stepping through.

@@ -304,7 +304,7 @@ def _over(sides: Sequence[Side]) -> Estimate:
 
 
 def _adaptive(study: Study) -> str:
-    """Return which parts of the search, besides the choice, all environments decided, in words."""
+    """Return which parts of the search, other than the choice, all environments decided, in words."""
     search = study.search
     row = METHODS.get(search.method)
     found: list[str] = []

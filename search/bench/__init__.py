@@ -1,6 +1,6 @@
 """Searches over recorded runs: the real engine, served from a table in place of training.
 
-`tables` reads and looks up what was recorded, `table_lanes` plays it to the engine, `bench` runs
+`tables` reads and looks up recorded runs, `table_lanes` plays it to the engine, `bench` runs
 methods over it, and `compare` says which of them needs fewer env steps.
 """
 

@@ -90,7 +90,7 @@ class TableFactory:
         return Resolved(config, "table", int(self.table.points[0]), row)
 
     def find(self, params: Mapping[str, Any]) -> tuple[int, float]:
-        """Return the row that plays a configuration, and its distance from what was proposed."""
+        """Return the row that plays a configuration, and its distance from the proposal."""
         name = self.table.space.canonical(params)
         if name not in self.played:
             self.played[name] = self.table.find(params)

@@ -84,7 +84,7 @@ class Table:
     def distances(self, params: Mapping[str, Any]) -> Float[np.ndarray, " c"]:
         """Return the distance of every row: the root mean square over knobs.
 
-        A number differs by the share of its scaled range that lies between, so by 1 from end to
+        A number differs by the share of its scaled range between them, so by 1 from end to
         end; different choices differ by 1, and so does a knob that only one of the two has.
         """
         own, (places, choices) = _places(self.space, params), self._places
@@ -163,7 +163,7 @@ def read_table(folder: Path) -> Table:
 def _cubes(
     rows: Any, shape: tuple[int, int], names: Sequence[str] | None
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return env steps [p], and the columns as arrays [c, s, p], NaN where there is no row."""
+    """Return env steps [p], and the columns as arrays [c, s, p], NaN where rows are missing."""
     trial, seed, at = (rows[name].to_numpy() for name in _KEYS)
     points = np.unique(at)
     place = trial.astype(np.intp), seed.astype(np.intp), np.searchsorted(points, at)

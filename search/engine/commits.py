@@ -247,7 +247,7 @@ def restore_buckets(
             raise StoreError(
                 f"trial {entry.example} was compiled as {entry.key} when the study began and "
                 f"would be {resolved.bucket} now; resume it with the earlier hpo, "
-                "or start the study anew",
+                "or start another study",
                 new=True,
             )
         bucket = Bucket.of(ledger.study, resolved, entry.example)

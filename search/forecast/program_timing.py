@@ -168,7 +168,7 @@ class Chunks:
         self._drawn = [_drawn(factory, resolved, lane) for lane in range(population.lanes)]
 
     def run(self, lanes: Sequence[int], begun: bool = True, replicate: int = 0) -> float:
-        """Return the seconds of a chunk; lanes that have not `begun` start a replicate."""
+        """Return the seconds of a chunk; without `begun` lanes start a replicate."""
         refills = [] if begun else [
             Refill(lane, self._drawn[lane], Stream.SEARCH, replicate) for lane in lanes
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lanes of a training of your own: `core.training` behind the contract of a population."""
+"""Lanes of a custom training: `core.training` as a population."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class TrainingPopulation:
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        """Write the state of a lane, exactly; `about` and the configuration beside it."""
+        """Write the state of a lane, exactly, with `about` and the configuration."""
         self.save_state(self.take([lane])[0], directory)
         told = {
             "algorithm": self._study.algorithm.name,

@@ -15,7 +15,7 @@ from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 
 class Walk:
-    """Walks along a sequence of points; each trial remembers the place of its own, as `INDEX`."""
+    """Walks along a sequence of points; each trial remembers its place, as `INDEX`."""
 
     INDEX = ""
     _next = 0

@@ -321,7 +321,7 @@ class LoopState:
         if version != VERSION:
             raise StoreError(
                 f"this study's loop state has version {version}, this hpo knows {VERSION}; "
-                "resume it with the earlier hpo, or start the study anew",
+                "resume it with the earlier hpo, or start another study",
                 new=True,
             )
         ended = value.get("ended") or {}

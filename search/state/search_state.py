@@ -173,7 +173,7 @@ class Ledger:
         self, trial: Trial, *, action: str, rule: str, cutoff: float | None, rank: int,
         judged: int, **copied: Any,
     ) -> None:  # fmt: skip
-        """Write what was decided about a trial at its rung.
+        """Write the decision about a trial at its rung.
 
         `rank` is the trial's among the `judged` ones there (1 is the best), `cutoff` a value;
         `copied` says from which trial, and its hyperparameters before and after.

@@ -203,7 +203,7 @@ class Library:
         return study is not None
 
     def view(self, name: str) -> Made[View] | None:
-        """Return a study's page, None if there is no such study."""
+        """Return a study's page, None if it is missing."""
         study = self.study(name)
         if study is None:
             return None

@@ -80,7 +80,7 @@ class LiveServer(ThreadingHTTPServer):
         self.server_port = int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error in one line; a reader that went away is no error."""
+        """Print the error in one line; a reader that went away is not an error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             echo(f"warning: {type(error).__name__}: {error}", file=sys.stderr)

@@ -27,7 +27,7 @@ from .run_view import PHASE_WORDS, RunView, lanes_text, left_text, standing_text
 
 
 def live(terminal: Console, picture: Callable[[], RenderableType]) -> Live:
-    """Return what draws a picture in place a few times a second, from its own thread."""
+    """Return what draws a picture in place a few times a second, from a thread."""
     return Live(console=terminal, get_renderable=picture, refresh_per_second=4, transient=True,
                 redirect_stdout=False)  # fmt: skip
 

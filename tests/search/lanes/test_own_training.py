@@ -158,7 +158,7 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("algorithm: walk.py:Wolk", "has no class 'Wolk' that is an hpo.Training; did you mean"),
         ("algorithm: walk", "allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
-        ("env: CartPole-v1", "Walk makes its own environment; leave env out"),
+        ("env: CartPole-v1", "Walk makes the environment itself; leave env out"),
         ("length: 4 weeks", "a number of steps, a number of epoch"),
         ("fixed: {rat: 1}", "Walk has no hyperparameter 'rat'; did you mean 'rate'?"),
         ("fixed: {width: 0}", "width is 0; allowed: an integer at least 1"),
