@@ -63,6 +63,11 @@ class HyperChanges(Pytree):
     hypers: dict[str, Any]
 
 
+def put_values(rows: Mapping[str, Any], values: Mapping[str, Any], at: int) -> None:
+    for name, value in values.items():
+        rows[name][at] = value
+
+
 def init_state(
     lane: Lane, seed: Any, stream: Any, replicate: Any, hypers: Mapping[str, Any]
 ) -> TrainedState:
@@ -120,15 +125,29 @@ class TrainingProgram:
     def _no_hypers(self) -> dict[str, Any]:
         return {name: np.zeros(self.lanes, np.float32) for name in self.lane.names}
 
-    def no_starts(self) -> Starts:
-        """Return host arrays that start nothing and run nothing, to be filled in."""
-        off = np.zeros(self.lanes, bool)
-        numbers = np.zeros(self.lanes, np.int32)
-        return Starts(off, off.copy(), numbers, numbers.copy(), self._no_hypers())
+    def starts(
+        self, busy: Sequence[int], fresh: Mapping[int, tuple[int, int, Mapping[str, Any]]]
+    ) -> Starts:
+        """Return which lanes run, and lane -> (stream, replicate, hyperparameters) of new ones."""
+        made = Starts(
+            np.zeros(self.lanes, bool), np.zeros(self.lanes, bool),
+            np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32), self._no_hypers(),
+        )  # fmt: skip
+        made.busy[list(busy)] = True
+        for lane, (stream, replicate, hypers) in fresh.items():
+            made.mask[lane], made.stream[lane], made.replicate[lane] = True, stream, replicate
+            put_values(made.hypers, hypers, lane)
+        return made
 
-    def no_changes(self) -> HyperChanges:
+    def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> HyperChanges:
+        """Return changes of lane -> (lane whose state it takes, or None; hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
-        return HyperChanges(order, np.zeros(self.lanes, bool), self._no_hypers())
+        made = HyperChanges(order, np.zeros(self.lanes, bool), self._no_hypers())
+        for lane, (source, hypers) in given.items():
+            made.mask[lane] = True
+            made.source[lane] = lane if source is None else source
+            put_values(made.hypers, hypers, lane)
+        return made
 
     def _local(
         self, seed: Any, lanes: TrainedLanes, starts: Starts
@@ -199,7 +218,7 @@ class TrainingProgram:
             out_specs=(spread, PartitionSpec(None, "lanes")),
             check_vma=False,
         )
-        args = (np.int32(0), self.empty(), self.place(self.no_starts()))
+        args = (np.int32(0), self.empty(), self.place(self.starts((), {})))
         return jax.jit(mapped, donate_argnums=1).lower(*args)
 
     @cached_property

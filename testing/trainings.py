@@ -67,12 +67,7 @@ class TrainingContract:
     ) -> tuple[TrainingProgram, TrainedLanes, dict[str, np.ndarray]]:
         """Train a chunk of lanes with the given values; replicate 7 in each."""
         program = cls._program(count, tile)
-        starts = program.no_starts()
-        for at, values in lanes.items():
-            starts.mask[at] = starts.busy[at] = True
-            starts.replicate[at] = 7
-            for name, value in values.items():
-                starts.hypers[name][at] = value
+        starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)
 
     @classmethod

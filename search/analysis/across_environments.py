@@ -304,7 +304,7 @@ def _over(sides: Sequence[Side]) -> Estimate:
 
 
 def _adaptive(study: Study) -> str:
-    """Return which parts of the search, other than the choice, all environments decided, in words."""
+    """Return in words which parts of the search, without the choice, all environments decided."""
     search = study.search
     row = METHODS.get(search.method)
     found: list[str] = []

@@ -19,7 +19,7 @@ import numpy as np
 from ...core.checkpoint import restore_lane, save_lane
 from ...core.metrics import rows_of_chunk
 from ...core.training import Lane, Shapes, Training, shapes_of
-from ...core.training_program import TrainingProgram
+from ...core.training_program import TrainingProgram, put_values
 from ...errors import ConfigError
 from ...files.atomic_files import new_folder
 from ...machine.devices import prepare_devices
@@ -184,14 +184,13 @@ class TrainingPopulation:
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
         started = time.perf_counter()
-        starts = self._program.no_starts()
-        starts.busy[self._place[list(busy)]] = True
-        for refill in refills:
-            at = self._place[refill.lane]
-            starts.mask[at] = True
-            starts.stream[at] = STREAMS[refill.stream]
-            starts.replicate[at] = refill.replicate
-            _put_hypers(starts.hypers, refill.resolved, at)
+        fresh = {
+            int(self._place[one.lane]): (
+                STREAMS[one.stream], one.replicate, one.resolved.payload.hypers
+            )
+            for one in refills
+        }  # fmt: skip
+        starts = self._program.starts(self._place[list(busy)].tolist(), fresh)
         self._lanes, metrics = self._program.advance(self._study.seed, self._lanes, starts)
         finite = [np.all(np.isfinite(values), axis=0) for values in metrics.values()]
         diverged = ~np.all([np.ones(self.lanes, bool), *finite], axis=0)
@@ -207,14 +206,14 @@ class TrainingPopulation:
         return ChunkResult(values, diverged[self._place], seconds, rows=rows)
 
     def change(self, changes: Sequence[Change]) -> None:
-        rows = self._program.no_changes()
-        for change in changes:
-            at = self._place[change.lane]
-            rows.mask[at] = True
-            if change.source is not None:
-                rows.source[at] = self._place[change.source]
-            _put_hypers(rows.hypers, change.resolved, at)
-        self._lanes = self._program.change(self._lanes, rows)
+        given = {
+            int(self._place[one.lane]): (
+                None if one.source is None else int(self._place[one.source]),
+                one.resolved.payload.hypers,
+            )
+            for one in changes
+        }
+        self._lanes = self._program.change(self._lanes, self._program.changes(given))
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
@@ -224,7 +223,7 @@ class TrainingPopulation:
         for lane, (state, resolved) in states.items():
             at = int(self._place[lane])
             put_row(whole.state, state, at)
-            _put_hypers(whole.hypers, resolved, at)
+            put_values(whole.hypers, resolved.payload.hypers, at)
         self._lanes = self._program.place(whole)
 
     def save_state(self, state: Any, directory: Path) -> None:
@@ -259,11 +258,6 @@ class TrainingPopulation:
         }
         text = json.dumps(told, indent=2, default=list)
         (directory / "training.json").write_text(text + "\n")
-
-
-def _put_hypers(rows: dict[str, np.ndarray], resolved: Resolved, at: int) -> None:
-    for name, value in resolved.payload.hypers.items():
-        rows[name][at] = value
 
 
 def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:

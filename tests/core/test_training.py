@@ -93,13 +93,8 @@ def program_of(cls, lanes, tile=1, updates=5, episodes=3):
 
 def start(program, rows):
     """Return starts of lane -> (replicate, traced values)."""
-    starts = program.no_starts()
-    for lane, (replicate, values) in rows.items():
-        starts.mask[lane] = starts.busy[lane] = True
-        starts.replicate[lane] = replicate
-        for name, value in values.items():
-            starts.hypers[name][lane] = value
-    return starts
+    fresh = {lane: (0, replicate, values) for lane, (replicate, values) in rows.items()}
+    return program.starts([*rows], fresh)
 
 
 def plain_loop(cls, replicate, values, updates):
@@ -160,13 +155,10 @@ def test_changes_copy_a_state_exactly_and_the_new_rate_takes_effect():
         0, program.empty(), start(program, {lane: (lane, usual) for lane in range(4)})
     )
     before = program.lane_state(lanes, 0)
-    changes = program.no_changes()
-    changes.source[3], changes.mask[3], changes.hypers["rate"][3] = 0, True, 0.0
-    lanes = program.change(lanes, changes)
+    lanes = program.change(lanes, program.changes({3: (0, {"rate": 0.0})}))
     for leaf, want in zip(program.lane_state(lanes, 3).leaves, before.leaves, strict=True):
         np.testing.assert_array_equal(leaf, want)
-    busy = program.no_starts()
-    busy.busy[:] = True
+    busy = program.starts(range(program.lanes), {})
     lanes, metrics = program.advance(0, lanes, busy)
     assert np.ptp(metrics["loss"][:, 3]) == 0.0 < np.ptp(metrics["loss"][:, 0])
 
@@ -193,8 +185,7 @@ def test_a_saved_program_goes_on_bit_for_bit(tmp_path):
     _, usual = values_of(Toy)
     lanes, _ = program.advance(0, program.empty(), start(program, {0: (0, usual), 1: (1, usual)}))
     program.save(lanes, tmp_path / "state")
-    busy = program.no_starts()
-    busy.busy[:] = True
+    busy = program.starts(range(program.lanes), {})
     restored = program.restore(program.empty(), tmp_path / "state")
     _, metrics = program.advance(0, lanes, busy)
     _, again = program.advance(0, restored, busy)
