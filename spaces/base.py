@@ -41,7 +41,15 @@ class Axis:
         return self.clip(math.floor(position + 0.5))
 
     def share(self, position: float) -> float:
-        """Return the share of a real axis below a position; `at` undoes it."""
+        """Return the share of the axis below a position, `at` undoes it.
+
+        A whole position has a part of the axis to itself; what counts is the middle of it.
+        """
+        if self.kind != "real":
+            low, high = self.low - 0.5, self.high + 0.5
+            if self.log:
+                return math.log(position / low) / math.log(high / low)
+            return (position - low) / (high - low)
         if self.low == self.high:
             return 0.5
         if not self.log:

@@ -77,6 +77,20 @@ METHODS: dict[str, Method] = {
             constraints="modelled",
         ),
         Method(
+            "thompson",
+            "thompson:build",
+            (
+                count("candidates", 60, "configurations compared for one proposal", 1, high=1_000),
+                Field("width", "number", 0.9,
+                      "distance from the default at which candidates are 0.6 times as likely",
+                      low=0.05, high=10),
+                Field("floor", "number", 0.02, "least likelihood of a candidate, however far",
+                      low=0, high=1),
+            ),
+            learns_from="values and rungs",
+            constraints="as losses",
+        ),
+        Method(
             "gp",
             "via_optuna:build_gp",
             (_STARTUP, flag("deterministic_objective", False, "values have no noise")),

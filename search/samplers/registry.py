@@ -39,6 +39,7 @@ class Past:
     more_reports: tuple[tuple[float, ...], ...] = ()  # the same at each rung
     # one per constraint, above 0 if it is violated; of stopped trials at their last rung
     violations: tuple[float, ...] = ()
+    seeds: tuple[float, ...] = ()  # last loss of each seed, once the trial has ended
 
     @property
     def losses(self) -> tuple[float, ...] | None:

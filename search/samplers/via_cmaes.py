@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError
-from ...spaces.base import Axis
 from ...spaces.space import Parameter, Space
 from ..seeds import generator, integer
 from .history_window import estimates, penalised
@@ -45,16 +44,6 @@ def modelled(space: Space) -> list[tuple[str, Parameter]]:
         and (axis := parameter.distribution.axis).kind != "choice"
         and axis.low < axis.high
     ]
-
-
-def _share(axis: Axis, position: float) -> float:
-    """Return the share of an axis at a position; of whole numbers the middle of their part."""
-    if axis.kind == "real":
-        return axis.share(position)
-    low, high = axis.low - 0.5, axis.high + 0.5
-    if axis.log:
-        return math.log(position / low) / math.log(high / low)
-    return (position - low) / (high - low)
 
 
 class CmaEs:
@@ -178,7 +167,7 @@ class CmaEs:
 
     def _point_of(self, params: Mapping[str, Any]) -> np.ndarray:
         pairs = [(p.distribution, params[p.name]) for _, p in self._modelled]
-        return np.array([_share(one.axis, one.inward(value)) for one, value in pairs])
+        return np.array([one.axis.share(one.inward(value)) for one, value in pairs])
 
 
 @dataclass

@@ -310,4 +310,5 @@ class Ledger:
             more=more.losses(objectives) if objectives else (),
             more_reports=tuple(map(more.losses, extras)) if more.others else (),
             violations=more.violations(limited) if more.constraints and limited else (),
+            seeds=tuple(map(loss, trial.seed_values)) if has_ended else (),
         )

@@ -1,0 +1,277 @@
+"""Default-weighted Thompson sampling (Thompson 1933) on a quadratic mixed model.
+
+A value is a quadratic surface of the positions, plus an effect of its configuration and one of its
+seed, plus noise. Each proposal is the best of some candidates on one draw of the surface from its
+exact posterior; candidates near the default configuration are the more likely ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ...spaces.space import Parameter, Space
+from ...store.rows import TrialState
+from ..seeds import generator
+from .history_window import Losses, Window, penalised
+from .registry import Batch, Draw, Past, SamplerSpec, options_of
+
+_LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials, before there is a model
+_DRAWS = 1_000  # of the space, at most, for the candidates of one proposal
+_MOST_PAIRED = 40  # columns, at most, whose products are modelled
+_SURFACE, _QUADRATIC = 0.6, 0.35  # of the variance between configurations; of the surface's
+_LEAST_BETWEEN = 0.15  # variance between configurations: at least this share of that of means
+_NOISE, _NOISE_COUNT = 0.4, 4  # prior: noise of a seed / variance of means; worth so many values
+_SEED, _SEED_COUNT = 0.3, 2  # prior: variance of seeds / noise; worth so many seeds
+_SLOPE_COUNT = 2  # prior: a difference at a rung is that at the end; worth so many trials
+
+
+class Coordinates:
+    """Places configurations in [0, 1]^d, each parameter on the scale of its distribution.
+
+    A choice of m values has m - 1 columns of 0 and 1. An inactive parameter is at its default, and
+    one with a condition has one more column, 1 while it is inactive.
+    """
+
+    def __init__(self, space: Space):
+        self._space, self._curved = space, list[bool]()  # for every column, if it has a square
+        for _, one in space.keyed:
+            axis = one.distribution.axis
+            bends = axis.kind == "real" or (axis.kind == "integer" and axis.high > axis.low + 1)
+            self._curved += [bends] * len(_columns(one, one.default)) + [False] * bool(one.when)
+        self.default = self.of(space.default())
+
+    def of(self, params: Mapping[str, Any]) -> np.ndarray:
+        active = {key: value for key, _, value in self._space.active(params)}
+        row: list[float] = []
+        for key, one in self._space.keyed:
+            row += _columns(one, active.get(key, one.default))
+            row += [float(key not in active)] * bool(one.when)
+        return np.array(row)
+
+    def features(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return 1, the columns less the default's, their squares and products [n, p]."""
+        z = np.array(rows) - self.default
+        i, j = np.tril_indices(z.shape[1] if z.shape[1] <= _MOST_PAIRED else 0, -1)
+        return np.hstack([np.ones((len(z), 1)), z, z[:, self._curved] ** 2, z[:, i] * z[:, j]])
+
+
+def _columns(parameter: Parameter, value: Any) -> list[float]:
+    axis, position = parameter.distribution.axis, parameter.distribution.inward(value)
+    if axis.kind == "choice":
+        return [float(position == choice) for choice in range(1, int(axis.high) + 1)]
+    return [axis.share(position)]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a trial that ended has shown; a stopped one is carried on to the end of a run."""
+
+    losses: np.ndarray  # [seeds, objectives]; one row of means where seeds are not known
+    extra: np.ndarray  # variance that carrying it on added [objectives]
+
+
+def results_of(history: Sequence[Past]) -> dict[int, Result]:
+    """Return (trial -> result); empty while too few have one.
+
+    One that diverged or failed counts as the worst, one that violates a constraint as even worse.
+    """
+    finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
+    found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
+    for past in history:
+        if past.state in (TrialState.STOPPED, TrialState.UNFINISHED) and past.reports:
+            result = _carried_on(past, finished)
+            found |= {past.trial: result} if result is not None else {}
+    if len(finished) < _LEAST_FINISHED or len(found) < _LEAST_KNOWN:
+        return {}
+    worst = Result(np.max([one.losses.mean(0) for one in found.values()], 0)[None], np.zeros(1))
+    bad = (TrialState.DIVERGED, TrialState.FAILED)
+    found |= {past.trial: worst for past in history if past.state in bad}
+    means = {trial: tuple(map(float, one.losses.mean(0))) for trial, one in found.items()}
+    shown = penalised(means, history)
+    return {
+        trial: Result(one.losses + np.subtract(shown[trial], means[trial]), one.extra)
+        for trial, one in found.items()
+    }
+
+
+def _by_seed(past: Past, losses: Losses) -> np.ndarray:
+    """Return losses that spread as the seeds do around the trial's, which may be no mean."""
+    if len(losses) > 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
+        return np.array([losses])
+    return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
+
+
+def _carried_on(past: Past, finished: Sequence[Past]) -> Result | None:
+    """Return the regression on the finished trials' losses at its last rung, None without any."""
+    rung = len(past.reports) - 1
+    pairs = [(one.losses_at(rung), one.losses) for one in finished if len(one.reports) > rung]
+    here = _by_seed(past, past.losses_at(rung))
+    both = np.array([pair for pair in pairs if np.isfinite(pair[0]).all()])
+    if not len(both) or not np.isfinite(here).all():
+        return None
+    middle, count = both.mean(0), len(both)
+    x, y = np.moveaxis(both - middle, 1, 0)
+    spread = np.maximum((x**2).mean(0), 1e-300)
+    slope = ((x * y).sum(0) + _SLOPE_COUNT * spread) / ((count + _SLOPE_COUNT) * spread)
+    slope = np.clip(slope, 0.0, 1.5)
+    extra = (((y - slope * x) ** 2).sum(0) + 2.0 * (y**2).mean(0)) / (count + 2.0)
+    return Result(middle[1] + slope * (here - middle[0]), extra)
+
+
+def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values [trial, seed], larger is better, NaN where missing, and their extra variance.
+
+    Below the median differences count by their logarithm: how bad a bad run is hardly matters.
+    """
+    seeds = max(len(one.losses) for one in results)
+    value, extra = np.zeros((len(results), seeds)), np.zeros(len(results))
+    for objective, weight in enumerate(weights):
+        y = np.full(value.shape, np.nan)
+        for row, one in zip(y, results, strict=True):
+            row[: len(one.losses)] = -one.losses[:, objective]
+        y -= np.median(np.nanmean(y, 1))
+        mean = np.nanmean(y, 1)
+        scale = float(np.quantile(mean, 0.9)) or float(np.abs(mean).mean()) or 1.0
+        y = np.where(y < 0.0, -scale * np.log1p(np.maximum(-y, 0.0) / scale), y)
+        unit = float(np.nanmean(y, 1).std()) or 1.0
+        added = [one.extra[min(objective, len(one.extra) - 1)] for one in results]
+        value += weight * y / unit
+        extra += weight**2 * np.minimum(np.array(added) / unit**2, 4.0)
+    return value, extra
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """The posterior of the surface's coefficients and then the effects of seeds.
+
+    Of y[c, s] = phi[c] theta + own[c] + seed[s] + noise, for given variances.
+    """
+
+    mean: np.ndarray  # [p + seeds]
+    root: np.ndarray  # lower Cholesky factor of their precision
+    noise: float  # variance of one value
+    seed: float  # variance of the effects of seeds
+    own: np.ndarray  # variance of a configuration around the surface [trials]
+    prior: np.ndarray  # precision of the coefficients [p]
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """Return coefficients of a surface [p]."""
+        moved = solve_triangular(self.root, rng.standard_normal(len(self.mean)), trans=1, lower=True)
+        return (self.mean + moved)[: len(self.prior)]
+
+
+def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> MixedModel:
+    """Solve the model exactly, its variances by moments with a prior.
+
+    Args:
+        y: values [trials, seeds], NaN where missing.
+        extra: variance of each configuration on top [trials].
+        phi: features [trials, p].
+        linear: as many of them are the constant and linear, the rest quadratic.
+    """
+    there, p, seeds = ~np.isnan(y), phi.shape[1], y.shape[1]
+    k, mean = there.sum(1), np.nanmean(y, 1)
+    total = max(float(mean.var()), 1e-9)
+    squares, count, between = 0.0, 0, 0.0
+    several = k > 1
+    if several.any():  # contrasts within configurations, with seeds' effects taken out
+        d, given = (y - mean[:, None])[several], there[several]
+        seen = given.sum(0)
+        effect = np.where(given, d, 0.0).sum(0) / np.maximum(seen, 1)
+        centre = np.where(given, effect, 0.0).sum(1) / k[several]
+        squares = float(np.nansum((d - effect + centre[:, None]) ** 2))
+        count = max(1, int(given.sum()) - len(given) - int((seen > 0).sum()) + 1)
+    noise = (squares + _NOISE_COUNT * _NOISE * total) / (count + _NOISE_COUNT)
+    if several.any():
+        between = max(0.0, float((effect[seen > 0] ** 2).mean() - noise / seen[seen > 0].mean()))
+    seed = (between * seeds + _SEED * noise * _SEED_COUNT) / (seeds + _SEED_COUNT)
+    configurations = max(total - float((noise / k).mean()), _LEAST_BETWEEN * total)
+    spread, prior = phi.var(0), np.full(p, 1e-3 / total)
+    for part, share in ((slice(1, linear), 1.0 - _QUADRATIC), (slice(linear, p), _QUADRATIC)):
+        prior[part] = (spread[part].sum() + 1e-9) / (share * _SURFACE * configurations)
+    own = (1.0 - _SURFACE) * configurations + extra
+
+    shrunk = own / (noise + k * own)  # own effects are integrated out
+    alone, values = (1.0 - shrunk * k) / noise, np.where(there, y, 0.0)
+    precision = np.diag(np.r_[prior, there.sum(0) / noise + 1.0 / seed])
+    precision[:p, :p] += (phi * (k * alone)[:, None]).T @ phi
+    precision[:p, p:] = phi.T @ (there * alone[:, None])
+    precision[p:, :p] = precision[:p, p:].T
+    precision[p:, p:] -= (there * (shrunk / noise)[:, None]).T @ there
+    known = (values - there * (shrunk * values.sum(1))[:, None]) / noise
+    root = np.linalg.cholesky(precision)
+    half = solve_triangular(root, np.r_[phi.T @ known.sum(1), known.sum(0)], lower=True)
+    mean = solve_triangular(root, half, trans=1, lower=True)
+    return MixedModel(mean, root, noise, seed, own, prior)
+
+
+class Thompson:
+    """Several objectives are weighed at random, anew for each proposal."""
+
+    window = Window(best=200, latest=800)
+
+    def __init__(self, spec: SamplerSpec):
+        self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
+        self.options = options_of("thompson", spec.options)
+        self.coordinates = Coordinates(spec.space)
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        results, params = results_of(self.window.of(history)), {p.trial: p.params for p in history}
+        rows = [self.coordinates.of(params[trial]) for trial in results]
+        return _ThompsonBatch(self, list(results.values()), rows)
+
+
+class _ThompsonBatch:
+    """Draws from one posterior; after a refused candidate comes the next best, then any."""
+
+    def __init__(self, method: Thompson, results: list[Result], rows: list[np.ndarray]):
+        self._method, self._results = method, results
+        self._phi = method.coordinates.features(rows) if rows else np.empty((0, 0))
+        self._model: MixedModel | None = None
+        self._ranked: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        if self._ranked[0] != trial:
+            rng = generator(self._method.seed, "thompson", trial)
+            self._ranked = trial, self._candidates(rng)
+        if attempt < len(self._ranked[1]):
+            return Draw(self._ranked[1][attempt])
+        rng = generator(self._method.seed, "thompson-rest", trial, attempt)
+        return Draw(self._method.space.draw(rng))
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`; proposals spread because each has a surface of its own."""
+
+    def _candidates(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """Return candidates, the best first; before there is a model, as they were drawn."""
+        coordinates, options = self._method.coordinates, self._method.options
+        found: list[dict[str, Any]] = []
+        rows: list[np.ndarray] = []
+        for _ in range(_DRAWS):
+            params = self._method.space.draw(rng)
+            row = coordinates.of(params)
+            distance = float(np.linalg.norm(row - coordinates.default)) / options["width"]
+            weight = options["floor"] + math.exp(-0.5 * distance**2)
+            if rng.random() * (options["floor"] + 1.0) < weight:
+                found.append(params)
+                rows.append(row)
+            if len(found) == options["candidates"]:
+                break
+        if not (found and self._results):
+            return found
+        weights = rng.dirichlet(np.ones(self._method.objectives))
+        if self._model is None or len(weights) > 1:
+            y, extra = weighed(self._results, weights)
+            self._model = fit(y, extra, self._phi, 1 + len(coordinates.default))
+        value = coordinates.features(rows) @ self._model.draw(rng)
+        return [found[index] for index in np.argsort(-value, kind="stable")]
+
+
+def build(spec: SamplerSpec) -> Thompson:
+    return Thompson(spec)
