@@ -83,10 +83,15 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
     """
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
-    for past in history:
-        if past.state in (TrialState.STOPPED, TrialState.UNFINISHED) and past.reports:
-            result = _carried_on(past, finished)
-            found |= {past.trial: result} if result is not None else {}
+    cut = (TrialState.STOPPED, TrialState.UNFINISHED)
+    stopped = [past for past in history if past.state in cut and past.reports]
+    lines = {rung: _regression(finished, rung) for rung in {len(p.reports) - 1 for p in stopped}}
+    for past in stopped:
+        rung = len(past.reports) - 1
+        here, line = _by_seed(past, past.losses_at(rung)), lines[rung]
+        if line is not None and np.isfinite(here).all():
+            middle, end, slope, extra = line
+            found[past.trial] = Result(end + slope * (here - middle), extra)
     if len(finished) < _LEAST_FINISHED or len(found) < _LEAST_KNOWN:
         return {}
     worst = Result(np.max([one.losses.mean(0) for one in found.values()], 0)[None], np.zeros(1))
@@ -102,26 +107,24 @@ def results_of(history: Sequence[Past]) -> dict[int, Result]:
 
 def _by_seed(past: Past, losses: Losses) -> np.ndarray:
     """Return losses that spread as the seeds do around the trial's, which may be no mean."""
-    if len(losses) > 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
+    if len(losses) != 1 or not past.seeds or not all(map(math.isfinite, past.seeds)):
         return np.array([losses])
     return (losses[0] + np.subtract(past.seeds, np.mean(past.seeds)))[:, None]
 
 
-def _carried_on(past: Past, finished: Sequence[Past]) -> Result | None:
-    """Return the regression on the finished trials' losses at its last rung, None without any."""
-    rung = len(past.reports) - 1
+def _regression(finished: Sequence[Past], rung: int) -> tuple[np.ndarray, ...] | None:
+    """Return mean at the rung, mean at the end, slope and residual variance [objectives]."""
     pairs = [(one.losses_at(rung), one.losses) for one in finished if len(one.reports) > rung]
-    here = _by_seed(past, past.losses_at(rung))
     both = np.array([pair for pair in pairs if np.isfinite(pair[0]).all()])
-    if not len(both) or not np.isfinite(here).all():
+    if not len(both):
         return None
     middle, count = both.mean(0), len(both)
     x, y = np.moveaxis(both - middle, 1, 0)
     spread = np.maximum((x**2).mean(0), 1e-300)
     slope = ((x * y).sum(0) + _SLOPE_COUNT * spread) / ((count + _SLOPE_COUNT) * spread)
     slope = np.clip(slope, 0.0, 1.5)
-    extra = (((y - slope * x) ** 2).sum(0) + 2.0 * (y**2).mean(0)) / (count + 2.0)
-    return Result(middle[1] + slope * (here - middle[0]), extra)
+    residual = (((y - slope * x) ** 2).sum(0) + 2.0 * (y**2).mean(0)) / (count + 2.0)
+    return middle[0], middle[1], slope, residual
 
 
 def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +165,8 @@ class MixedModel:
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Return coefficients of a surface [p]."""
-        moved = solve_triangular(self.root, rng.standard_normal(len(self.mean)), trans=1, lower=True)
+        normal = rng.standard_normal(len(self.mean))
+        moved = solve_triangular(self.root, normal, trans=1, lower=True)
         return (self.mean + moved)[: len(self.prior)]
 
 
@@ -178,19 +182,17 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
     there, p, seeds = ~np.isnan(y), phi.shape[1], y.shape[1]
     k, mean = there.sum(1), np.nanmean(y, 1)
     total = max(float(mean.var()), 1e-9)
-    squares, count, between = 0.0, 0, 0.0
-    several = k > 1
-    if several.any():  # contrasts within configurations, with seeds' effects taken out
-        d, given = (y - mean[:, None])[several], there[several]
-        seen = given.sum(0)
-        effect = np.where(given, d, 0.0).sum(0) / np.maximum(seen, 1)
-        centre = np.where(given, effect, 0.0).sum(1) / k[several]
-        squares = float(np.nansum((d - effect + centre[:, None]) ** 2))
-        count = max(1, int(given.sum()) - len(given) - int((seen > 0).sum()) + 1)
+    # noise: contrasts within configurations, without the effects of seeds
+    within = there & (k > 1)[:, None]
+    contrasts, seen = np.where(within, y - mean[:, None], 0.0), within.sum(0)
+    effects = contrasts.sum(0) / np.maximum(seen, 1)
+    centre = np.where(within, effects, 0.0).sum(1) / k
+    squares = float((np.where(within, contrasts - effects + centre[:, None], 0.0) ** 2).sum())
+    used, rows = np.count_nonzero(seen), int((k > 1).sum())
+    count = max(1, int(within.sum()) - rows - used + 1) if rows else 0
     noise = (squares + _NOISE_COUNT * _NOISE * total) / (count + _NOISE_COUNT)
-    if several.any():
-        between = max(0.0, float((effect[seen > 0] ** 2).mean() - noise / seen[seen > 0].mean()))
-    seed = (between * seeds + _SEED * noise * _SEED_COUNT) / (seeds + _SEED_COUNT)
+    between = ((effects**2).sum() - noise * used**2 / max(1, seen.sum())) / max(1, used)
+    seed = (max(0.0, between) * seeds + _SEED * noise * _SEED_COUNT) / (seeds + _SEED_COUNT)
     configurations = max(total - float((noise / k).mean()), _LEAST_BETWEEN * total)
     spread, prior = phi.var(0), np.full(p, 1e-3 / total)
     for part, share in ((slice(1, linear), 1.0 - _QUADRATIC), (slice(linear, p), _QUADRATIC)):
@@ -250,28 +252,28 @@ class _ThompsonBatch:
 
     def _candidates(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Return candidates, the best first; before there is a model, as they were drawn."""
-        coordinates, options = self._method.coordinates, self._method.options
-        found: list[dict[str, Any]] = []
-        rows: list[np.ndarray] = []
+        space, coordinates = self._method.space, self._method.coordinates
+        width, floor, most = (
+            self._method.options[key] for key in ("width", "floor", "candidates")
+        )
+        found: list[tuple[dict[str, Any], np.ndarray]] = []
         for _ in range(_DRAWS):
-            params = self._method.space.draw(rng)
+            params = space.draw(rng)
             row = coordinates.of(params)
-            distance = float(np.linalg.norm(row - coordinates.default)) / options["width"]
-            weight = options["floor"] + math.exp(-0.5 * distance**2)
-            if rng.random() * (options["floor"] + 1.0) < weight:
-                found.append(params)
-                rows.append(row)
-            if len(found) == options["candidates"]:
+            distance = float(np.linalg.norm(row - coordinates.default))
+            chance = floor + math.exp(-0.5 * (distance / width) ** 2)
+            if rng.random() * (floor + 1.0) < chance:
+                found.append((params, row))
+            if len(found) == most:
                 break
         if not (found and self._results):
-            return found
+            return [params for params, _ in found]
         weights = rng.dirichlet(np.ones(self._method.objectives))
         if self._model is None or len(weights) > 1:
             y, extra = weighed(self._results, weights)
             self._model = fit(y, extra, self._phi, 1 + len(coordinates.default))
-        value = coordinates.features(rows) @ self._model.draw(rng)
-        return [found[index] for index in np.argsort(-value, kind="stable")]
+        value = coordinates.features([row for _, row in found]) @ self._model.draw(rng)
+        return [found[index][0] for index in np.argsort(-value, kind="stable")]
 
 
-def build(spec: SamplerSpec) -> Thompson:
-    return Thompson(spec)
+build = Thompson

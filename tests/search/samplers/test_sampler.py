@@ -321,7 +321,7 @@ def test_every_optuna_option_exists_in_optuna():
 
 
 @pytest.mark.parametrize(
-    "method", ["random", "grid", "sobol", "tpe", "gp", "cmaes", "nsga2", "smac"]
+    "method", ["random", "grid", "sobol", "tpe", "thompson", "gp", "cmaes", "nsga2", "smac"]
 )
 def test_every_method_of_the_table_is_built_with_the_defaults_that_stand_there(method):
     row = METHODS[method]
