@@ -23,7 +23,7 @@ from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 _LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials, before there is a model
 _DRAWS = 1_000  # of the space, at most, for the candidates of one proposal
-_MOST_PAIRED = 40  # columns, at most, whose products are modelled
+_MOST_PAIRED = 30  # columns, at most, whose products are modelled
 _SURFACE, _QUADRATIC = 0.6, 0.35  # of the variance between configurations; of the surface's
 _LEAST_BETWEEN = 0.15  # variance between configurations: at least this share of that of means
 _NOISE, _NOISE_COUNT = 0.4, 4  # prior: noise of a seed / variance of means; worth so many values
@@ -171,13 +171,10 @@ class MixedModel:
 
 
 def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> MixedModel:
-    """Solve the model exactly, its variances by moments with a prior.
+    """Solve the model exactly, with variances by moments and a prior.
 
-    Args:
-        y: values [trials, seeds], NaN where missing.
-        extra: variance of each configuration on top [trials].
-        phi: features [trials, p].
-        linear: as many of them are the constant and linear, the rest quadratic.
+    `y` [trials, seeds] is NaN where missing, `extra` [trials] adds to the variance of `own`. The
+    first `linear` of the features `phi` [trials, p] are the constant and the linear ones.
     """
     there, p, seeds = ~np.isnan(y), phi.shape[1], y.shape[1]
     k, mean = there.sum(1), np.nanmean(y, 1)
@@ -214,9 +211,9 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
 
 
 class Thompson:
-    """Several objectives are weighed at random, anew for each proposal."""
+    """See the module; several objectives get random weights for each proposal."""
 
-    window = Window(best=200, latest=800)
+    window = Window(best=100, latest=400)
 
     def __init__(self, spec: SamplerSpec):
         self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
@@ -253,9 +250,8 @@ class _ThompsonBatch:
     def _candidates(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Return candidates, the best first; before there is a model, as they were drawn."""
         space, coordinates = self._method.space, self._method.coordinates
-        width, floor, most = (
-            self._method.options[key] for key in ("width", "floor", "candidates")
-        )
+        options = self._method.options
+        width, floor, most = options["width"], options["floor"], options["candidates"]
         found: list[tuple[dict[str, Any], np.ndarray]] = []
         for _ in range(_DRAWS):
             params = space.draw(rng)

@@ -46,6 +46,9 @@ STUDIES = {
     "tpe with buckets": samples.study(
         samples.WITH_BUCKETS, "tpe", confirm=CONFIRM, budget=Budget(trials=40)
     ),
+    "thompson": samples.study(
+        samples.WITH_BUCKETS, "thompson", budget=Budget(trials=40), seeds=Seeds(3, tolerate=1)
+    ),
     "nsga2 with hyperband": dataclasses.replace(
         samples.study(confirm=CONFIRM, budget=Budget(trials=40), early_terminate=HYPERBAND),
         search=SMALL_GENERATIONS,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import search_samples as samples
+from hpo.search.run import run
 from hpo.search.samplers import random_and_grid, thompson
 from hpo.search.samplers.registry import Past, SamplerSpec
 from hpo.spaces import Condition, Parameter, Space, make_distribution
@@ -143,6 +144,25 @@ def test_the_worst_are_those_that_diverged_and_those_that_violate():
 def test_seeds_spread_around_the_loss_of_their_trial():
     history = [past(n, float(n), seeds=(5.0, 7.0)) for n in range(4)]
     assert thompson.results_of(history)[2].losses.tolist() == [[1.0], [3.0]]
+
+
+def test_a_study_shows_the_seeds_of_trials_that_ended(tmp_path, monkeypatch):
+    shown, original = {}, thompson.results_of
+
+    def results_of(history):
+        shown.update({past.trial: past for past in history})
+        return original(history)
+
+    monkeypatch.setattr(thompson, "results_of", results_of)
+    study = samples.study(method="thompson", budget=samples.Budget(trials=40))
+    run(study, tmp_path / "s", samples.AnalyticFactory(lanes=4), (), samples.quick())
+    finished = [past for past in shown.values() if past.state is FINISHED]
+    stopped = [past for past in shown.values() if past.state is STOPPED]
+    assert len(finished) > 1 and len(stopped) > 2
+    assert all(np.mean(past.seeds) == pytest.approx(past.loss) for past in finished)
+    assert all(len(past.seeds) == 2 for past in (*finished, *stopped))
+    assert not any(past.seeds for past in shown.values() if past.is_live)
+    assert sum(past.proposed_by == "thompson" for past in shown.values()) > 10
 
 
 def test_below_the_median_differences_shrink():
