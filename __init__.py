@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .views.python.calls import Results, check, learn, run, train
     from .views.python.open_study import open_study as open
     from .views.python.open_study import report
-    from .views.python.policies import load_policy
+    from .views.python.policies import load_policy, load_training
 
 __all__ = [
     "AutoRLEnv",
@@ -50,6 +50,7 @@ __all__ = [
     "fixed",
     "learn",
     "load_policy",
+    "load_training",
     "open",
     "report",
     "run",
@@ -69,6 +70,7 @@ _HOMES = {
     "fixed": "core.training",
     "learn": _CALLS,
     "load_policy": "views.python.policies",
+    "load_training": "views.python.policies",
     "open": "views.python.open_study",
     "report": "views.python.open_study",
     "run": _CALLS,

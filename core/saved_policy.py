@@ -34,7 +34,7 @@ from .evaluation import Episodes, Policies
 from .hypers import Hypers, make_hypers
 from .lane_state import RewardState, RunningStatistics, lane_key
 from .plan import EnvPlan, Plan, as_seen, make_plan
-from .policy_document import FORMAT, NAME, EnvDocument, read_document
+from .policy_document import FORMAT, NAME, TRAINING, EnvDocument, read_document
 from .population import lane_shapes
 
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
@@ -335,6 +335,11 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     """
     directory = Path(directory)
     path = directory / NAME
+    if (directory / TRAINING).is_file():
+        raise StoreError(
+            f"{directory} holds the state of a user-defined training, not a policy; read "
+            "it in Python with hpo.load_training, for the evaluate of its class"
+        )
     if not path.is_file():
         inside = _policies_inside(directory)
         each = f"; inside it are {', '.join(inside)}" if inside else ""

@@ -81,7 +81,7 @@ def traced(
         low: the least legal value.
         high: the largest.
         low_open: `low` itself is illegal.
-        search: the distribution of `space: {NAME: auto}`, as a study file writes it, such as
+        search: the distribution that `hpo init` writes for it, as a study file has it, such as
             `{"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"}`.
     """
     return Declared(
@@ -225,7 +225,7 @@ class Lane:
     def init(self, key: Any, values: Mapping[str, Any]) -> list[Any]:
         return _words(jax.tree.leaves(self.training.init(key, self.hypers(values))))
 
-    def _state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
+    def state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
         """Return the state with these leaves, in the structure that `init` gives, traced again."""
         example = self.training.init(jax.random.key(0), self.hypers(values))
         old, structure = jax.tree.flatten(example)
@@ -234,12 +234,12 @@ class Lane:
     def update(
         self, leaves: list[Any], values: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        state = self._state(leaves, values)
+        state = self.state(leaves, values)
         after, metrics = self.training.update(state, self.hypers(values))
         return _words(jax.tree.leaves(after)), _scalars(metrics)
 
     def evaluate(self, leaves: list[Any], values: Mapping[str, Any], key: Any) -> dict[str, Any]:
-        state = self._state(leaves, values)
+        state = self.state(leaves, values)
         return _scalars(self.training.evaluate(state, self.hypers(values), key))
 
 
@@ -335,7 +335,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
                 )
     if not values:
         raise ConfigError(f"{cls.__name__}.evaluate returns nothing; return at least one value")
-    _refuse_callbacks(cls, lane, state, hypers)
+    _refuse_callbacks(training, lane, state, hypers, key)
     words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
     return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
 
@@ -370,17 +370,22 @@ def _check_alike(
 _CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
 
 
-def _refuse_callbacks(cls: type[Training], lane: Lane, state: Any, hypers: Any) -> None:
-    def update(state: Any, values: Any) -> Any:
-        return lane.training.update(state, lane.hypers(values))[1]
-
-    found = jax.make_jaxpr(update)(state, hypers)
-    names = {str(eqn.primitive) for eqn in _equations(found.jaxpr)} & set(_CALLBACKS)
-    if names:
-        raise ConfigError(
-            f"{cls.__name__}.update calls back into Python ({', '.join(sorted(names))}); lanes "
-            "are pure programs: return a metric instead"
+def _refuse_callbacks(training: Training, lane: Lane, state: Any, hypers: Any, key: Any) -> None:
+    called = {
+        "init": lambda state, values, key: training.init(key, lane.hypers(values)),
+        "update": lambda state, values, key: training.update(state, lane.hypers(values)),
+        "evaluate": lambda state, values, key: training.evaluate(state, lane.hypers(values), key),
+    }
+    for method, call in called.items():
+        found = jax.make_jaxpr(lambda *args, call=call: jax.tree.leaves(call(*args)))(
+            state, hypers, key
         )
+        names = {str(eqn.primitive) for eqn in _equations(found.jaxpr)} & set(_CALLBACKS)
+        if names:
+            raise ConfigError(
+                f"{type(training).__name__}.{method} calls back into Python "
+                f"({', '.join(sorted(names))}); lanes are pure programs: return a value instead"
+            )
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,19 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from .checkpoint import restore_tree, save_tree
+from ..errors import ConfigError, StoreError
+from ..files.atomic_files import read_text
+from ..files.plain_data import parse_json
+from ..knobs.configuration import canonical_value
+from .checkpoint import restore_lane, restore_tree, save_tree
 from .evaluation import EVALUATION
 from .lane_state import lane_key, use_key
+from .policy_document import TRAINING
 from .population import Device, change_function, lane_mesh
 from .program import compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
 from .refill import INIT
-from .training import Lane
+from .training import Lane, Training
 
 
 @pytree
@@ -330,3 +335,30 @@ class TrainingProgram:
     def lane_bytes(self) -> int:
         leaves = jax.tree.leaves(self.lane_shapes)
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any]:
+    """Return the training, state and hyperparameters of a kept lane; see `hpo.load_training`."""
+    path = folder / TRAINING
+    if not path.is_file():
+        raise StoreError(f"{folder} is not the folder of a training: it has no {TRAINING}")
+    knobs = cls.declared()
+    try:
+        told = parse_json(read_text(path))
+        given, length, name = dict(told["config"]), int(told["length"]), told["algorithm"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged: {error!r}") from error
+    if set(given) != set(knobs):
+        raise ConfigError(
+            f"{path} has {', '.join(given)}, but {cls.__name__} declares {', '.join(knobs)}; give "
+            f"the class {name} as it was trained"
+        )
+    config = {name: canonical_value(knobs[name], value) for name, value in given.items()}
+    traced = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
+    fixed = {name: value for name, value in config.items() if name not in traced}
+    lane = Lane(cls.of(fixed, length), tuple(traced))
+    zero = jax.ShapeDtypeStruct((), np.int32)
+    shapes = jax.eval_shape(partial(init_state, lane), zero, zero, zero, traced)
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    leaves = [jnp.asarray(leaf) for leaf in restore_lane(folder, like).leaves]
+    return lane.training, lane.state(leaves, traced), lane.hypers(traced)

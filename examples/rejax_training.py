@@ -6,7 +6,6 @@ five values of a step that it expects from gymnax 1.0.
 
 import gymnax
 import jax
-import optax
 import rejax
 from rejax.evaluate import evaluate_single
 
@@ -59,7 +58,8 @@ class Rejax(hpo.Training):
             0, self.iterations, lambda _, one: base.train_iteration(one), state
         )
         params = [value.params for value in vars(state).values() if hasattr(value, "params")]
-        return state, {"param_norm": optax.global_norm(params)}
+        squares = sum(jax.numpy.sum(leaf**2) for leaf in jax.tree.leaves(params))
+        return state, {"param_norm": jax.numpy.sqrt(squares)}
 
     def evaluate(self, state, h, key):
         base = self.base.replace(**vars(h))

@@ -146,7 +146,8 @@ def check_continues(
     if not refused:
         return
     if last is None and same_file and now is not None:
-        unsaid = [change for change in refused if not now.override_of(change.key)]
+        unsaid = [change for change in refused if not now.override_of(change.key)
+                  and not change.key.startswith("algorithm.")]  # fmt: skip
         olds = [one.old if isinstance(one.old, str) else json.dumps(one.old) for one in unsaid]
         overrides = tuple(f"{one.key}={old}" for one, old in zip(unsaid, olds, strict=True))
         last = replace(now, overrides=overrides) if unsaid else None

@@ -35,6 +35,7 @@ def preview(
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[CheckReport, str]:
     """Return the report, and why it says nothing about lanes and memory, or ""."""
+    own_code = own_code or study.algorithm.made is not None  # which ran as the study was loaded
     if own_code and study.imports:
         run_own_code(study)
         check_registered(study)
@@ -89,7 +90,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         note = "lanes and memory depend on the study's imports, which run with it"
         return check(study), note
     if not study.algorithm.is_ppo:
-        return _own_examined(study), ""
+        return _own_examined(study)
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
 
@@ -140,11 +141,14 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
 
 
-def _own_examined(study: Study) -> CheckReport:
+def _own_examined(study: Study) -> tuple[CheckReport, str]:
     """Check a custom training: shapes alone are traced, nothing is compiled."""
     from .lanes.own_training import TrainingFactory
 
-    factory = TrainingFactory(study)
+    try:
+        factory = TrainingFactory(study)
+    except ConfigError as error:  # the study is for another machine
+        return check(study), f"lanes and memory are not known here: {error}"
     firsts: dict[str, Resolved] = {}
 
     def bucket_key(config: Mapping[str, Any]) -> str:
@@ -153,11 +157,12 @@ def _own_examined(study: Study) -> CheckReport:
         return resolved.bucket
 
     def cost_of(bucket: str) -> Cost:
+        factory.check(firsts[bucket])
         shapes, program = factory.shapes(firsts[bucket]), factory.program_of(firsts[bucket])
         numbers = sum(math.prod(leaf.shape) for leaf in shapes.state.values())
         return Cost(program.lanes, program.lanes * shapes.state_bytes, numbers, 1)
 
-    return check(study, bucket_key, cost_of)
+    return check(study, bucket_key, cost_of), ""
 
 
 def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:

@@ -121,7 +121,9 @@ def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if imports.is_list and file not in [item.value for item in imports.value]:
         imports.value.append(Node(here, file))
         root.key_lines.setdefault("imports", here)
-    if "length" in root.value and "env_steps" not in root.value:
+    if "length" in root.value:
+        if "env_steps" in root.value:
+            notes.add("length and env_steps are both given; keep one", root, "length")
         steps = _length(notes, root, algorithm)
         root.value["env_steps"] = Node(root.value["length"].line, steps)
         root.key_lines["env_steps"] = root.key_lines["length"]

@@ -62,10 +62,14 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
     alone = not new["space"] and new["confirm"] is None
     if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
+        way = (
+            ""
+            if "algorithm" in new
+            else "train a policy on with init: {from: .../policies/trial_N}, or "
+        )
         return (
             "only a run of one configuration, which nothing stops and nothing confirms, can be "
-            "lengthened; train a policy on with "
-            f"init: {{from: .../policies/trial_N}}, or {_OTHERWISE}"
+            f"lengthened; {way}{_OTHERWISE}"
         )
     if began == now:
         return ""

@@ -49,7 +49,7 @@ class Point:
     env_steps: int  # training env steps of the replicate
     replicate: int
     trial: int  # the trial whose lanes trained it up to here
-    recorded: tuple[float, ...]  # the return of every episode
+    recorded: tuple[float, ...]  # of every episode the return; without one, the study's metric
     replayed: tuple[float, ...]
 
     @property
@@ -133,7 +133,7 @@ class _Record:
     study_text: str  # the study, resolved
     row: TrialRow
     lineage: tuple[Segment, ...]
-    # (replicate, env_steps) -> the return of every episode
+    # (replicate, env_steps) -> of every episode the return; without one, the study's metric
     returns: Mapping[tuple[int, int], tuple[float, ...]]
 
     @classmethod
@@ -145,12 +145,15 @@ class _Record:
                 raise StoreError(text, trials=folder.name)
             lineage = lineage_of(row)
             found: dict[tuple[int, int], list[float]] = {}
+            metric = journal.meta.metric
             for trial in dict.fromkeys(part.trial for part in lineage):
                 for episode in journal.evaluations(trial):
                     mine = _trained_by(lineage, episode.env_steps) == trial
                     if mine and episode.stream is Stream.SEARCH:
                         key = (episode.replicate, episode.env_steps)
-                        found.setdefault(key, []).append(episode.episode_return)
+                        found.setdefault(key, []).append(
+                            _shown(episode.episode_return, episode.metrics, metric)
+                        )
             text = journal.meta.study_text
         if not found:
             raise StoreError(
@@ -229,7 +232,14 @@ def _train(
             refuse_failed(evaluation.failed for evaluation in found)
             for replicate, evaluation in zip(record.replicates, found, strict=True):
                 if (replicate, after) in record.returns:
-                    now = tuple(float(value) for value in evaluation.returns)
+                    now = tuple(
+                        _shown(
+                            float(value),
+                            {name: float(row[at]) for name, row in evaluation.metrics.items()},
+                            study.metric.name,
+                        )
+                        for at, value in enumerate(evaluation.returns)
+                    )
                     trial = _trained_by(record.lineage, after)
                     was = record.returns[replicate, after]
                     points.append(Point(after, replicate, trial, was, now))
@@ -239,6 +249,13 @@ def _train(
 def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
     """Return the trial whose lanes trained a lineage up to some env steps (above 0)."""
     return next(part.trial for part in reversed(lineage) if part.env_steps < env_steps)
+
+
+def _shown(episode_return: float, metrics: Mapping[str, float], metric: str) -> float:
+    """Return an episode's return, or the study's metric where a training gives no return."""
+    if math.isnan(episode_return):
+        return metrics.get(metric.removeprefix("eval/"), math.nan)
+    return episode_return
 
 
 def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:

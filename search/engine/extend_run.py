@@ -98,25 +98,27 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
         if was.length == now.length:  # ends with the same chunk: nothing is left to do
             return
         if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
-            raise _cannot(f"{checkpoint} is gone, the lanes at the end of the run")
+            raise _cannot(study, f"{checkpoint} is gone, the lanes at the end of the run")
         _check_points(study, was, now)
         ledger.reopen(ended.trial)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
-        raise _cannot(_why_missing(ledger, before))
+        raise _cannot(study, _why_missing(ledger, before))
     elif study.env_steps != before:
         runs = [run for live in ledger.live() for run in live.runs_of(Stream.SEARCH)]
         over = [str(run.replicate) for run in runs if run.state is RunState.ENDED]
         if over:
             raise _cannot(
+                study,
                 f"seeds {', '.join(over)} ended at {before} env steps and left their lanes to "
-                "others"
+                "others",
             )
 
 
-def _cannot(why: str, more: str = "") -> StoreError:
+def _cannot(study: Study, why: str, more: str = "") -> StoreError:
+    way = "train its policy on with init: {from: .../policies/trial_0}, or "
     return StoreError(
-        f"env_steps cannot grow: {why}; train its policy on with init: "
-        f"{{from: .../policies/trial_0}}, or start the study anew{more}",
+        f"env_steps cannot grow: {why}; {way if study.algorithm.is_ppo else ''}start the study "
+        f"anew{more}",
         new=True,
     )
 
@@ -128,11 +130,13 @@ def _check_points(study: Study, was: Schedule, now: Schedule) -> None:
         return
     if was.length in now.evaluations:
         raise _cannot(
+            study,
             f"the last row of its curve ends at {was.env_steps} env steps, where a longer run has "
             f"none (log_every is {study.log_every})",
             " with a log_every that divides env_steps",
         )
     raise _cannot(
+        study,
         f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one is not "
         f"(evaluation.every is {study.evaluation.every})",
         " with an evaluation.every that divides env_steps",

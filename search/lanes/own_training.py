@@ -18,6 +18,7 @@ import numpy as np
 
 from ...core.checkpoint import restore_lane, save_lane
 from ...core.metrics import rows_of_chunk
+from ...core.policy_document import TRAINING
 from ...core.training import Lane, Shapes, Training, shapes_of
 from ...core.training_program import TrainingProgram, put_values
 from ...errors import ConfigError
@@ -27,6 +28,7 @@ from ...store.rows import Stream
 from ...studies.chunk_sizes import curve_rows, quanta_of, row_ends
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
+from ...studies.study_keys import COSTS, METRICS
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 from .lane_count import auto_lanes, population_replicates, startable_replicates
 from .local import device_memory
@@ -71,8 +73,19 @@ class TrainingFactory:
         return Resolved(config, bucket, steps, OwnParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a training whose shapes or results do not fit; nothing is compiled."""
-        self.shapes(resolved)
+        """Refuse a training whose shapes, results or metrics do not fit; nothing is compiled."""
+        values = self.shapes(resolved).values
+        known = [f"eval/{name}" for name in values if name not in ("return", "length")]
+        known += [name for name in METRICS
+                  if name.removeprefix("eval/").rpartition("_")[0] in values]  # fmt: skip
+        study = self.study
+        asked = [study.metric.name, *(one.name for one in study.objectives)]
+        for name in (*asked, *(one.metric for one in study.constraints)):
+            if name not in known and name not in COSTS:
+                raise ConfigError(
+                    f"{study.algorithm.label}.evaluate does not return {name}; take "
+                    f"one of {', '.join(known)}"
+                )
         if population_replicates(self.study) > 1:
             self.program_of(resolved)
 
@@ -254,10 +267,11 @@ class TrainingPopulation:
         told = {
             "algorithm": self._study.algorithm.name,
             "config": dict(resolved.config),
+            "length": self._study.horizon,
             "about": dict(about),
         }
         text = json.dumps(told, indent=2, default=list)
-        (directory / "training.json").write_text(text + "\n")
+        (directory / TRAINING).write_text(text + "\n")
 
 
 def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:

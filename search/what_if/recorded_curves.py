@@ -25,7 +25,7 @@ from ...store.query import query
 from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
 from ...store.study_folder import StudyFolder
 from ...studies.chunk_sizes import quanta_of
-from ...studies.load import recorded
+from ...studies.load import loads, recorded
 from ...studies.spec import Study
 from ..analysis.checkpoint_values import result_of
 from ..lanes.contract import EvaluationResult
@@ -187,7 +187,10 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
     with Journal(folder) as journal, journal.at_one_commit():
-        study = recorded(journal.meta.study_text)
+        text = journal.meta.study_text
+        study = recorded(text)
+        if not study.algorithm.is_ppo:  # its code says how long updates are
+            study = loads(text, "study.resolved.yaml")
         early = study.early_terminate
         if early is not None and early.evolves:
             raise ConfigError(

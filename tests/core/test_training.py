@@ -247,6 +247,12 @@ class Calls(Base):
         return state, {"loss": h.rate}
 
 
+class CallsLate(Base):
+    def evaluate(self, state, h, key):
+        jax.debug.print("{}", h.rate)
+        return {"return": h.rate}
+
+
 class Raises(Base):
     def init(self, key, h):
         raise KeyError("buffer")
@@ -270,6 +276,7 @@ class Stays(Base):
         (Rounds, r"Rounds.update: .*test_training.py:\d+: a traced value is used as a Python"),
         (Many, r"Many.update: loss has shape \(3,\); a metric is one number"),
         (Calls, r"Calls.update calls back into Python \(debug_callback\)"),
+        (CallsLate, r"CallsLate.evaluate calls back into Python \(debug_"),
         (Raises, r"Raises.init: .*test_training.py:\d+: KeyError: 'buffer'"),
         (Loses, r"Loses.update: n is int32\[\] in the state from init and missing"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),

@@ -123,9 +123,10 @@ def brief(report: CheckReport, note: str, file: str) -> str:
         f"  stopping  {_stopping(report)}",
         f"  confirm   {confirmed}",
     ]
+    unit = study.algorithm.unit
     parts = [f"search {steps(expected.search)}"] if expected.search is not None else []
     parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []
-    total = "" if expected.total is None else f"{steps(expected.total)} env steps "
+    total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     costs += [counted(max(lanes), "lane")] if lanes else []
@@ -170,7 +171,8 @@ def _stopping(report: CheckReport) -> str:
         return f"{early.type}, but no rung is inside a run"
     shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
     at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return f"{early.type} compares trials at {at} of {steps(quanta.env_steps)} env steps"
+    end = f"{steps(quanta.env_steps)} {report.study.algorithm.unit}"
+    return f"{early.type} compares trials at {at} of {end}"
 
 
 def _indent(line: str) -> int:

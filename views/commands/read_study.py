@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import NAME, read_about
+from ...core.policy_document import NAME, TRAINING, read_about
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder
 from ...search.analysis.verdict import conclusion_of
@@ -334,20 +334,24 @@ def _yaml(value: Any) -> str:
 
 
 def print_exported(target: Path) -> None:
-    origin = _origin_of(target)
+    origin, own = _origin_of(target), (target / TRAINING).is_file()
     value, length = origin.get("value"), origin.get("env_steps")
-    text = f"wrote the policy of trial {origin.get('trial')}, "
+    text = f"wrote the {'state' if own else 'policy'} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
     text += f" after {steps(length)} env steps" if isinstance(length, int) else ""
     echo(fitted(f"{text}, to {target}/", sys.stderr), file=sys.stderr)
-    echo(f"try: hpo eval {one_policy(target)}", file=sys.stderr)
+    ways = (
+        f"try: hpo eval {one_policy(target)}",
+        f"read it: hpo.load_training('{target}', CLASS)",
+    )
+    echo(ways[own], file=sys.stderr)
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:
     """Return which run of a study a policy is from, as its folder says."""
-    path = policy / NAME
+    path = policy / (TRAINING if (policy / TRAINING).is_file() else NAME)
     if not path.exists():  # over several environments, one each
         parts = sorted(policy.glob(f"*/{NAME}"))
         path = next((part for part in parts if part.parent.name != "seeds"), path)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...core.policy_document import TRAINING
 from ...errors import ConfigError, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
@@ -166,7 +167,11 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
         policy = one_policy(Path(data["policy"]))
-        lines.append(f"policy   {data['policy']}/; try: hpo eval {policy}")
+        own = (policy / TRAINING).is_file()
+        way = (
+            f"read it: hpo.load_training('{policy}', CLASS)" if own else f"try: hpo eval {policy}"
+        )
+        lines.append(f"policy   {data['policy']}/; {way}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")

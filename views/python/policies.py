@@ -1,14 +1,15 @@
-"""`hpo.load_policy`: a policy folder, and on request the code saved with it."""
+"""`hpo.load_policy` and `hpo.load_training`: what a study kept of its best runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...studies.user_code import import_user_code
 
 if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
+    from ...core.training import Training
 
 
 def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
@@ -34,3 +35,22 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
         ask_for_devices()  # an array that a module makes when it is imported starts jax
         import_user_code(named, Path(folder) / IMPORTS)
     return load(folder)
+
+
+def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, Any, Any]:
+    """Read a run of a user-defined training that a study kept or `hpo best --export` wrote.
+
+    Args:
+        folder: of the run.
+        cls: its class, with the declarations that it was trained with.
+
+    Returns:
+        training, state, h: for `training.evaluate(state, h, key)`, or to train on.
+
+    Raises:
+        StoreError: it is not such a folder, or damaged, or of another class.
+        ConfigError: the class does not declare its hyperparameters.
+    """
+    from ...core.training_program import load_training as load
+
+    return load(Path(folder), cls)

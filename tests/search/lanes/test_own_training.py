@@ -8,8 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import search_samples as samples
+from hpo.core.saved_policy import load_policy
+from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
+from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.lanes.own_training import TrainingFactory
 from hpo.search.run import run
@@ -19,6 +22,7 @@ from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import load, recorded
+from hpo.studies.overrides import Given
 
 TRAINING = '''
 import jax
@@ -87,9 +91,21 @@ def _as_users_have_it():
         yield
 
 
-def written(folder, kind):
+CROSSINGS = {
+    "racing": "seeds: {per_config: 4, racing: {start: 2}}\n",
+    "objectives": "objectives: [{name: eval/return_mean}, {name: eval/size, goal: minimize}]\n"
+    "constraints: [{metric: eval/size, max: 0.5}]\n",
+    "minimize": "metric: {name: eval/size, goal: minimize}\npopulation: {lanes: 1}\n",
+    "policies": "checkpoint: {keep_best: 2, best_of_each: true, policies_every: 40}\n",
+    "pb2": "early_terminate: {type: pb2, every: 40}\npopulation: {lanes: 16}\n",
+    "hyperband": "early_terminate: {type: hyperband, min: 20, eta: 2}\nlog_every: 10\n",
+    "rules": "forbid: ['rate > 0.5 and noise > 0.01']\nenqueue: [{rate: 0.5}]\n",
+}
+
+
+def written(folder, kind, training=TRAINING):
     text = STUDY
-    for line in KINDS[kind].splitlines():
+    for line in {**KINDS, **CROSSINGS}.get(kind, kind).splitlines():
         key, _, value = line.partition(": ")
         if key == "space.width":
             text = text.replace("space:\n", f"space:\n  width: {value}\n")
@@ -97,7 +113,7 @@ def written(folder, kind):
             text = "\n".join(t for t in text.splitlines() if not t.startswith(f"{key}:"))
             text += f"\n{line}\n"
     folder.mkdir(exist_ok=True)
-    (folder / "walk.py").write_text(TRAINING)
+    (folder / "walk.py").write_text(training)
     (folder / "study.yaml").write_text(text)
     return load(folder / "study.yaml")
 
@@ -147,9 +163,88 @@ def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
     assert set(values["stream"]) == {str(Stream.SEARCH)} and np.isfinite(values["size"]).all()
 
 
+@pytest.mark.parametrize("kind", CROSSINGS)
+def test_it_crosses_with(tmp_path, kind):
+    study = written(tmp_path, kind)
+    found = run(study, tmp_path / "result", TrainingFactory(study), (), samples.quick())
+    assert found.state == "finished"
+    with Journal(tmp_path / "result") as journal:
+        rows = journal.trials()
+    assert len(rows) == 8 and {row.state for row in rows} <= {"finished", "stopped"}
+    assert any(row.value is not None for row in rows)
+
+
+def test_a_lane_of_nan_ends_its_own_trial_alone(tmp_path):
+    broken = TRAINING.replace("(1 - h.rate)", "jnp.where(h.rate > 0.5, jnp.nan, 1 - h.rate)")
+    study = written(tmp_path, "budget: {trials: 4}", broken)
+    run(study, tmp_path / "result", TrainingFactory(study), (), samples.quick())
+    with Journal(tmp_path / "result") as journal:
+        rows = journal.trials()
+    assert {row.state for row in rows} == {"finished", "diverged"}
+    for row in rows:
+        assert (row.state == "diverged") == (row.params["rate"] > 0.5)
+
+
+def test_a_kept_run_is_read_and_evaluated(tmp_path):
+    study = written(tmp_path, "budget: {trials: 2}\nseeds: {per_config: 1}\n")
+    folder = tmp_path / "result"
+    run(study, folder, TrainingFactory(study), (), samples.quick())
+    kept = next(folder.glob("policies/trial_?"))
+    training, state, h = load_training(kept, study.algorithm.made)
+    found = training.evaluate(state, h, jax.random.key(0))
+    with Journal(folder) as journal:
+        told = list(journal.evaluations(int(kept.name[-1])))[-1]
+    assert np.float32(told.metrics["size"]) == np.float32(found["size"])
+    with pytest.raises(HpoError, match=r"read it in Python with hpo\.load_training"):
+        load_policy(kept)
+    (kept / "training.json").write_text("{}")
+    with pytest.raises(HpoError, match=r"training.json is damaged: KeyError"):
+        load_training(kept, study.algorithm.made)
+
+
+def test_replay_compares_the_metric_where_there_is_no_return(tmp_path):
+    without = TRAINING.replace('"return"', '"score"')
+    study = written(tmp_path, "budget: {trials: 1}\nmetric: {name: eval/score}\n", without)
+    folder = tmp_path / "result"
+    run(study, folder, TrainingFactory(study), (), samples.quick())
+    found = replay(StudyFolder(folder), 0, tmp_path)
+    assert found.same and np.isfinite([point.replayed for point in found.points]).all()
+
+
+@pytest.mark.parametrize(
+    "key", ["metric: {name: eval/sice}", "constraints: [{metric: eval/sice}]"]
+)
+def test_a_metric_that_evaluate_does_not_return_is_refused(tmp_path, key):
+    study = written(tmp_path, key.replace("sice}", "sice, max: 1}") if "con" in key else key)
+    factory = TrainingFactory(study)
+    with pytest.raises(
+        HpoError, match=r"evaluate does not return eval/sice; take one of eval/size, eval/r"
+    ):
+        factory.check(factory.resolve(study.default()))
+
+
+def test_files_imported_by_the_file_are_part_of_the_study(tmp_path):
+    (tmp_path / "steps_of_it.py").write_text("STEPS = 5\n")
+    study = written(tmp_path, "asha", TRAINING.replace("import hpo", "import hpo, steps_of_it"))
+    assert sorted(files_of_study(study)) == ["steps_of_it.py", "walk.py"]
+
+
+def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
+    before = written(tmp_path, "asha")
+    meta = study_meta(before, "cpu", 1)
+    after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.02"))
+    now = Given("run", "study.yaml")
+    with pytest.raises(HpoError, match="take the change back") as told:
+        check_continues(meta, after, None, now, same_file=True)
+    assert "--set algorithm" not in str(told.value)
+
+
 def test_check_says_what_it_needs_without_compiling(tmp_path):
-    report, _ = preview(written(tmp_path / "s", "buckets"), own_code=True)
-    assert report.bucket_count == 2
+    report, note = preview(written(tmp_path / "s", "buckets"))
+    assert report.bucket_count == 2 and note == ""
+    broken = TRAINING.replace('"size": jnp', '"size": undefined.x, "other": jnp')
+    with pytest.raises(HpoError, match=r"Walk\.evaluate: .*walk\.py:\d+: NameError"):
+        preview(written(tmp_path / "broken", "asha", broken))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +254,7 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("algorithm: walk", "allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"),
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
         ("env: CartPole-v1", "Walk makes the environment itself; leave env out"),
+        ("env_steps: 100", "length and env_steps are both given; keep one"),
         ("length: 4 weeks", "a number of steps, a number of epoch"),
         ("fixed: {rat: 1}", "Walk has no hyperparameter 'rat'; did you mean 'rate'?"),
         ("fixed: {width: 0}", "width is 0; allowed: an integer at least 1"),
