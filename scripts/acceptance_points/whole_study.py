@@ -116,19 +116,19 @@ class _Compiles:
     def __enter__(self) -> _Compiles:
         import jax
 
-        from hpo.core import program
+        from hpo.core import population
 
         jax.monitoring.register_event_duration_secs_listener(self._heard)
-        self._original = program.advance_function
-        program.advance_function = self._counting
+        self._original = population.advance_function
+        population.advance_function = self._counting
         return self
 
     def __exit__(self, *_: object) -> None:
         import jax
 
-        from hpo.core import program
+        from hpo.core import population
 
-        program.advance_function = self._original
+        population.advance_function = self._original
         jax.monitoring.unregister_event_duration_listener(self._heard)
 
     def _heard(self, event: str, duration_secs: float, **about: str | int) -> None:

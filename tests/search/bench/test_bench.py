@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from helpers import doc_blocks
 from helpers.recorded_table import POINTS, RATES, values_of, write_table
 from hpo.cli import main
 from hpo.errors import ConfigError, HpoError, StoreError, StudyError
@@ -337,3 +338,10 @@ def test_what_is_not_a_table_is_refused(folder):
         read_table(folder)
     with pytest.raises(ConfigError, match="has no table 'tox'; did you mean 'toy'"):
         bench_file(folder, "tables: tables, environments: [tox]").environments()
+
+
+def test_what_the_page_shows_in_python_runs(folder):
+    bench_file(folder)
+    names = {"path": folder / "bench.yaml"}
+    doc_blocks.block("docs/bench.md", "run_bench(read_bench(").run(names)
+    assert names["found"].ratios
