@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -23,8 +24,10 @@ from hpo.search.bench.table_lanes import TableFactory
 from hpo.search.run import Settings, run
 from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.store.rows import Stream
+from hpo.studies import user_code
 from hpo.studies.bench_file import read_bench
 from hpo.studies.load import loads
+from hpo.studies.search_methods import METHODS as METHODS_TABLE
 from hpo.studies.spec import Budget, SearchSpec
 
 ONE_COMMIT = Settings(1e9, 1e9)
@@ -63,11 +66,17 @@ METHODS = """\
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Give one folder to all: a sampler is registered once."""
+    """Give one folder to all: a sampler is registered once, and forgotten at the end."""
     made = tmp_path_factory.mktemp("bench")
     write_table(made / "tables" / "toy", values_of(noise=0.5))
     (made / "up.py").write_text(SAMPLER)
-    return made
+    tables = (METHODS_TABLE, user_code._DONE)
+    before = [dict(table) for table in tables]
+    yield made
+    sys.modules.pop("up", None)
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)
 
 
 def bench_file(folder, bench="tables: tables, budgets: [4, 40], searches: 3", methods=METHODS):
