@@ -17,7 +17,7 @@ from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
 from ...version import __version__
-from ..escape_control import echo
+from ..escape_control import echo, note
 from ..formatting import aligned, duration
 from ..json_output import print_answer
 
@@ -29,12 +29,10 @@ def do_bench(args: Namespace) -> int:
     told = sys.stderr.isatty() and not args.quiet
 
     def report(done: int, total: int) -> None:
-        if told:
-            print(f"\r{done} of {total} searches", end="", file=sys.stderr, flush=True)
+        if told and 10 * done // total > 10 * (done - 1) // total:
+            note(f"{done} of {total} searches")
 
     results = run_bench(file, args.jobs, report)
-    if told:
-        print(file=sys.stderr)
     found = compare(results)
     if target is not None:
         text = json.dumps(bench_json(results, found), indent=1, allow_nan=False)
