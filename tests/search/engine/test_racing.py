@@ -65,11 +65,11 @@ def test_each_look_has_its_share_of_the_risk(most, spread, is_dropped):
     """
     study = samples.study(seeds=Seeds(most, racing=Racing(3, 0.95)), early_terminate=None)
     ledger = Ledger(study, LoopState(), resolver=Resolver(study, FACTORY))
-    best = Trial(0, {}, "random", 0, state=TrialState.FINISHED, value=9.0)
+    best = Trial(0, TrialState.FINISHED, "random", 0, "a", {}, value=9.0)
     best.seed_values = (9.0,) * most
     own = [9.0 - difference for difference in (1.0 - spread, 1.0, 1.0 + spread)]
     runs = [Run(1, Stream.SEARCH, i, RunState.ENDED, value=value) for i, value in enumerate(own)]
-    trial = Trial(1, {}, "random", 0, state=TrialState.RUNNING, runs=runs)
+    trial = Trial(1, TrialState.RUNNING, "random", 0, "a", {}, runs=runs)
     ledger.add(best)
     ledger.add(trial)
     more = [run.replicate for run in more_seeds(ledger, trial)]
