@@ -92,7 +92,7 @@ def test_a_gpu_tries_lanes_from_64_to_what_its_memory_holds_in_tiles_as_wide(
         return Measured(lanes, program.tile, speed, 0.1, 0.2, 0.3, 1.0, needed)
 
     monkeypatch.setattr(local.LocalFactory, "__init__", on_a_gpu)
-    monkeypatch.setattr(local, "_memory", lambda devices: 10**8)
+    monkeypatch.setattr(local, "device_memory", lambda devices: 10**8)
     monkeypatch.setattr(tune_lanes, "_measure", timed)
     assert main(["tune-lanes", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()

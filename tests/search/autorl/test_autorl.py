@@ -16,7 +16,7 @@ from hpo.errors import ConfigError, StoreError
 from hpo.search.autorl import FEATURES
 from hpo.search.lanes.contract import Refill
 from hpo.store import Stream
-from hpo.studies import spec
+from hpo.studies import algorithm
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -90,8 +90,8 @@ def test_runs_are_those_of_a_study_to_the_last_bit(env):
 
 
 def test_a_set_of_knobs_is_completed_once(env, monkeypatch):
-    seen, real = [], spec.complete
-    monkeypatch.setattr(spec, "complete", lambda *given: seen.append(given) or real(*given))
+    seen, real = [], algorithm.complete
+    monkeypatch.setattr(algorithm, "complete", lambda *given: seen.append(given) or real(*given))
     env.reset({"learning_rate": 2e-3}, seed=5)
     for coefficient in (0.02, 0.03, 0.02, 0.03):
         env.step({"ent_coef": coefficient})

@@ -121,7 +121,7 @@ def test_what_all_lanes_share_is_taken_from_memory_first():
 def test_a_gpu_takes_the_lanes_a_study_wants_in_one_tile(monkeypatch, trials, memory, tile, lanes):
     study = samples.study(budget=samples.Budget(trials=trials), confirm=None)
     factory = LocalFactory(study)
-    monkeypatch.setattr(local, "_memory", lambda devices: memory)
+    monkeypatch.setattr(local, "device_memory", lambda devices: memory)
     factory.backend, factory.devices = "gpu", factory.devices[:1]
     program = factory.program_of(factory.resolve(study.default()))
     assert (program.tile, program.lanes) == (tile, lanes)
@@ -132,7 +132,7 @@ def test_a_gpu_takes_the_lanes_a_study_wants_in_one_tile(monkeypatch, trials, me
 def test_little_memory_of_a_gpu_makes_lanes_fewer_and_keeps_tiles_wide(monkeypatch):
     study = samples.study(budget=samples.Budget(trials=10**5), confirm=None)
     factory = LocalFactory(study)
-    monkeypatch.setattr(local, "_memory", lambda devices: 10**9)
+    monkeypatch.setattr(local, "device_memory", lambda devices: 10**9)
     factory.backend, factory.devices = "gpu", factory.devices[:1]
     program = factory.program_of(factory.resolve(study.default()))
     assert program.tile >= 64 and program.lanes < 4096
@@ -177,7 +177,7 @@ def test_fresh_seeds_and_those_that_racing_adds_count(changes, replicates):
 @pytest.mark.parametrize(("backend", "memory"), [("cpu", 2 * 10**9), ("gpu", 4 * 10**10)])
 def test_the_lanes_of_several_environments_share_the_memory(monkeypatch, backend, memory):
     ids = ("CartPole-v1", "Breakout-MinAtar")
-    monkeypatch.setattr(local, "_memory", lambda devices: memory)
+    monkeypatch.setattr(local, "device_memory", lambda devices: memory)
 
     def made(study, environments):
         factory = LocalFactory(study, environments=environments)
