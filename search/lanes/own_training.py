@@ -22,7 +22,7 @@ from ...core.policy_document import TRAINING
 from ...core.training import Lane, Shapes, Training, shapes_of
 from ...core.training_program import TrainingProgram, put_values
 from ...errors import ConfigError
-from ...files.atomic_files import new_folder
+from ...files.atomic_files import new_folder, write_text
 from ...machine.devices import prepare_devices
 from ...store.rows import Stream
 from ...studies.chunk_sizes import curve_rows, quanta_of, row_ends
@@ -271,7 +271,7 @@ class TrainingPopulation:
             "about": dict(about),
         }
         text = json.dumps(told, indent=2, default=list)
-        (directory / TRAINING).write_text(text + "\n")
+        write_text(directory / TRAINING, text + "\n")
 
 
 def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
