@@ -42,7 +42,6 @@ def lanes():
     from hpo.machine.devices import prepare_devices
 
     devices = prepare_devices("cpu")
-    import numpy as np
     from worker import serve
 
     lane, values = the_lane()
@@ -50,11 +49,9 @@ def lanes():
     started = time.perf_counter()
     program.compile()
     seconds = time.perf_counter() - started
-    starts, on = program.no_starts(), program.no_starts()
-    starts.mask[:] = starts.busy[:] = on.busy[:] = True
-    starts.replicate[:] = np.arange(LANES)
-    for name, value in {**values, "learning_rate": RATES}.items():
-        starts.hypers[name][:] = value
+    every = range(LANES)
+    fresh = {at: (0, at, {**values, "learning_rate": RATES[at]}) for at in every}
+    starts, on = program.starts(every, fresh), program.starts(every, {})
     states = [program.advance(0, program.empty(), starts)[0]]
 
     def run(count):
