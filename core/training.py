@@ -27,7 +27,7 @@ from ..errors import ConfigError, format_error_if_own
 from ..knobs.table import Knob, KnobType
 from .pytree import named_leaves
 
-_NO_NAMES = ("unit", "epoch", "curve", "length", "steps_per_update", "knobs")
+_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs")
 
 
 class Declared:
@@ -127,7 +127,6 @@ class Training:
     Class attributes:
         unit: what the length of a run counts, in words.
         epoch: how much of that is one epoch, if `length: 20 epochs` shall mean something.
-        curve: the metric that progress lines and curves show first; "" for the study's own.
 
     Attributes:
         length: of a full run, in units; known in `setup`.
@@ -150,7 +149,6 @@ class Training:
 
     unit: ClassVar[str] = "env steps"
     epoch: ClassVar[int | None] = None
-    curve: ClassVar[str] = ""
 
     length: int
     steps_per_update: int

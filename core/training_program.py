@@ -8,7 +8,6 @@ of a plain loop over `jit(update)`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -330,11 +329,6 @@ class TrainingProgram:
 
     def restore(self, lanes: TrainedLanes, directory: Path) -> TrainedLanes:
         return self.place(restore_tree(directory, lanes))
-
-    @property
-    def lane_bytes(self) -> int:
-        leaves = jax.tree.leaves(self.lane_shapes)
-        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any]:

@@ -17,7 +17,7 @@ from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
 from .forecast.timing_cache import Kept
-from .lanes.contract import Resolved
+from .lanes.contract import PopulationFactory, Resolved
 from .lanes.multi_environment import SeveralFactory, factories_of
 from .state.warm_start import warm_start
 
@@ -114,12 +114,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
                 raise
             notes.append(f"if nodes have as many devices as this machine: {error}")
 
-    firsts: dict[str, Resolved] = {}
-
-    def bucket_key(config: Mapping[str, Any]) -> str:
-        resolved = factory.resolve(config)
-        firsts.setdefault(resolved.bucket, resolved)
-        return resolved.bucket
+    firsts, bucket_key = _first_of_each(factory)
 
     def cost_of(bucket: str) -> Cost:
         first = firsts[bucket]
@@ -141,6 +136,20 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
 
 
+def _first_of_each(
+    factory: PopulationFactory,
+) -> tuple[dict[str, Resolved], Callable[[Mapping[str, Any]], str]]:
+    """Return bucket -> its first configuration, and the function that names and collects them."""
+    firsts: dict[str, Resolved] = {}
+
+    def bucket_key(config: Mapping[str, Any]) -> str:
+        resolved = factory.resolve(config)
+        firsts.setdefault(resolved.bucket, resolved)
+        return resolved.bucket
+
+    return firsts, bucket_key
+
+
 def _own_examined(study: Study) -> tuple[CheckReport, str]:
     """Check a custom training: shapes alone are traced, nothing is compiled."""
     from .lanes.own_training import TrainingFactory
@@ -149,12 +158,7 @@ def _own_examined(study: Study) -> tuple[CheckReport, str]:
         factory = TrainingFactory(study)
     except ConfigError as error:  # the study is for another machine
         return check(study), f"lanes and memory are not known here: {error}"
-    firsts: dict[str, Resolved] = {}
-
-    def bucket_key(config: Mapping[str, Any]) -> str:
-        resolved = factory.resolve(config)
-        firsts.setdefault(resolved.bucket, resolved)
-        return resolved.bucket
+    firsts, bucket_key = _first_of_each(factory)
 
     def cost_of(bucket: str) -> Cost:
         factory.check(firsts[bucket])

@@ -26,7 +26,6 @@ class Algorithm:
     name: str = PPO  # as the study file has it
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
     unit: str = "env steps"  # of the length of a run, in words
-    curve: str = ""  # the metric that curves show first; "": the study's
     made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
 
     @property
@@ -84,7 +83,6 @@ class Algorithm:
         return {
             "class": self.name,
             "unit": self.unit,
-            "curve": self.curve,
             "hyperparameters": {name: _as_data(knob) for name, knob in self.knobs.items()},
         }
 

@@ -58,7 +58,7 @@ def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
     if node.is_map and source is None:
         data = plain(node)
         table = {name: knob_of_data(name, one) for name, one in data["hyperparameters"].items()}
-        return Algorithm(data["class"], table, data["unit"], data["curve"])
+        return Algorithm(data["class"], table, data["unit"])
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
     match = _CLASS.fullmatch(given) if isinstance(given, str) else None
     if match is None:
@@ -90,7 +90,7 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
                 make_distribution(dict(knob.search))
             except ConfigError as error:
                 raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
-    return Algorithm(given, made.declared(), made.unit, made.curve, made)
+    return Algorithm(given, made.declared(), made.unit, made)
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:

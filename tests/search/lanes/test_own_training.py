@@ -33,7 +33,7 @@ import hpo
 class Walk(hpo.Training):
     """Gradient descent on a noisy bowl, in steps."""
 
-    unit, epoch, curve = "steps", 40, "loss"
+    unit, epoch = "steps", 40
     width = hpo.fixed(3, "of x", low=1)
     rate = hpo.traced(0.3, "step size", low=0.0)
     noise = hpo.traced(0.01, low=0.0)
