@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .core.saved_policy import SavedPolicy
     from .core.training import Training, fixed, traced
     from .errors import HpoError
-    from .search.autorl import AutoRLEnv
     from .search.engine.callbacks import (
         Callback,
         ChunkEvent,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from .views.python.policies import load_policy, load_training
 
 __all__ = [
-    "AutoRLEnv",
     "Callback",
     "ChunkEvent",
     "ChunkStartEvent",
@@ -61,7 +59,6 @@ __all__ = [
 
 _CALLS, _CALLBACKS = "views.python.calls", "search.engine.callbacks"
 _HOMES = {
-    "AutoRLEnv": "search.autorl",
     "HpoError": "errors",
     "Results": _CALLS,
     "SavedPolicy": "core.saved_policy",

@@ -21,7 +21,7 @@ from .views.escape_control import echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
-_METHODS = ("ped-anova", "fanova")
+_METHODS = ("ped-anova",)
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
@@ -120,9 +120,9 @@ _GROUPS = {
     "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
              "plot"),
     "Use": ("best", "eval", "tuned", "export", "replay"),
-    "Manage": ("list", "watch", "serve", "stop", "rm"),
+    "Manage": ("list", "watch", "serve", "stop"),
     "Look up": ("knobs", "envs", "schema"),
-    "More": ("tune-lanes", "bench", "completion"),
+    "More": ("bench", "completion"),
 }  # fmt: skip
 _FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
           "eval", "tuned")  # fmt: skip
@@ -176,13 +176,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
-    tune = verb("tune-lanes", "train", "time a study with several numbers of lanes")
-    many = "numbers of lanes to time (default: some around what the study would use)"
-    _option(tune, "--lanes", "N,N,...", many, type=types.counts)
-    _option(tune, "--seconds", "S", "time each for S seconds, and its rollouts alone as long "
-            "again (default: 3)", type=types.positive, default=3)  # fmt: skip
     train = verb("train", "train", "train one configuration on all its seeds")
-    for parser in (check, run, train, tune):
+    for parser in (check, run, train):
         more = ", or tuned:ENV" if parser is train else ""
         _option(parser, "file", "FILE", f"a study file{more}")
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
@@ -209,10 +204,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(top, "-n", "N", "show N trials (default: 8; all with --json)", type=types.positive)
     _flag(top, "--explain", "say what the columns mean")
     show = verb("show", "read_study", "print everything about one trial")
-    _option(show, "trial", "TRIAL", "the trial's number", type=types.trial, nargs="?")
+    _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
-    _add_network(show, "draw this optical network into --to PICTURE.png")
-    _option(show, "--to", "FILE", "for --env: the picture, a PNG")
     query = verb("query", "read_study", "query the results in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
@@ -232,7 +225,6 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
-    _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
     judged = verb("what-if", "what_if", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
     numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
@@ -243,7 +235,6 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
-    _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
     plot = verb("plot", "plot_report", "draw a study as a picture")
     picture = types.one_of("picture", _PICTURES)
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
@@ -251,13 +242,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    stop = verb("stop", "stop_rm", "stop a running study; hpo run resumes it")
+    stop = verb("stop", "stop", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
-    remove = verb("rm", "stop_rm", "remove studies that are not running")
-    _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
-    _flag(remove, "--yes", "remove without a question")
-    _add_out(remove)
-    _add_json(remove)
     watch = verb("watch", "watch_serve", "show the progress of a running study")
     about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
                  report, stop, plot)  # fmt: skip
@@ -296,30 +282,28 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
     _option(tuned, "words", "WORD", "nothing: list them; ENV: print one and its tests; verify "
-            "ENV: train it again; add STUDY: contribute the winner of a study; check: check "
-            "all files", nargs="*")  # fmt: skip
+            "ENV: train it again", nargs="*")  # fmt: skip
     records = "the folder of tuned configurations (default: results/tuned)"
     _option(tuned, "--tuned", "DIR", records)
     for name, text, kind in (
-        ("--seeds", "verify, add: run N new seeds (default: 32)", types.positive),
+        ("--seeds", "verify: run N new seeds (default: 32)", types.positive),
         ("--recorded", "verify: train N of the recorded seeds again (default: 8)", types.positive),
         ("--seed", "verify: take the N-th set of new seeds (default: 0)", types.seed),
     ):
         _option(tuned, name, "N", text, type=kind)
     _flag(tuned, "--bits", "verify: exit code 1 unless it is bit-equal")
-    _flag(tuned, "--anyway", "add: also a winner not shown to be as good as the default; replace "
-          "a study file")  # fmt: skip
-    named = "add: name it (default: the environment; the study, where it has other keys)"
-    _option(tuned, "--name", "NAME", named)
-    _flag(tuned, "--write", "check: rewrite the tables")
     _add_verbose(tuned, "ENV: also curves, sources, cost, versions")
     _flag(tuned, "--quiet", "print only the results")
-    _add_out(tuned)
     _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
     exported = "a policy from `hpo best --export`, as with --policy"
     _option(evaluate, "directory", "POLICY_DIR", exported, nargs="?")
-    _add_network(evaluate, "evaluate in this optical network")
+    network = "evaluate in this optical network: a file of its keys, or a study"
+    _option(evaluate, "--env", "FILE", network)
+    _add_set(evaluate, "override a key of --env; repeatable")
+    _option(evaluate, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
+    _option(evaluate, "--policy", "DIR", "a policy from `hpo best --export`")
+    _option(evaluate, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
     for name, text in (
         ("--episodes", "evaluate N episodes (default: 100; 1 with --video)"),
         ("--seeds", "serve N streams of requests (default: 10)"),
@@ -331,8 +315,6 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--find-load", "SHARE", "find the load at which SHARE of the requests is "
             "blocked, and how much more of it a policy carries than a heuristic",
             type=float)  # fmt: skip
-    _option(evaluate, "--k", "N,N", "numbers of candidate paths to compare")
-    _option(evaluate, "--path-order", "NAMES", "orders of candidate paths to compare, or all")
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
     _option(evaluate, "--video", "FILE", "draw what happens as GIF or MP4, by FILE's suffix")
@@ -371,22 +353,13 @@ def _flag(parser: _Parser, name: str, text: str, **more: Any) -> None:
     parser.add_argument(name, **{"action": "store_true", "help": text, **more})
 
 
-def _add_network(parser: _Parser, text: str) -> None:
-    _option(parser, "--env", "FILE", f"{text}: a file of its keys, or a study")
-    _add_set(parser, "override a key of --env; repeatable")
-    _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
-    _option(parser, "--policy", "DIR", "a policy from `hpo best --export`")
-    _option(parser, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
-
-
 def _add_importance(parser: _Parser, prefix: str = "") -> None:
     at = f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)"
     _option(parser, "--at", "STEPS", at, type=types.env_steps)
     _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
     text = (
-        f"{prefix}rank by {' or '.join(_METHODS)} instead, without a test against chance; it "
-        "may differ: the default asks what orders all trials, ped-anova what sets the best "
-        "tenth apart, fanova what values vary with"
+        f"{prefix}rank by ped-anova instead, without a test against chance; it may differ: the "
+        "default asks what orders all trials, ped-anova what sets the best tenth apart"
     )
     _option(parser, "--method", "METHOD", text, choices=_METHODS)
 

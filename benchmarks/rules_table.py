@@ -22,7 +22,7 @@ from hpo.errors import HpoError
 from hpo.search.what_if.what_if import WhatIf, WhatIfRow, what_if
 from hpo.version import __version__
 
-HEADER = ("rule", "studies", "exact", "stopped", "saved", "best kept", "kept of resamples")
+HEADER = ("rule", "studies", "exact", "stopped", "saved", "best kept")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class Rule:
         saved: the median share of env steps.
         kept: the share of studies whose best trial wins, a draw of what nobody saw counting by
             how often.
-        resampled: the mean share of resamples whose best trial wins; None without resamples.
     """
 
     rule: str
@@ -45,7 +44,6 @@ class Rule:
     stopped: float
     saved: float
     kept: float
-    resampled: float | None
 
 
 def summary(found: Sequence[WhatIf]) -> list[Rule]:
@@ -59,7 +57,6 @@ def summary(found: Sequence[WhatIf]) -> list[Rule]:
 
 def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
     kept = [row.kept for row in rows if row.kept is not None]
-    lucky = [row.luck.kept for row in rows if row.luck is not None]
     return Rule(
         rule=name,
         studies=len(rows),
@@ -67,7 +64,6 @@ def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
         stopped=statistics.median(row.stopped.value / max(1, row.trials) for row in rows),
         saved=statistics.median(row.saved.value for row in rows),
         kept=statistics.fmean(kept) if kept else 0.0,
-        resampled=statistics.fmean(lucky) if lucky else None,
     )
 
 
@@ -75,9 +71,8 @@ def table(rules: Sequence[Rule]) -> str:
     """Return the rules as a table of Markdown."""
     lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
     for rule in rules:
-        again = "" if rule.resampled is None else f"{rule.resampled:.0%}"
         cells = (rule.rule, f"{rule.studies}", f"{rule.exact}", f"{rule.stopped:.0%}",
-                 f"{rule.saved:.0%}", f"{rule.kept:.0%}", again)  # fmt: skip
+                 f"{rule.saved:.0%}", f"{rule.kept:.0%}")  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -87,14 +82,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Put rules of early stopping side by side.")
     parser.add_argument("studies", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--early-terminate", action="append", default=[], metavar="RULE")
-    parser.add_argument("--resamples", type=int, default=100, metavar="N")
     parser.add_argument("--out", type=Path, metavar="FILE")
     args = parser.parse_args()
     try:
-        found = [
-            what_if(folder, args.early_terminate, resamples=args.resamples)
-            for folder in args.studies
-        ]
+        found = [what_if(folder, args.early_terminate) for folder in args.studies]
     except HpoError as error:
         print(error, file=sys.stderr)
         return 2

@@ -21,7 +21,6 @@ from .metrics import Metrics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree, where
 from .refill import Initial, Lanes, Refills, init_lane, refill_lanes
-from .rollout import rollout
 from .update import update
 
 Device = Any  # a `jax.Device`, which type checkers take for a variable
@@ -101,33 +100,6 @@ def in_tiles(lanes: Any, tile: int) -> Any:
 
 def untiled(tiles: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape((x.shape[0] * x.shape[1], *x.shape[2:])), tiles)
-
-
-def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
-    """Return the jitted `roll_out(lanes) -> (lanes, sums [L])`: a chunk's rollouts, no learning.
-
-    For timing. Every array of a trajectory goes into the sums, so that all of it is computed and
-    written as it is for learning.
-    """
-
-    def total(x: Array) -> Array:  # [T, lanes of a tile, ...] -> [lanes of a tile]
-        return jnp.sum(x.astype(jnp.float32), axis=(0, *range(2, x.ndim)))
-
-    def tile_chunk(lanes: Lanes) -> tuple[LaneState, Array]:
-        def one(state: LaneState, _: None) -> tuple[LaneState, Array]:
-            played = rollout(plan, lanes.hypers, state)
-            sums = [total(leaf) for leaf in jax.tree.leaves(played.trajectory)]
-            after = played.state.replace(updates=state.updates + 1)
-            return after, sum(sums, jnp.sum(played.last_value, axis=1))
-
-        state, sums = jax.lax.scan(one, lanes.state, None, length=updates)
-        return state, jnp.sum(sums, axis=0)
-
-    def local(lanes: Lanes) -> tuple[Lanes, Array]:
-        states, sums = jax.lax.map(tile_chunk, in_tiles(lanes, tile))
-        return Lanes(lanes.hypers, untiled(states)), untiled(sums)
-
-    return jax.jit(over_devices(local, mesh, LANES, LANES), donate_argnums=0)
 
 
 def change_function(mesh: Mesh) -> Any:

@@ -157,23 +157,6 @@ class Program:
         return {}
 
     @cached_property
-    def _roll_out(self) -> Any:
-        function = population.rollout_function(self.plan, self.mesh, self.tile, self.updates)
-        lowered = function.lower(self.empty())
-        return lowered.compile(compiler_options=compiler_options(self.devices))
-
-    def roll_out(self, lanes: Lanes) -> Lanes:
-        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
-
-        For timing: the rest of a chunk's time is learning. The first call compiles a separate
-        program. `lanes` is donated. Its lanes cannot be trained further: updates are counted, but
-        running statistics and discounted returns stay.
-        """
-        lanes, sums = self._roll_out(lanes)
-        jax.block_until_ready((lanes, sums))
-        return lanes
-
-    @cached_property
     def _change(self) -> Any:
         return population.change_function(self.mesh)
 

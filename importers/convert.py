@@ -131,41 +131,33 @@ def _before_jaxdem(draft: Draft, source: Source) -> None:
         source.constants["env_steps"] = total = updates * envs * steps
         draft.note(f"num_epochs: {updates:,} updates of {envs} x {steps} env steps are {total:,} "
                    "env steps")  # fmt: skip
-    old = draft.system.name == "jaxdem_2025_09"
     size = count_of(source.find("minibatch_size")) or 0
-    if not size and old and parts and envs % parts:
-        size = envs // parts
-        draft.defaults.append(f"minibatch_size {size}")
     if not size or not envs or not steps:
         return
     if 0 in source.values("importance_sampling_alpha", 1.0):
-        _passes(draft, source, envs * (1 if old else steps), parts, old)
+        _passes(draft, source, size, envs * steps, parts)
         return
-    source.put("minibatch_size", size * steps if old else size)
+    source.put("minibatch_size", size)
     source.constants.setdefault("num_minibatches", parts)
-    if old:
-        draft.note(f"minibatch_size: {size} segments of {steps} env steps there")
 
 
-def _passes(draft: Draft, source: Source, total: int, parts: int, segments: bool) -> None:
-    size = count_of(source.find("minibatch_size")) or 0
-    unit = "segments" if segments else "env steps"
-    if not size or not total or (size * parts) % total or total % size:
-        passes = max(1, round(size * parts / total)) if total else 1
+def _passes(draft: Draft, source: Source, size: int, total: int, parts: int) -> None:
+    text = f"{parts} minibatches of {size} env steps are"
+    passes = size * parts / total
+    if not passes.is_integer() or total % size:
         raise draft.fault(
-            f"{parts} minibatches of {size} {unit} are {size * parts / max(1, total):.3g} passes "
-            f"over {total}; here there are whole passes in equal parts",
+            f"{text} {passes:.3g} passes over {total}; here there are whole passes in equal parts",
             flags={
                 "without": "minibatch_size",
-                "num_minibatches": max(1, round(total / max(1, size))),
-                "update_epochs": passes,
+                "num_minibatches": max(1, round(total / size)),
+                "update_epochs": max(1, round(passes)),
             },
         )
     source.drop("minibatch_size")
     source.put("num_minibatches", total // size)
-    source.constants["update_epochs"] = size * parts // total
-    draft.note(f"minibatch_size: {parts} minibatches of {size} {unit} are {size * parts // total} "
-               f"pass(es) of {total // size} minibatches over {total}")  # fmt: skip
+    source.constants["update_epochs"] = int(passes)
+    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {total // size} minibatches "
+               f"over {total}")  # fmt: skip
 
 
 def _after_jaxdem(draft: Draft) -> None:

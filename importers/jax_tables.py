@@ -165,48 +165,36 @@ _LERAX_ENVS = words({
 })
 
 
-def _lerax(
-    name: str, version: str, steps: int, epochs: int, size: int, depth: int, marks: str
-) -> System:
-    return System(
-        name, "Lerax",
-        (
-            taken("env", "env", values=_LERAX_ENVS,
-                  note="the environment of that name here, whose steps Lerax integrates itself"),
-            *table(f"""
-                total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
-                num_steps rollout_length {steps}; gamma = 0.99
-                num_epochs update_epochs {epochs}; num_batches num_minibatches 32
-                gae_lambda = 0.95; clip_coefficient clip_eps 0.2
-                entropy_loss_coefficient ent_coef 0.0; value_loss_coefficient vf_coef 0.5
-                max_grad_norm = 0.5; log_std_init = 0.0
-                normalize_advantages normalise_advantages True; activation =@activation relu"""),
-            taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, "Lerax takes the "
-                  "smaller of the clipped and the unclipped loss; here it is the larger"),
-            *left("computed from num_batches there", "batch_size"),
-            *left("an object there; see optimiser", "optimizer"),
-            *refused(_LERAX_HEADS, "feature_size", (size, None)),
-            *refused(_LERAX_HEADS, "feature_width value_width action_width", (64, None)),
-            *refused(_LERAX_HEADS, "feature_depth", (depth, None)),
-            *refused(_LERAX_HEADS, "value_depth action_depth", (2, None)),
-            *refused("a curriculum changes the environment during training, which a study cannot",
-                     "curriculum"),
-            *refused("the size of states of neural differential equations has no counterpart",
-                     "state_magnitude_coefficient", (0, 0.0, None)),
-        ),
-        ("lerax",), name_sets(marks), ("PPO",), {"ScheduledCurriculum": "curriculum"},
-        version=version, source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
-        always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
-                **TORCH_INIT},
-        differs=(_LERAX_HEADS,),
-    )
-
-
-LERAX = (
-    _lerax("lerax_0_0_5", "up to 0.0.5 (January 2026)", 512, 16, 64, 0,
-           "state_magnitude_coefficient"),
-    _lerax("lerax", "0.0.6 (since 18 February 2026)", 2048, 10, 16, 2,
-           "clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"),
+LERAX = System(
+    "lerax", "Lerax",
+    (
+        taken("env", "env", values=_LERAX_ENVS,
+              note="the environment of that name here, whose steps Lerax integrates itself"),
+        *table("""
+            total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
+            num_steps rollout_length 2048; gamma = 0.99
+            num_epochs update_epochs 10; num_batches num_minibatches 32
+            gae_lambda = 0.95; clip_coefficient clip_eps 0.2
+            entropy_loss_coefficient ent_coef 0.0; value_loss_coefficient vf_coef 0.5
+            max_grad_norm = 0.5; log_std_init = 0.0
+            normalize_advantages normalise_advantages True; activation =@activation relu"""),
+        taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, "Lerax takes the "
+              "smaller of the clipped and the unclipped loss; here it is the larger"),
+        *left("computed from num_batches there", "batch_size"),
+        *left("an object there; see optimiser", "optimizer"),
+        *refused(_LERAX_HEADS, "feature_size", (16, None)),
+        *refused(_LERAX_HEADS, "feature_width value_width action_width", (64, None)),
+        *refused(_LERAX_HEADS, "feature_depth value_depth action_depth", (2, None)),
+        *refused("a curriculum changes the environment during training, which a study cannot",
+                 "curriculum"),
+    ),
+    ("lerax",), name_sets("clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"),
+    ("PPO",), {"ScheduledCurriculum": "curriculum"},
+    version="0.0.6 (since 18 February 2026)",
+    source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
+    always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
+            **TORCH_INIT},
+    differs=(_LERAX_HEADS,),
 )
 
 # -------------------------------------------------------------------------------- JaxDEM
@@ -216,8 +204,7 @@ _JAXDEM_ENVS = NoCounterpart(
     "JaxDEM's own environments are not supported; register yours (docs/environments.md), or name "
     "another as env, such as navigators"
 )
-_COSINE = Settings(lr_schedule="cosine", schedule_on_gradient_steps=True)
-_JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
+_JAXDEM: tuple[Row, ...] = (
     taken("env", "env", values=words({
         name: _JAXDEM_ENVS for body in ("navigator", "roller") for name in (
             f"single_{body}", f"multi_{body}", f"swarm_{body}", f"swarm_{body}_3d")
@@ -243,51 +230,27 @@ _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
     *left("actions are within the environment's bounds; see `distribution`", "action_space"),
     *left("it belongs to clip_actions", "clip_range"),
     *left("a random key; see seed", "key"),
+    taken("anneal_learning_rate", "lr_schedule", True, words({
+        True: Settings(lr_schedule="cosine", schedule_on_gradient_steps=True, lr_end_fraction=0.0),
+        False: "constant"})),
+    *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
+    *refused(_NOT_TRAINED, "skip_frames", (0, None)),
+    *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head"),
 )
 
 
-def _jaxdem(
-    name: str, version: str, defaults: dict[str, Any], eps: float, more: tuple[Row, ...],
-    marks: str,
-) -> System:
-    return System(
-        name, "JaxDEM", (*with_defaults(_JAXDEM, defaults), *more), ("jaxdem",),
-        name_sets(marks), ("create", "Create"), version=version,
-        source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
-        always={**PLAIN_PPO, "adam_eps": eps, "value_clip_eps": "same", "update_epochs": 1,
-                "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
-        differs=(
-            "segments are drawn once per rollout here, with the advantages from before its "
-            "updates; JaxDEM draws them for each minibatch, without replacement",
-            "V-trace's value targets use the rollout's values here; JaxDEM recomputes them for "
-            "each minibatch",
-        ),
-    )
-
-
-JAXDEM = (
-    _jaxdem(
-        "jaxdem_2025_09", "of 22 September to 4 November 2025",
-        {"learning_rate": 2e-2, "max_grad_norm": 0.4, "ppo_value_coeff": 0.5,
-         "ppo_entropy_coeff": 0.03, "advantage_rho_clip": 0.5, "advantage_c_clip": 0.5,
-         "importance_sampling_alpha": 0.4, "importance_sampling_beta": 0.1, "num_envs": 2048,
-         "num_minibatches": 10, "architecture": [32, 32]},
-        1e-5,
-        (taken("anneal_learning_rate", "lr_schedule", True,
-               words({True: _COSINE, False: "constant"})),
-         *table("""learning_rate_decay_exponent lr_decay_exponent 2.0
-                   learning_rate_decay_min_fraction lr_end_fraction 0.01""")),
-        "learning_rate_decay_exponent; learning_rate_decay_min_fraction",
-    ),
-    _jaxdem(
-        "jaxdem", "since 6 November 2025 (0.1, read at June 2026)",
-        {}, 1e-12,
-        (taken("anneal_learning_rate", "lr_schedule", True,
-               words({True: Settings(_COSINE, lr_end_fraction=0.0), False: "constant"})),
-         *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
-         *refused(_NOT_TRAINED, "skip_frames", (0, None)),
-         *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head")),
-        "ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff",
+JAXDEM = System(
+    "jaxdem", "JaxDEM", _JAXDEM, ("jaxdem",),
+    name_sets("ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff"),
+    ("create", "Create"), version="since 6 November 2025 (0.1, read at June 2026)",
+    source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
+    always={**PLAIN_PPO, "adam_eps": 1e-12, "value_clip_eps": "same", "update_epochs": 1,
+            "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
+    differs=(
+        "segments are drawn once per rollout here, with the advantages from before its "
+        "updates; JaxDEM draws them for each minibatch, without replacement",
+        "V-trace's value targets use the rollout's values here; JaxDEM recomputes them for "
+        "each minibatch",
     ),
 )
 
@@ -315,7 +278,7 @@ ARLBENCH = System(
         *left("see `evaluation`", "n_eval_steps eval_kwargs eval_env_kwargs"),
         *left("see `metric`", "objectives optimize_objectives"),
         *left("a separate file, of ConfigSpace", "search_space"),
-        *left("it belongs to hyperparameters as actions; see docs/autorl.md", "state_features"),
+        *left("it belongs to hyperparameters as actions", "state_features"),
         *left(OUTPUT, "checkpoint checkpoint_name checkpoint_dir load_checkpoint track_metrics "
                       "track_trajectories hpo_method"),
         *left("the precision is `dtype`", "jax_enable_x64"),

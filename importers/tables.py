@@ -12,7 +12,7 @@ from .xlron_table import XLRON, XLRON_JULY
 
 SYSTEMS: Mapping[str, System] = {
     one.name: one
-    for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, *LERAX, *JAXDEM, TORCH_PPO,
+    for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, LERAX, JAXDEM, TORCH_PPO,
                 ARLBENCH)
 }  # fmt: skip
 """Systems with a table; names that it lacks are looked up in `COMMON`."""

@@ -7,6 +7,6 @@
 
 `engine` is the loop and its steps, `state` what it knows, `lanes` what it runs on. `samplers`
 propose and `rules` judge. `ray_tune` puts Ray Tune in the loop's place, `cluster` lanes on other
-machines, `autorl` an environment over them; `analysis` looks back. Modules are imported by name,
+machines; `analysis` looks back. Modules are imported by name,
 since some of them load jax or Optuna.
 """

@@ -5,18 +5,14 @@ All contenders run on the same root seed, which no study uses, for the same env 
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import ConfigError, SearchError
-from ..files import atomic_files
+from ..errors import SearchError
 from ..knobs import complete
 from ..machine.software import versions
 from ..spaces.space import Space
@@ -88,46 +84,13 @@ def proof_study(
     return replace(single(alone), checkpoint=Checkpoint(keep_best=0))
 
 
-def run_proof(study: Study, out: Path, commit: str = "", runner: Runner = run) -> Runs | None:
+def run_proof(study: Study, out: Path, runner: Runner = run) -> Runs | None:
     """Run or resume a study of `proof_study`; None when it was interrupted."""
-    with _counted(out, study.name, commit) as spent:
-        results = runner(study, out)
-    if results.state == "interrupted":
-        return None
-    return _read(results.folder, study, spent())
+    results = runner(study, out)
+    return None if results.state == "interrupted" else _read(results.folder, study)
 
 
-@contextmanager
-def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float | None]]:
-    """Count the CPU seconds of a run in a file, over all its processes.
-
-    A run that is older than the file, or was killed, has no known cost: None.
-    """
-    path = out / f"{name}.made.json"
-    known = {"seconds": 0.0, "running": (out / name).exists(), "commit": commit}
-    if path.is_file():
-        known = json.loads(path.read_text(encoding="utf-8"))
-    if known["commit"] != commit:
-        raise ConfigError(
-            f"{out / name} was started by commit {known['commit'] or 'unknown'}, and this is "
-            f"{commit or 'unknown'}; remove {out / name} and {path}, or check that commit out"
-        )
-    lost, total, begun = bool(known["running"]), float(known["seconds"]), time.process_time()
-
-    def write(running: bool) -> None:
-        text = json.dumps({"seconds": total, "running": running, "commit": commit})
-        atomic_files.write_text(path, text)
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(running=True)
-    try:
-        yield lambda: None if lost else total
-    finally:
-        total += time.process_time() - begun
-        write(running=lost)
-
-
-def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
+def _read(folder: Path, study: Study) -> Runs:
     with Journal(folder) as journal:
         row = journal.trial(0)
     assert row is not None  # a study that ended has its trial
@@ -145,7 +108,7 @@ def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
         values={seed: tuple(points[step] for step in at) for seed, points in whole.items()},
         training={seed: _at(curves.get(seed, {}), at) for seed in whole},
         seeds=study.seeds.per_config,
-        cost=Cost(row.env_steps, row.eval_env_steps, cpu_seconds),
+        cost=Cost(row.env_steps, row.eval_env_steps),
     )
 
 
@@ -263,7 +226,7 @@ def verify(
     for part, (count, root_seed) in parts.items():
         name = f"{stem}.verify.{part}-{count}" + (f"-{seed}" if part == "fresh" else "")
         own = proof_study(study, name, config, count, root_seed)
-        runs = run_proof(own, out, runner=runner)
+        runs = run_proof(own, out, runner)
         if runs is None:
             return None
         found[part] = contender_of(TUNED, config, runs, record.threshold, record.goal)

@@ -43,7 +43,6 @@ _SLOW = frozenset(
         "core/test_networks_in_training",
         "core/test_population",
         "core/test_update",
-        "search/autorl/test_autorl",
         "search/engine/test_crashes",
         "search/engine/test_evolve",
         "search/test_hash_seeds",

@@ -22,7 +22,6 @@ RULES_HELP = (
 _SHOW = ("show", "print", "list", "get")
 """Words that commands of other programs need, and these do not."""
 _SHOWS = ("best", "envs", "importance", "knobs", "list", "report", "top", "tuned", "watch")
-RESAMPLES_HELP = "resample the trials N times for the interval; 0: none (default: 100)"
 
 
 def without_show(argv: Sequence[str]) -> str:
@@ -61,10 +60,6 @@ def env_steps(text: str) -> int:
         such = amount_meant(text) or "50k"
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as {such}")
     return count
-
-
-def counts(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
 
 
 def seed(text: str) -> int:

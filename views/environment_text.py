@@ -1,4 +1,4 @@
-"""Scores over several environments as text: of a trial, of two sides, and with one left out.
+"""Scores over several environments as text: of a trial, and of two sides.
 
 The report shows the same numbers (`report/environments_section.py`).
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import counted
-from ..search.analysis.across_environments import EnvironmentScores, LeaveOneOut, Side
+from ..search.analysis.across_environments import EnvironmentScores
 from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
 from ..store.score_tables import Beside, BySeed, Estimate, on_each
@@ -17,7 +17,6 @@ from .formatting import (
     aligned,
     around,
     between,
-    broken_name,
     folded,
     narrow,
     number,
@@ -125,40 +124,3 @@ def _formatted(found: Estimate, value: str, ends: str) -> str:
         return "-"
     shown = between(found.interval.low, found.interval.high, ends)
     return f"{found.value:{value}} {shown}".rstrip()
-
-
-def left_out_text(found: LeaveOneOut) -> str:
-    """Return the choices without one environment and what they score there, as one table."""
-    changed = sum(one.trial != found.chosen for one in found.each)
-    head = f"The choice stays trial {found.chosen} without any one environment."
-    columns = [("minus the default", [one.default for one in found.each], found.over_default)]
-    if changed:
-        head = f"Without one environment the choice changes in {changed} of {len(found.each)} "
-        head += f"cases; with all: trial {found.chosen}."
-        whole = [one.whole for one in found.each]
-        columns.append((f"minus trial {found.chosen}", whole, found.over_whole))
-    header = ["left out", "chosen", *(name for name, _, _ in columns)]
-    rows: list[list[str]] = []
-    for at, one in enumerate(found.each):
-        name, *rest = broken_name(one.environment, 18, "_-").split("\n")
-        rows.append([name, str(one.trial), *(side_text(sides[at]) for _, sides, _ in columns)])
-        rows += [[part, *[""] * (len(header) - 1)] for part in rest]
-    rows.append(["mean", "", *(signed(mean) for _, _, mean in columns)])
-    notes: list[str] = []
-    compared = [side for _, sides, _ in columns for side in sides]
-    seeds = [seeds_text(s.seeds, s.stream) for s in compared if s.stream is not None]
-    if seeds:
-        kinds = " or ".join(dict.fromkeys(seeds))
-        notes.append(f"Differences are paired over {kinds} that had no part in the choice.")
-    if any(side_text(side) == "-" for side in compared):
-        more = f"confirm: {{top_k: {found.candidates}}} adds some."
-        notes.append(f"-: both ran on no seeds outside the choice; {more}")
-    if found.adaptive:
-        notes.append(f"All environments still decided {found.adaptive}.")
-    table = aligned(header, rows, [False, True, False, False][: len(header)])
-    return "\n".join([folded(head, 80), "", table, "", *(folded(one, 80) for one in notes)])
-
-
-def side_text(side: Side) -> str:
-    """Return the difference of a choice to another trial; "-" without seeds to compare them."""
-    return "same trial" if side.why == "the same trial" else signed(side.difference)

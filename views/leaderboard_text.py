@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +36,6 @@ from .formatting import (
     with_interval,
 )  # fmt: skip
 
-_GROUPS, _FEWEST = 4, 10
-
 
 @dataclass(frozen=True)
 class KnobColumns:
@@ -55,63 +51,16 @@ class KnobColumns:
         return "Equal in all: " + ", ".join(f"{n} {param(v)}" for n, v in self.same.items()) + "."
 
 
-def knob_columns(entries: Sequence[Entry], shown: Sequence[Entry]) -> KnobColumns:
-    """Choose and order the columns of hyperparameters; a single row shows all of them."""
+def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
+    """Choose the columns of hyperparameters, the structural first; one row shows them all."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
     same = {} if len(shown) < 2 else {
         name: shown[0].params[name] for name in names
         if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown}) == 1
     }  # fmt: skip
-    apart = rank_shares(entries, [name for name in names if name not in same])
-
-    def order(name: str) -> tuple[bool, float]:
-        return name not in KNOBS or KNOBS[name].traced, -apart[name]
-
-    return KnobColumns(tuple(sorted(apart, key=order)), same)
-
-
-def rank_shares(entries: Sequence[Entry], names: Sequence[str]) -> dict[str, float]:
-    """Return the share of the variance of ranks that each hyperparameter explains, 0 to 1.
-
-    Epsilon squared (Kelley 1935) between groups: four of equally many for numbers, one per value
-    otherwise; 0 with fewer than 10 ranked trials. It only orders columns; significance is tested
-    in `search.analysis.knob_significance`.
-    """
-    placed = [e for e in entries if e.value is not None or e.rung_value is not None]
-    if len(placed) < _FEWEST:
-        return dict.fromkeys(names, 0.0)
-    return {
-        name: _share_between(_groups([entry.params for entry in placed], name)) for name in names
-    }
-
-
-def _groups(configs: Sequence[Mapping[str, Any]], name: str) -> list[list[int]]:
-    """Return the ranks of the trials in each group."""
-    values = [(config[name], place) for place, config in enumerate(configs) if name in config]
-    absent = [place for place, config in enumerate(configs) if name not in config]
-    kinds: dict[Any, list[int]] = defaultdict(list)
-    for value, place in values:  # 1 and 1.0 are two, as they are in JSON
-        simple = type(value) in (int, float, str)
-        kinds[(type(value), value) if simple else json.dumps(value)].append(place)
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in values)
-    groups = list(kinds.values())
-    if numeric and len(kinds) > _GROUPS:
-        values.sort()
-        ends = [index * len(values) // _GROUPS for index in range(_GROUPS + 1)]
-        groups = [[place for _, place in values[low:high]] for low, high in pairwise(ends)]
-    return [group for group in (*groups, absent) if group]
-
-
-def _share_between(groups: Sequence[Sequence[int]]) -> float:
-    """Return epsilon squared of the ranks 0, 1, ..., n - 1 between groups."""
-    count = sum(map(len, groups))
-    free = count - len(groups)
-    if free < 1 or len(groups) < 2:
-        return 0.0
-    middle = (count - 1) / 2
-    whole = count * (count * count - 1) / 12
-    between = sum(len(group) * (sum(group) / len(group) - middle) ** 2 for group in groups)
-    return max(0.0, 1.0 - (1.0 - between / whole) * (count - 1) / free)
+    apart = [name for name in names if name not in same]
+    apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
+    return KnobColumns(tuple(apart), same)
 
 
 _INTERVAL = "95% interval"
@@ -185,7 +134,7 @@ def print_leaderboard(
         *((name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
           for at, name in enumerate(environments)),
         *((name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
-          for name in knob_columns(entries, shown).names),
+          for name in knob_columns(shown).names),
     ]:  # fmt: skip
         column = Column(broken_name(name, max(map(len, cells)), after), cells, ())
         if _width(column) + _GAP > left:

@@ -1,8 +1,4 @@
-"""How a study's time was spent.
-
-Rollouts and updates are one compiled program, whose parts cannot be timed; `hpo tune-lanes` times
-a separate program for the rollouts.
-"""
+"""How a study's time was spent."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from .formatting import duration
 
 _WORDS = {
     "compile": ("compiling", "programs, or reading them from the cache"),
-    "train": ("training", "rollouts and updates, one program; to split: hpo tune-lanes"),
+    "train": ("training", "rollouts and updates, one program"),
     "evaluate": ("evaluating", "policies and baselines"),
     "search": ("waiting for the sampler", "proposals made during training are free"),
     "store": ("storing", "commits and tables"),

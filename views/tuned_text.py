@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def records_table(records: Sequence[Record]) -> str:
     if not records:
-        return "no tuned configuration yet; make one with: hpo tuned add STUDY"
+        return "no tuned configuration yet; make one with: scripts/tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
         found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}

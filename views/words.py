@@ -12,7 +12,6 @@ from ..errors import HpoError
 REMEDIES = {
     "accept_changed_files": ("--accept-changed-files", "accept_changed_files=True"),
     "accept_new_bits": ("--accept-new-bits", "accept_new_bits=True"),
-    "anyway": ("--anyway", ""),
     "at": ("--at N", ""),
     "env": ("--env {}", ""),
     "evaluate": ("hpo eval", "hpo.load_policy(...)"),
@@ -31,7 +30,7 @@ REMEDIES = {
     "timeout": ("--timeout {}, 0: no limit", ""),
     "trial": ("hpo show {}", ""),
     "trials": ("to list them: hpo top {}", ""),
-    "tuned": ("hpo tuned add STUDY", ""),
+    "tuned": ("scripts/tuned add STUDY", ""),
     "without": ("-- {}", ""),
 }
 """Name in `HpoError.remedies` -> text for the command line and for Python; "": none."""

@@ -163,13 +163,6 @@ class HostProgram(Program):
     def _look(self) -> Any:
         return jax.jit(look_function(self.plan))
 
-    def roll_out(self, lanes: Lanes) -> Lanes:
-        """Run the rollouts of one chunk without learning, for timing; it cannot train then."""
-        everyone = np.ones(self.lanes, bool)
-        for _ in range(self.updates):
-            jax.block_until_ready(self._rollout(lanes, everyone, self.stage))
-        return lanes
-
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
         began = time.perf_counter()
         memory, rollout, answers = self._rollout(lanes, busy, self.stage)

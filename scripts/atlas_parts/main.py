@@ -152,8 +152,9 @@ def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
 
 
 def _about() -> dict[str, Any]:
+    from tuned_parts.candidate import commit_of_checkout
+
     from hpo.machine.software import versions
-    from hpo.search.tuned_record import commit_of_checkout
 
     return {
         "commit": commit_of_checkout(),

@@ -3,7 +3,6 @@
 What `hpo.search.engine.finish_trials` decides, lane by lane, without a rule that stops
 runs: a trial starts with some seeds, and one that is not clearly worse than the best of those that
 had them all gets more. Its seeds wait for lanes before those of later trials.
-(`hpo.search.what_if.resampled` sketches races by whole trials, where no budget ends them.)
 
 It differs from the engine in one place: what a budget pays for less than a chunk of all lanes, the
 engine gives to the first lanes, whose runs may come to their end with it.

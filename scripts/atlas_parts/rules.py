@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from hpo.search.what_if.resampled import Curve, winners_of
 from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.load import recorded
 from hpo.studies.spec import Study
@@ -33,6 +32,7 @@ from hpo.studies.spec import Study
 from .data import Atlas
 from .racing import Runs, winner_of_race
 from .resampling import LEVEL, Estimate, generator, halves, judges_of
+from .sketched import Curve, winners_of
 
 LANES = 12
 BUDGETS = (24, 48)
@@ -318,7 +318,6 @@ def _curves(
     judged = losses[:, judging].mean(axis=1)
     columns = (
         losses[:, first][:, :, places].mean(axis=1),
-        losses[:, mine, -1],
         losses[:, mine, -1].mean(axis=1),
         judged[:, -1],
         judged[:, places],
@@ -327,10 +326,10 @@ def _curves(
         points == len(atlas.points),
     )
     return [
-        Curve(tuple(at_rungs), tuple(finals), compared, final, tuple(at))
+        Curve(tuple(at_rungs), compared, final, tuple(at))
         if whole
-        else Curve(tuple(at_rungs), tuple(finals), compared, final, tuple(at), passed, lost)
-        for at_rungs, finals, compared, final, at, passed, lost, whole in zip(
+        else Curve(tuple(at_rungs), compared, final, tuple(at), passed, lost)
+        for at_rungs, compared, final, at, passed, lost, whole in zip(
             *(column.tolist() for column in columns), strict=True
         )
     ]

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,8 @@ from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..lanes.contract import EvaluationResult
 from ..state.objective import Objective, measures
-from .knob_importance import fanova, ped_anova
+from .knob_importance import ped_anova
 
-Method = Literal["ped-anova", "fanova"]
 _REACHED = 0.9
 _ROUNDED = 0.005  # of a number of three digits
 _FEWEST = 10
@@ -95,7 +94,6 @@ class Importance:
     at: int  # env steps of the point
     trials: int  # how many trials it rests on
     random_only: bool  # only the random share was used
-    method: Method  # the estimator
     random_trials: int  # how many of the random share were evaluated there
     modelled: int = 0  # how many of the trials a model proposed that knew results
 
@@ -187,13 +185,11 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     return found
 
 
-def importance_at(
-    points: Points, at: int | None = None, everybody: bool = False, method: Method = "ped-anova"
-) -> Importance:
+def importance_at(points: Points, at: int | None = None, everybody: bool = False) -> Importance:
     """Return the importance of every searched knob for the value at one point.
 
     PED-ANOVA (Watanabe et al. 2023) measures how far the best tenth of trials is from all of them
-    in each hyperparameter; fANOVA (Hutter et al. 2014) its share of a forest's variance.
+    in each hyperparameter.
 
     The random share decides, unless fewer than ten of its trials were evaluated there: then all
     do, and the result says so.
@@ -222,10 +218,10 @@ def importance_at(
             f"least {_FEWEST}"
         )
     rows = [(points.params(n, here), points.values[here][n]) for n in among]
-    shares = _shares(points.study.space, rows, points.study.metric.goal, method)
+    shares = _shares(points.study.space, rows, points.study.metric.goal)
     given = sum(points.trials[n].proposed_by in _GIVEN for n in set(among) - set(share))
     modelled = len(set(among) - set(share)) - given
-    return Importance(shares, here, len(rows), random_only, method, random_trials, modelled)
+    return Importance(shares, here, len(rows), random_only, random_trials, modelled)
 
 
 def _nothing(points: Points) -> str:
@@ -243,9 +239,7 @@ def _evaluated(
     return here, [n for n in among if n in found and math.isfinite(found[n])]
 
 
-def importance_over_progress(
-    points: Points, everybody: bool = False, method: Method = "ped-anova"
-) -> list[Importance]:
+def importance_over_progress(points: Points, everybody: bool = False) -> list[Importance]:
     """Return the importance at every point that has trials enough, the earliest first.
 
     All points or none rest on the random share, so that no change comes from the base.
@@ -254,7 +248,7 @@ def importance_over_progress(
     reason: ConfigError | None = None
     for at in sorted(points.values):
         try:
-            found.append(importance_at(points, at, everybody, method))
+            found.append(importance_at(points, at, everybody))
         except ConfigError as error:  # a late point that few trials reached
             reason = error
     if not found:
@@ -263,13 +257,9 @@ def importance_over_progress(
 
 
 def _shares(
-    space: Space, rows: Sequence[tuple[Mapping[str, Any], float]], goal: str, method: Method
+    space: Space, rows: Sequence[tuple[Mapping[str, Any], float]], goal: str
 ) -> dict[str, float]:
-    params, values = [row for row, _ in rows], [value for _, value in rows]
-    if method == "ped-anova":
-        raw = ped_anova(space, params, values, goal)
-    else:
-        raw = fanova(space, params, values)
+    raw = ped_anova(space, [row for row, _ in rows], [value for _, value in rows], goal)
     totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
     for key, share in raw.items():
         totals[key.partition("#")[0]] += max(0.0, float(share))

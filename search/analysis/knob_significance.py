@@ -1,4 +1,4 @@
-"""Which knobs of a study decided, beyond what chance explains, and what other estimators say.
+"""Which knobs of a study decided, beyond what chance explains, and what PED-ANOVA says.
 
 Every trial with a value at the point counts whose proposal is known to leave the answer right:
 those that no result had led to, and those of TPE, for which it was simulated
@@ -12,17 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...errors import ConfigError, MissingExtraError
 from ...spaces.base import Distribution
 from ...spaces.space import Space
 from ...store.importance import Decided, EffectPoint, decide, main_effect
 from ...store.rank_variance import FEWEST_TRIALS, Column
-from .checkpoint_values import Importance, Method, Points, importance_at
+from .checkpoint_values import Importance, Points
 from .knob_importance import positions_of
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
-_FOREST = 2_000
-_METHODS: tuple[Method, ...] = ("ped-anova", "fanova")
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class Answer:
     measured: bool  # its trials were proposed in ways for which its errors are known
     # knob that decided -> mean values along its axis, with their band
     effects: Mapping[str, tuple[EffectPoint, ...]]
-    # estimator -> knob -> share of the whole; those that could be computed
-    others: Mapping[Method, Importance]
+    other: Importance  # by PED-ANOVA
 
     @property
     def sentences(self) -> list[str]:
@@ -51,7 +47,7 @@ class Answer:
             "effects": {
                 name: [asdict(point) for point in points] for name, points in self.effects.items()
             },
-            "estimators": {name: dict(found.shares) for name, found in self.others.items()},
+            "estimators": {"ped-anova": dict(self.other.shares)},
         }
 
     @property
@@ -60,14 +56,14 @@ class Answer:
 
         Empty too where nothing matters and PED-ANOVA gives none more than twice an equal share.
         """
-        found = self.others.get("ped-anova")
-        first = max(found.shares, key=found.shares.__getitem__, default=None) if found else None
-        if found is None or first is None or not found.shares[first]:
+        shares = self.other.shares
+        first = max(shares, key=shares.__getitem__, default=None)
+        if first is None or not shares[first]:
             return ""
         names = self.decided.names
         if first in (names[0].split("#")[0] if names else None,):
             return ""
-        if not names and found.shares[first] <= 2.0 / len(found.shares):
+        if not names and shares[first] <= 2.0 / len(shares):
             return ""
         return f"PED-ANOVA ranks {first} first"
 
@@ -88,22 +84,7 @@ def answer_at(points: Points, found: Importance) -> Answer:
         for column in columns
         if column.name in decided.names
     }
-    return Answer(found.at, decided, measured, effects, _others(points, found))
-
-
-def _others(points: Points, found: Importance) -> dict[Method, Importance]:
-    told: dict[Method, Importance] = {}
-    for method in _METHODS:
-        if method == found.method:
-            told[method] = found
-            continue
-        if method == "fanova" and found.trials > _FOREST:
-            continue  # its forest takes over a CPU-second, and a report follows every run
-        try:
-            told[method] = importance_at(points, found.at, not found.random_only, method)
-        except (ConfigError, MissingExtraError):  # one estimator less to compare with
-            continue
-    return told
+    return Answer(found.at, decided, measured, effects, found)
 
 
 def columns_of(space: Space, params: Sequence[Mapping[str, object]]) -> list[Column]:

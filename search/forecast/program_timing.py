@@ -167,10 +167,10 @@ class Chunks:
         self._population = population
         self._drawn = [_drawn(factory, resolved, lane) for lane in range(population.lanes)]
 
-    def run(self, lanes: Sequence[int], begun: bool = True, replicate: int = 0) -> float:
-        """Return the seconds of a chunk; without `begun` lanes start a replicate."""
+    def run(self, lanes: Sequence[int], begun: bool = True) -> float:
+        """Return the seconds of a chunk; without `begun` lanes start a trial."""
         refills = [] if begun else [
-            Refill(lane, self._drawn[lane], Stream.SEARCH, replicate) for lane in lanes
+            Refill(lane, self._drawn[lane], Stream.SEARCH, 0) for lane in lanes
         ]  # fmt: skip
         result = self._population.advance(refills, lanes)
         refuse_failed(result.failed.values())

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...core import checkpoint
 from ...core.checkpoint import restore_lane, save_lane, write_parts
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
@@ -136,12 +135,6 @@ class LocalPopulation:
             wanted.pop("vf_learning_rate", None)
         return {name: value[self._place] for name, value in wanted.items()}
 
-    def roll_out(self) -> float:
-        """Run one chunk's rollouts without learning; return the seconds."""
-        started = time.perf_counter()
-        self._lanes = self._program.roll_out(self._lanes)
-        return time.perf_counter() - started
-
     def change(self, changes: Sequence[Change]) -> None:
         rows = self._program.no_changes()
         for change in changes:
@@ -206,24 +199,6 @@ class LocalPopulation:
 
     def restore(self, directory: Path) -> None:
         self._lanes = self._program.restore(self._lanes, directory)
-
-    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
-        new_folder(directory)
-        for name in names:
-            value = getattr(self._lanes.state, name)
-            if jax.tree.leaves(value):
-                checkpoint.save_tree(directory / name, value)
-
-    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
-        state = self._lanes.state
-        old = {
-            name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
-        }
-        found = {
-            name: checkpoint.restore_tree(directory / name, value) for name, value in old.items()
-        }
-        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
-        self._lanes = self._lanes.replace(state=state.replace(**placed))
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}

@@ -1,5 +1,5 @@
 """A study under another stopping rule: its recorded curves, judged again.
 
-`recorded_curves` reads them, `replay` plays them to the engine instead of training, `resampled`
-gives the uncertainty, and `what_if` compares rules.
+`recorded_curves` reads them, `replay` plays them to the engine instead of training, and `what_if`
+compares rules.
 """

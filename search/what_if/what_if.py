@@ -12,7 +12,6 @@ from ...store.rows import TrialState
 from ...studies.search_methods import METHODS
 from ...studies.several_environments import metric_words
 from ..state.objective import Objective
-from ..state.schedule import schedule_of
 from .recorded_curves import (
     LOST,
     Guesses,
@@ -24,7 +23,6 @@ from .recorded_curves import (
     value_at,
 )
 from .replay import Replayed, located, matches, replay, trained_as_recorded
-from .resampled import Curve, Luck, luck
 from .rules import Asked, asked_rules, is_own
 
 _DRAWS = 10  # of what nobody saw, where a rule asks for it
@@ -64,8 +62,6 @@ class WhatIfRow:
     # the best value of the record less the winner's, both over all recorded seeds; in units of the
     # metric, above 0 where the winner is worse
     lost: Span | None = None
-    # the value lost over resamples of the trials; None of a rule that pauses them
-    luck: Luck | None = None
     own: bool = False  # the study ran with this rule
 
 
@@ -98,7 +94,6 @@ def what_if(
     folder: Path,
     rules: Sequence[str] = (),
     seeds: int | None = None,
-    resamples: int = 100,
     quantum: Quantum = quantum_of,
 ) -> WhatIf:
     """Judge the recorded curves of a study by other rules."""
@@ -134,7 +129,7 @@ def what_if(
         best=truth.best(0)[0],
         unseen=len(truth.unseen),
         audited=bool(truth.unseen) and any(row.audited for row in record.trials),
-        rows=tuple(_row(record, truth, rule, inexact(rule), resamples) for rule in asked),
+        rows=tuple(_row(record, truth, rule, inexact(rule)) for rule in asked),
         env_steps=record.study.env_steps,
         asked_env_steps=record.asked_env_steps,
     )
@@ -193,7 +188,7 @@ def _guessed_losses(record: Record) -> bool:
     return lost and record.study.seeds.tolerate > 0 and record.replicates > 1
 
 
-def _row(record: Record, truth: _Truth, asked: Asked, why: str, resamples: int) -> WhatIfRow:
+def _row(record: Record, truth: _Truth, asked: Asked, why: str) -> WhatIfRow:
     first = replay(record, asked.study, truth.guesses(0))
     found = [first]
     if first.guessed:
@@ -225,7 +220,6 @@ def _row(record: Record, truth: _Truth, asked: Asked, why: str, resamples: int) 
         own=is_own(record, asked),
         kept=sum(kept) / len(kept) if kept else None,
         lost=Span.of(lost) if lost else None,
-        luck=_luck(record, truth, asked, resamples) if lost and resamples else None,
     )
 
 
@@ -245,59 +239,3 @@ def _whole(record: Record, done: Replayed) -> int:
             each = sum(length if one.lost_at is None else one.lost_at for one in seen)
             total += each * record.study.spread
     return total
-
-
-def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck | None:
-    study, seeds = asked.study, range(record.replicates)
-    if study.early_terminate is not None and study.early_terminate.pause:
-        return None  # the sketch of a resample does not know trials that wait at rungs
-    schedule = schedule_of(study, record.quantum(study, record.configs[0]))
-    objective = Objective.of(study)
-
-    def curve(draw: int, trial: int) -> Curve:
-        own = schedule_of(study, record.quantum(study, record.configs[trial]))
-        points = [own.env_steps_at(r) for r in range(len(own.rungs))] or [own.env_steps]
-        at = [points[min(r, len(points) - 1)] for r in range(len(schedule.rungs))]
-        lost = _lost_at(record, trial)
-        guesses = truth.guesses(draw)
-
-        def loss(replicates: Sequence[int], env_steps: int) -> float:
-            if lost is not None and lost <= env_steps:
-                return float("inf")
-            values = [
-                objective.measure(guesses.at(trial, rep, env_steps)[0])
-                for rep in replicates
-                if record.seen(trial, rep).lost_at is None
-            ]
-            return objective.loss(objective.aggregate(values)) if values else float("inf")
-
-        end = record.length(trial)
-        return Curve(
-            losses=tuple(loss(seeds[: study.seeds.first], point) for point in at),
-            seeds=tuple(loss([rep], end) for rep in seeds[: study.seeds.per_config]),
-            compared=loss(seeds[: study.seeds.per_config], end),
-            final=truth.loss(draw, trial, end),
-            at=tuple(truth.loss(draw, trial, point) for point in at),
-            lost_at=None if lost is None else sum(point < lost for point in at),
-            lost_after=lost,
-        )
-
-    known: dict[int, list[Curve]] = {}
-
-    def curves(number: int) -> list[Curve]:
-        draw = number % _DRAWS if truth.unseen else 0
-        if draw not in known:
-            known[draw] = [curve(draw, row.trial) for row in record.trials if row.bucket]
-        return known[draw]
-
-    lanes = max(record.lanes.values(), default=1)
-    rungs = [schedule.env_steps_at(rung) for rung in range(len(schedule.rungs))]
-    return luck(study, curves, rungs, schedule.env_steps, lanes, resamples)
-
-
-def _lost_at(record: Record, trial: int) -> int | None:
-    """Return the env steps at which a trial lost more seeds than it may; None if it did not."""
-    each = (record.seen(trial, rep).lost_at for rep in range(record.replicates))
-    lost = sorted(at for at in each if at is not None)
-    allowed = min(record.study.seeds.tolerate, record.replicates - 1)
-    return lost[allowed] if len(lost) > allowed else None

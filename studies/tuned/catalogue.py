@@ -1,20 +1,16 @@
 """The files of tuned configurations, and their names.
 
-Those of the working directory (`results/tuned`, where `hpo tuned add` writes) come before those
-of the package.
+Those of the working directory (`results/tuned`, where `scripts/tuned` writes) come before those of
+the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...environments.registry import full_id
 from ...errors import ConfigError, UnknownNameError
-from ..yaml_io import plain, read_file
 from .record import Record, read_record
 
 PLACE = Path("results") / "tuned"
@@ -69,30 +65,3 @@ def _path_of(name: str, where: Sequence[Path]) -> Path | None:
     files = record_files(where)
     stems = (file_name(word).removesuffix(".yaml") for word in (name, full_id(name)))
     return next((files[stem] for stem in stems if stem in files), None)
-
-
-_FILE = Path(__file__).with_name("published.yaml")
-
-
-@dataclass(frozen=True)
-class Published:
-    by: str  # the project; names its row in tables
-    # repository, commit, file, env_steps (its length); without (settings that hpo lacks);
-    # written_for (another environment)
-    source: Mapping[str, Any]
-    knobs: Mapping[str, Any]
-
-
-def published(env: str) -> tuple[Published, ...]:
-    return _all().get(env, ())
-
-
-@lru_cache(maxsize=1)
-def _all() -> Mapping[str, tuple[Published, ...]]:
-    data = plain(read_file(_FILE, str(_FILE)))
-    return {env: tuple(map(_one, items)) for env, items in data.items()}
-
-
-def _one(item: Mapping[str, Any]) -> Published:
-    source = {key: value for key, value in item.items() if key not in ("knobs", "by")}
-    return Published(item["by"], source, item["knobs"])

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...environments.references import Reference
 from ...store.comparison import decided_pairs
 from ...store.paired import chance_of_better, paired_interval
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
-from .record import Contender, Curve, Record
+from .record import Contender, Record
 
 Verdict = Literal["better", "worse", "no_difference"]
 """As `store.comparison`; all test seeds ran, so nothing is undecided."""
-_WAY = 0.9
 
 
 @dataclass(frozen=True)
@@ -162,21 +160,3 @@ def time_to(
     sign = 1.0 if goal == "maximize" else -1.0
     reached = (at for at, v in zip(env_steps, values, strict=True) if sign * (v - threshold) >= 0)
     return next(reached, None)
-
-
-def threshold_of(
-    curves: Sequence[Curve], goal: str = "maximize", scale: Reference | None = None
-) -> float:
-    """Return the value whose first reaching is timed, to six digits.
-
-    It is 90 % of the way from random actions to the reference score, if these were measured; else
-    from the worst first evaluation to the best last one, so that at least one contender reaches it
-    and none starts there.
-    """
-    best, worst = (max, min) if goal == "maximize" else (min, max)
-    if scale is None:
-        start = worst(curve.greedy[0] for curve in curves)
-        end = best(curve.greedy[-1] for curve in curves)
-    else:
-        start, end = scale.random, scale.reference
-    return float(f"{start + _WAY * (end - start):.6g}")

@@ -104,35 +104,3 @@ def test_every_traced_knob_is_free_of_recompiles(tiny):
     np.testing.assert_allclose(curve.vf_learning_rate, curve.learning_rate / 3, rtol=1e-5)
     with pytest.raises(TypeError):
         compiled(np.float32(0), program.empty(), program._put(rows))
-
-
-def test_rolling_out_steps_the_environments_and_learns_nothing(tiny):
-    program = tiny.program()
-    rows = tiny.start(program, {lane: (ME, lane) for lane in range(8)})
-    lanes, _ = program.advance(tiny.seed, program.empty(), rows)
-    before = jax.device_get(lanes)
-    after = jax.device_get(program.roll_out(lanes))
-    same(after.state.params, before.state.params)
-    same(after.hypers, before.hypers)
-    np.testing.assert_array_equal(after.state.updates, before.state.updates + program.updates)
-    moved = after.state.observation != before.state.observation
-    assert moved.any(axis=(1, 2)).all()
-
-
-def test_rolling_out_takes_the_steps_that_a_chunk_takes(tiny):
-    program = tiny.program()
-    unmoved = {"learning_rate": 1e-30}  # weights move by less than a float shows
-    rows = tiny.start(program, {lane: (unmoved, lane) for lane in range(8)})
-
-    def after(run):
-        lanes, _ = program.advance(tiny.seed, program.empty(), rows)
-        return jax.device_get(run(lanes)).state
-
-    learning = after(lambda lanes: program.advance(tiny.seed, lanes, program.no_refills())[0])
-    rolling = after(program.roll_out)
-    for name in ("env_state", "observation", "episode_return", "episode_length"):
-        for one, other in zip(
-            jax.tree.leaves(getattr(rolling, name)), jax.tree.leaves(getattr(learning, name)),
-            strict=True,
-        ):  # fmt: skip
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6, err_msg=name)

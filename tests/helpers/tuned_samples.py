@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.loading import script_module
 from hpo.knobs import complete
-from hpo.studies.tuned.catalogue import published
-from hpo.studies.tuned.record import Contender, Cost, Curve, Made, Origin, Record, record_text
+from hpo.studies.tuned.record import Contender, Cost, Curve, Made, Origin, Record
 from hpo.studies.tuned.summary import time_to
-from hpo.studies.tuned.tables import write_tables
 
+_FILES = script_module("tuned_parts.record_file")
+published, record_text = _FILES.published, _FILES.record_text
+write_tables = script_module("tuned_parts.tables").write_tables
 STUDY = "env: CartPole-v1\nenv_steps: 102400\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
 POINTS = tuple(range(5120, 102401, 5120))
 

@@ -256,30 +256,6 @@ def test_helpers_of_the_single_file_ppo(imported, call, expected):
 # -------------------------------------------------------------------------- versions
 
 
-def test_jaxdem_is_told_apart_by_its_names(imported):
-    text = ("tr = PPOTrainer.Create(env, model, num_envs=64, num_epochs=10, num_minibatches=8,\n"
-            "  learning_rate_decay_exponent=2.0, learning_rate_decay_min_fraction=0.01%s)\n"
-            )  # fmt: skip
-    data, told = imported("jaxdem", text % "", "--env=navigators")
-    fixed = data["fixed"]
-    assert "Read as JaxDEM, of 22 September to 4 November 2025" in told
-    assert (fixed["learning_rate"], fixed["max_grad_norm"]) == (0.02, 0.4)
-    assert "vf_coef" not in fixed  # 0.5 is ours
-    assert (fixed["ent_coef"], fixed["rho_clip"], fixed["priority_alpha"]) == (0.03, 0.5, 0.4)
-    assert (fixed["lr_decay_exponent"], fixed["lr_end_fraction"]) == (2.0, 0.01)
-    assert fixed["hidden_sizes"] == [32, 32] and "adam_eps" not in fixed  # 1e-5 is ours
-    data, _ = imported("jaxdem", text % ", minibatch_size=16", "--env=navigators")  # segments
-    fixed = data["fixed"]
-    assert (fixed["num_minibatches"], fixed["minibatch_size"]) == (8, 16 * 64)
-    assert fixed["update_epochs"] == 1 and fixed["lr_schedule_multiplier"] == 0.125
-    data, told = imported("jaxdem", "tr = PPOTrainer.Create(env, model)\n", "--env=navigators")
-    assert data["fixed"]["learning_rate"] == 0.01 and data["env_steps"] == 1000 * 1024 * 64
-    assert "of 22 September to 4 November 2025: system=jaxdem_2025_09" in told
-    earlier = ("--env=navigators", "system=jaxdem_2025_09")
-    _, told = imported("jaxdem", "tr = PPOTrainer.Create(env, model)\n", *earlier)
-    assert "Read as JaxDEM, of 22 September to 4 November 2025" in told
-
-
 def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
     text = ("tr = PPOTrainer.Create(env, model, num_envs=16, num_minibatches=%d, "
             "minibatch_size=%d, importance_sampling_alpha=0.0)\n")  # fmt: skip
@@ -293,19 +269,6 @@ def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
     flags = told.split("parts (-- ")[1].rstrip(")\n").split()
     data, _ = imported("jaxdem", text % (10, 256), "--env=navigators", *flags)
     assert data["fixed"]["num_minibatches"] == 4
-
-
-@pytest.mark.parametrize(
-    ("more", "version", "steps"),
-    [("", "0.0.6", 2048), ("state_magnitude_coefficient=0.0", "up to 0.0.5", 512)],
-)
-def test_lerax_is_told_apart_by_its_names(imported, more, version, steps):
-    data, told = imported("lerax", f"algo = PPO(num_envs=4, {more})\n", "--env=CartPole-v1")
-    assert f"Read as Lerax, {version}" in told and data["fixed"]["rollout_length"] == steps
-    data, told = imported(
-        "lerax", "algo = PPO()\n", "--env=CartPole-v1", "--system", "lerax_0_0_5"
-    )
-    assert data["fixed"]["rollout_length"] == 512 and data["fixed"]["update_epochs"] == 16
 
 
 def test_a_folder_of_a_system_does_not_date_its_scripts(imported):

@@ -115,14 +115,3 @@ def test_code_beside_a_policy_may_make_arrays_when_it_is_imported(tmp_path):
     )
     made = child(code + SHOWN, JAX_PLATFORMS="cpu")
     assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr
-
-
-def test_autorl_asks_for_devices_before_the_code_of_a_study(tmp_path):
-    (tmp_path / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
-    (tmp_path / "s.yaml").write_text(
-        "env: CartPole-v1\nenv_steps: 10k\nbudget: {trials: 2}\nimports: [mine.py]\n"
-        "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
-    )
-    code = f"import hpo; hpo.AutoRLEnv({str(tmp_path / 's.yaml')!r}, 2, 2)" + SHOWN
-    made = child(code, JAX_PLATFORMS="cpu")
-    assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr

@@ -156,10 +156,8 @@ def test_a_damaged_table_is_no_traceback_of_an_export(capsys, tmp_path, form):
         (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 1k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
         (["plot", "history", "--at", "2k"], "options of hpo plot importance"),
-        (["plot", "curves", "--method", "fanova"], "options of hpo plot importance"),
+        (["plot", "curves", "--method", "ped-anova"], "options of hpo plot importance"),
         (["plot", "importance", "--at", "2.5k"], "no evaluation at 2500 env steps"),
-        (["show", "0", "--heuristic", "ksp_ff"], "--heuristic needs --env FILE"),
-        (["show", "0", "--env", "x.yaml"], "give only one of them"),
         (["eval", "policy", "--seeds", "3"], "--seeds is for optical networks only"),
         (["eval", "policy", "--plot", "x.png"], "--plot is for optical networks only"),
         (

@@ -1,4 +1,4 @@
-"""`hpo eval --env` and `hpo show --env`: heuristics and policies of optical networks."""
+"""`hpo eval --env`: heuristics and policies of optical networks."""
 
 import csv
 import json
@@ -158,52 +158,6 @@ def test_how_much_more_load_a_policy_carries_than_each_heuristic(capsys, policy)
     assert max(map(len, lines[-4:])) <= 80
 
 
-def test_the_strongest_of_rules_paths_and_orders(capsys, network):
-    given = ["--env", network, "--heuristic", "ksp_ff,ksp_lf", *FEW]
-    data = answer(capsys, *given, "--k", "1,2", "--path-order", "hops,distance")
-    means = [row["service_blocking_probability"]["mean"] for row in data["results"]]
-    assert len(means) == 2 * 2 * 2 and means == sorted(means)
-    keys = {(row["k"], row["path_order"], row["rule"]) for row in data["results"]}
-    assert len(keys) == 8
-    first = data["results"][0]
-    assert first["less_best"] == {"mean": 0.0, "ci_low": 0.0, "ci_high": 0.0}
-    alone = answer(capsys, *given, "--set", "k=1", "--set", "path_order=hops")
-    [row] = [
-        row for row in data["results"]
-        if (row["k"], row["path_order"], row["rule"]) == (1, "hops", "ksp_lf")
-    ]  # fmt: skip
-    [same] = [row for row in alone["results"] if row["rule"] == "ksp_lf"]
-    expected = same["service_blocking_probability"]["mean"]
-    assert row["service_blocking_probability"]["mean"] == expected
-    assert main(["eval", *given, "--k", "2"]) == 0
-    assert "minus the best" in capsys.readouterr().out
-
-
-def test_a_policy_beside_the_strongest_of_heuristics(capsys, policy):
-    given = [policy, "--heuristic", "ksp_ff,ksp_lf", "--k", "1,2", *FEW]
-    data = answer(capsys, *given)
-    blocked = {
-        (row["rule"], row["k"]): np.array(row["service_blocking_probability"]["values"])
-        for row in data["results"]
-    }
-    assert len(blocked) == 5
-    rival = min((key for key in blocked if key[0] != policy), key=lambda key: blocked[key].mean())
-    told = data["policy"]
-    assert (told["strongest"]["rule"], told["strongest"]["k"]) == rival
-    apart = blocked[policy, 2] - blocked[rival]
-    assert told["less_strongest"]["mean"] == pytest.approx(apart.mean())
-    reach = 2.776 * apart.std(ddof=1) / np.sqrt(5)  # Student's t, 4 degrees of freedom
-    assert told["less_strongest"]["ci_high"] == pytest.approx(apart.mean() + reach, rel=1e-3)
-    alone = answer(capsys, policy, "--heuristic", "ksp_ff", *FEW)
-    [same] = [row for row in alone["results"] if row["rule"] == policy]
-    assert same["service_blocking_probability"]["mean"] == blocked[policy, 2].mean()
-    assert main(["eval", *given]) == 0
-    printed = capsys.readouterr().out
-    assert (
-        f"minus the strongest heuristic ({rival[0]}, k {rival[1]}, spectral_resources)" in printed
-    )
-
-
 def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     requests = [(0, 1, 50, 0.0, 9), (3, 1, 100, 1.0, 9), (2, 0, 25, 1.5, 9)]
     lines = ["source,destination,bitrate,arrival,holding"]
@@ -225,14 +179,6 @@ def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     }  # fmt: skip
 
 
-def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path):
-    pytest.importorskip("matplotlib")
-    for name, more in (("net.png", []), ("used.png", ["--heuristic", "ksp_ff"])):
-        path = tmp_path / name
-        assert main(["show", "--env", network, "--to", str(path), *more]) == 0
-        assert path.read_bytes()[:4] == b"\x89PNG"
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -245,13 +191,6 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
         (["--heuristic", "ksp_ff", "--set", "lod=5"], "did you mean 'load'?"),
         (["--heuristic", "ksp_ff", "--set", "id=CartPole-v1"], "has no key"),
         ([], "nothing to evaluate"),
-        (["--k", "5,x", "--heuristic", "ksp_ff"], "allowed: whole numbers from 1"),
-        (["--path-order", "hop", "--heuristic", "ksp_ff"], "did you mean 'hops'?"),
-        (["--k", "5"], "nothing to evaluate"),
-        (
-            ["--k", "2", "--heuristic", "ksp_ff", "--loads", "1,2"],
-            "--loads is for a single network",
-        ),
     ],
 )
 def test_mistakes_are_one_line(capsys, network, argv, words):
@@ -263,9 +202,8 @@ def test_a_policy_for_another_network_is_refused(capsys, network, policy):
     assert "trained for other actions" in text
 
 
-@pytest.mark.parametrize("more", [[], ["--k", "1,2"], ["--trace", "x.csv"]])
+@pytest.mark.parametrize("more", [[], ["--trace", "x.csv"]])
 def test_a_key_without_its_file_is_refused(capsys, policy, more):
-    """With --k it was dropped: numbers at 250 Erlang for whoever had asked for 150."""
     text = refusal(capsys, "eval", policy, "--heuristic", "ksp_ff", "--set", "load=150", *more)
     assert "--set changes a key of --env FILE; give that file too" in text
 
@@ -275,7 +213,6 @@ def test_what_is_no_network_is_refused(capsys, tmp_path):
     path.write_text("env: CartPole-v1\n")
     text = refusal(capsys, "eval", "--env", str(path), "--heuristic", "ksp_ff")
     assert "not an optical network" in text
-    assert "nothing to show" in refusal(capsys, "show")
 
 
 def test_more_paths_than_there_are_is_one_line(capsys, network):
@@ -290,7 +227,9 @@ def test_missing_matplotlib_names_the_extra(capsys, network, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "hpo-lanes[plot]" in refusal(capsys, "show", "--env", network)
+    assert "hpo-lanes[plot]" in refusal(
+        capsys, "eval", "--env", network, "--heuristic", "ksp_ff", "--plot", "x.png"
+    )
 
 
 def test_loads_are_read():

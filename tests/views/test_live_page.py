@@ -111,7 +111,6 @@ def test_a_study_s_pieces_are_those_of_its_report(server, root):
     sections = re.findall('<section id="([a-z]+)">', page)
     assert [name for name in sections if name != "lanes"] == list(built)  # in the report's order
     assert ask(server, "/part/audited/lanes")[2] == ""  # no section of a finished study
-    assert '<p class="home">' not in page  # which cannot hold the form to put studies beside
 
 
 def test_what_takes_long_is_not_asked_for_by_the_page(server):
@@ -121,17 +120,8 @@ def test_what_takes_long_is_not_asked_for_by_the_page(server):
         assert re.search(rf'<button [^>]*class="ask"[^>]* data-part="{name}"', page)
 
 
-def test_two_studies_side_by_side(server):
-    page = ask(server, "/both?study=audited&study=small")[2]
-    assert "<h1>audited and small</h1>" in page
-    chart = ask(server, "/both-part/audited/small")[2]
-    assert chart.count('<li class="c') == 2 and "<svg" in chart
-    assert "Choose two studies" in ask(server, "/both?study=audited")[2]
-    assert ask(server, "/both?study=audited&study=nobody")[0] == 404
-
-
 def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
-    pages = ["/", "/study/audited", "/both?study=audited&study=small", "/list-part"]
+    pages = ["/", "/study/audited", "/list-part"]
     pieces = re.findall(r'data-part="(\w+)"', ask(server, "/study/audited")[2])
     pages += [f"/part/audited/{name}" for name in pieces]
     for place in pages:
@@ -155,7 +145,7 @@ def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
         "/study/nobody", "/study/notes", "/study/.removed", "/study/..", "/study/%2e%2e",
         "/study/..%2f", "/study/%2Ftmp", "/study/small%2F..%2F..", "/part/small/..%2f..%2fsecret",
         "/part/../head", "/part/%2e%2e/study", "/part/small/nothing", "/state/%2e%2e",
-        "/both-part/small/%2e%2e", "/secret.txt", "/../secret.txt", "/journal.sqlite",
+        "/both", "/part/small/%2e%2e", "/secret.txt", "/../secret.txt", "/journal.sqlite",
         "//secret.txt", "/%00", "/study/small%00", "/live.js/x",
     ],
 )  # fmt: skip
@@ -234,8 +224,8 @@ def test_without_the_token_nothing_is_told(root):
 def test_the_token_is_asked_for_once_and_leaves_the_address(root):
     with serving(root, token="right") as server:
         assert server.url.endswith("/?token=right")
-        status, headers, _ = ask(server, "/both?study=a&token=right&study=b")
-        assert (status, headers["Location"]) == (303, "/both?study=a&study=b")
+        status, headers, _ = ask(server, "/states?study=a&token=right&study=b")
+        assert (status, headers["Location"]) == (303, "/states?study=a&study=b")
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie and "SameSite" in cookie
         assert ask(server, "/list-part", Cookie=cookie.partition(";")[0])[0] == 200
@@ -254,7 +244,7 @@ def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
         text = whole_list(server)
         assert "cannot be read" in text and "53.07" in text
         assert ask(server, "/study/bad")[0] == 200
-        for place in ("/part/bad/now", "/state/bad", "/both-part/bad/small"):
+        for place in ("/part/bad/now", "/state/bad"):
             status, _, text = ask(server, place)
             assert status == 503 and "is damaged" in text
         shutil.rmtree(tmp_path / "small")
@@ -272,7 +262,7 @@ def test_a_folder_that_cannot_be_entered_says_so_and_the_others_stay(tmp_path, c
         assert text.count("loop cannot be read: Too many levels of symbolic links") == 1
         assert text.count("lost+found cannot be read: Permission denied") == 1
         assert ask(server, "/study/small")[0] == 200
-        for place in ("/part/loop/now", "/state/lost%2Bfound", "/both-part/loop/small"):
+        for place in ("/part/loop/now", "/state/lost%2Bfound"):
             status, _, text = ask(server, place)
             assert status == 503 and "cannot be read" in text
         cannot_enter(tmp_path)

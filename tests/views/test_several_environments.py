@@ -260,28 +260,15 @@ def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, 
         assert ("only values from the same environment" in error) == (name == "two")
 
 
-def test_choices_without_an_environment_are_told(capsys, folder):
-    data = shown(capsys, "compare", folder, "--leave-one-out")
-    assert [one["environment"] for one in data["each"]] == list(engine.IDS)
-    assert main(["compare", "--leave-one-out", "--study", str(folder)]) == 0
-    text = capsys.readouterr().out
-    assert "All environments still decided which trials were stopped (asha)" in text
-    assert text.startswith(("Without one environment the choice", "The choice stays trial"))
-    rules = [line for line in text.splitlines() if line.strip() and set(line) <= {"-", " "}]
-    assert len(rules) == 1  # one table
-    assert max(map(len, text.splitlines())) <= 80
-    for words, told in (
-        (["compare", "0", "1", "--leave-one-out"], "takes one study"),
-        (["compare", "0"], "compare needs A and B"),
-    ):
-        assert main([*words, "--study", str(folder)]) == 2
-        assert told in capsys.readouterr().err
+def test_one_trial_alone_is_not_compared(capsys, folder):
+    assert main(["compare", "0", "--study", str(folder)]) == 2
+    assert "compare needs A and B" in capsys.readouterr().err
 
 
-def test_the_report_has_scores_the_profile_and_one_left_out(folder):
+def test_the_report_has_scores_and_the_profile(folder):
     snapshot = read_snapshot(StudyFolder(folder))
     text = report_html(snapshot)
-    assert '<section id="environments">' in text and "One environment left out" in text
+    assert '<section id="environments">' in text
     first = snapshot.winner.trial
     picture = profile(snapshot)
     shown_there = [key.label for key in picture.panels[0].keys]

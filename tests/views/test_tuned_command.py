@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from helpers import tuned_samples as samples
+from helpers.loading import script_module
 from hpo.cli import main
 from hpo.knobs import complete
 from hpo.search import tuned_runs as verifying
@@ -111,14 +112,9 @@ def test_every_proof_that_ships_fits_a_terminal(say):
     [
         (["tuned", "CartPole-v0"], "did you mean 'CartPole-v1'"),
         (["tuned", "verify"], "type: hpo tuned verify ENV"),
-        (["tuned", "check", "CartPole-v1"], "type: hpo tuned check"),
         (["tuned", "CartPole-v1", "again"], "type: hpo tuned ENV"),
-        (["tuned", "add", "nothing"], "there is no study 'nothing'"),
         (["tuned", "verify", "CartPole-v1", "--seeds", "4"], "at least 5"),
-        (["tuned", "add", "my", "--seed", "3"], "--seed is an option of: hpo tuned verify"),
-        (["tuned", "--seeds", "64"], "--seeds is an option of: hpo tuned verify and add"),
-        (["tuned", "check", "--anyway"], "--anyway is an option of: hpo tuned add"),
-        (["tuned", "CartPole-v1", "--write"], "--write is an option of: hpo tuned check"),
+        (["tuned", "--seeds", "64"], "--seeds is an option of: hpo tuned verify"),
         (["train", "tuned:Nowhere-v1"], "unknown tuned configuration 'Nowhere-v1'"),
         (["tuned", "--tuned", "elsewhere", "CartPole-v1"], "no tuned configuration in elsewhere"),
     ],
@@ -128,16 +124,24 @@ def test_mistakes_are_one_line_and_exit_code_2(say, words, told):
     assert code == 2 and told in err and out == "" and len(err.splitlines()) == 1
 
 
-def test_check_says_what_is_at_fault(say, made):
-    where = ("--tuned", "results/tuned")
-    assert say("tuned", "check", *where)[:2] == (0, "1 tuned configuration, nothing at fault\n")
+def test_check_says_what_is_at_fault(made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    script = script_module("tuned_parts.main").main
+
+    def say(*words):
+        capsys.readouterr()
+        return script(list(words)), *capsys.readouterr()
+
+    assert say("check")[:2] == (0, "1 tuned configuration, nothing at fault\n")
     table = made / "results" / "tuned" / "curves.parquet"
     kept = table.read_bytes()
     table.unlink()
-    code, _, err = say("tuned", "check", *where)
-    assert code == 2 and "hpo tuned check --write" in err
-    assert len(json.loads(say("tuned", "check", "--json", *where)[1])["faults"]) == 1
-    assert say("tuned", "check", "--write", *where)[0] == 0 and table.read_bytes() == kept
+    code, _, err = say("check")
+    assert code == 2 and "scripts/tuned check --write" in err
+    assert len(json.loads(say("check", "--json")[1])["faults"]) == 1
+    assert say("check", "--write")[0] == 0 and table.read_bytes() == kept
+    code, out, err = say("add", "nothing")
+    assert code == 2 and "there is no study 'nothing'" in err and out == ""
 
 
 def test_init_starts_at_the_tuned_configuration(say):

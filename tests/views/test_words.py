@@ -23,7 +23,6 @@ ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError", "f
 COMMANDS_KEPT = {
     "importers/formats.py",  # flags of the programs that it reads, `--name=value`
     "studies/overrides.py",  # the form in which a kept study file records the command that ran it
-    "studies/tuned/record.py",  # the head of every record, which is compared byte by byte
 }
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...search.analysis.checkpoint_values import (
     Importance,
-    Method,
     importance_at,
     importance_over_progress,
 )
@@ -259,24 +258,20 @@ _BARS = 20
 
 
 def importance(
-    snapshot: Snapshot, everybody: bool = False, method: Method | None = None,
+    snapshot: Snapshot, everybody: bool = False, method: str | None = None,
     at: int | None = None,
 ) -> Picture:  # fmt: skip
-    """Draw the share of the ranking that every hyperparameter explains; by `method`: its shares.
+    """Draw the share of the ranking that every hyperparameter explains; with `method` PED-ANOVA's.
 
-    `everybody` includes trials that a model proposed, for `method`.
+    `everybody` includes trials that a model proposed, for PED-ANOVA.
     """
     title = "Importance of hyperparameters"
     if not snapshot.study.space.parameters:
         return Picture("importance", title, "Nothing was searched.")
-    if everybody:
-        method = method or "ped-anova"
     try:
-        if method is not None:
-            along = importance_over_progress(snapshot.points, everybody, method)
-            return _by_method(
-                method, title, importance_at(snapshot.points, at, everybody, method), along
-            )
+        if method is not None or everybody:
+            along = importance_over_progress(snapshot.points, everybody)
+            return _ped_anova(title, importance_at(snapshot.points, at, everybody), along)
         answer = snapshot.answer
         if at is not None or answer is None:
             answer = answer_at(snapshot.points, importance_at(snapshot.points, at))
@@ -294,11 +289,9 @@ def importance(
     return Picture("importance", title, f"{caption} Lines are 95% intervals.", [panel])
 
 
-def _by_method(
-    method: Method, title: str, found: Importance, along: Sequence[Importance]
-) -> Picture:
-    trials = counted(found.trials, "trial")
-    caption = f"{_METHODS[method]}, on {trials} at {steps(found.at)} env steps"
+def _ped_anova(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
+    caption = "PED-ANOVA: how much the best tenth of the trials differ from all, on "
+    caption += f"{counted(found.trials, 'trial')} at {steps(found.at)} env steps"
     caption += ", none proposed by a model." if not found.modelled else f". {_BIASED}"
     caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
     most = max(found.shares.values(), default=0.0) or 1.0
@@ -312,10 +305,6 @@ def _by_method(
 
 
 _BIASED = "It includes trials that a model proposed, which biases it to the region searched."
-_METHODS: dict[Method, str] = {
-    "ped-anova": "PED-ANOVA: how much the best tenth of the trials differ from all",
-    "fanova": "fANOVA: the share of the variance that each explains alone",
-}
 
 
 def _over_progress(along: Sequence[Importance]) -> XY:

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ...errors import ConfigError, StoreError
+from ...errors import ConfigError
 from ...search.analysis.across_environments import (
     EnvironmentScores,
-    LeaveOneOut,
     environment_scores,
-    leave_one_out_of,
 )
 from ...search.analysis.checkpoint_values import Points, importance_at, points_of
 from ...search.analysis.knob_significance import Answer, answer_at
@@ -53,14 +51,6 @@ class Snapshot:
     conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
     scores: EnvironmentScores = field(default_factory=EnvironmentScores)
-
-    @cached_property
-    def left_out(self) -> LeaveOneOut | None:
-        """Leave-one-out choices over environments; None if nothing can be chosen."""
-        try:
-            return leave_one_out_of(self.meta, list(self.rows.values()), self.scores)
-        except (ConfigError, StoreError):  # several objectives, or no trial has a value
-            return None
 
     @cached_property
     def answer(self) -> Answer | None:

@@ -1,7 +1,5 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
-`--leave-one-out` asks a study over several environments what its choice is worth elsewhere.
-
 Values are compared on the seeds that both ran on, or else on seeds without a part in the choice; a
 note says if the seeds selected one of them. Studies with the same `seed` share the seeds of their
 replicates. Different environments get no verdict.
@@ -21,7 +19,6 @@ from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import (
     EnvironmentScores,
     environment_scores,
-    leave_one_out,
 )
 from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
@@ -39,7 +36,7 @@ from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..confirm_cost import confirm_command, confirm_cost
-from ..environment_text import AGGREGATES_NOTE, beside_lines, left_out_text
+from ..environment_text import AGGREGATES_NOTE, beside_lines
 from ..escape_control import note
 from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
 from ..json_output import print_answer
@@ -110,8 +107,6 @@ class _Chosen:
 
 def do_compare(args: Namespace) -> int:
     root = Path(args.out)
-    if args.leave_one_out:
-        return _leave_one_out(args, root)
     if args.a is None or args.b is None:
         raise ConfigError("compare needs A and B: two trials of one study, or two studies")
     numbers = [number_in(word) for word in (args.a, args.b)]
@@ -147,16 +142,6 @@ def do_compare(args: Namespace) -> int:
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, differs, more, which)
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
-    return 0
-
-
-def _leave_one_out(args: Namespace, root: Path) -> int:
-    if args.b is not None or (args.a is not None and args.study is not None):
-        raise ConfigError("--leave-one-out takes one study: hpo compare STUDY --leave-one-out")
-    folder = find_study(args.a or args.study, root, note)
-    with Journal(folder.path) as journal, journal.at_one_commit():
-        found = leave_one_out(journal)
-    print_answer(args.json, finite_json(found.as_json()), left_out_text(found))
     return 0
 
 

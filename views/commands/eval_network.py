@@ -1,4 +1,4 @@
-"""`hpo eval` and `hpo show` on optical networks: heuristics and policies on the same requests.
+"""`hpo eval` on optical networks: heuristics and policies on the same requests.
 
 Every rule serves the same streams, seed by seed, so that their differences are paired.
 """
@@ -8,193 +8,27 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...environments.registry import rooted
 from ...environments.table import ENVIRONMENTS
-from ...errors import ConfigError, UnknownNameError, counted
+from ...errors import ConfigError
 from ...machine.software import enable_compilation_cache
-from ...store.statistics import interval
 from ...studies.env_section import EnvFile, read_env_file
 from ..escape_control import echo
-from ..formatting import aligned, between
 from ..json_output import print_answer, write_csv
 from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.envs.optical.agents import Rule
-    from ...core.envs.optical.heuristic_evaluation import Surveyed
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.saved_policy import SavedPolicy
 
-_MOST_PATHS = 1000
-
-
-def _path_counts(text: str | None) -> list[int]:
-    """Return the numbers of `5,10,25`; none for None."""
-    words = [] if text is None else [word.strip() for word in text.split(",")]
-    if not all(w.isascii() and w.isdigit() and 1 <= int(w) <= _MOST_PATHS for w in words):
-        raise ConfigError(
-            f"--k is {text!r}; allowed: whole numbers from 1 to {_MOST_PATHS} such as 5,10,25"
-        )
-    return list(dict.fromkeys(map(int, words)))
-
-
-def _path_orders(text: str | None) -> list[str]:
-    """Return the path orders of `hops,distance` or `all`; none for None."""
-    from ...core.envs.optical.candidate_paths import PATH_ORDERS
-
-    names = list(PATH_ORDERS) if text == "all" else _names(text)
-    for name in names:
-        if name not in PATH_ORDERS:
-            raise UnknownNameError("path order", name, (*PATH_ORDERS, "all"))
-    return list(dict.fromkeys(names))
-
-
-def _survey(args: Namespace) -> int:
-    """Evaluate heuristics over numbers of candidate paths and their orders."""
-    counts, orders = _path_counts(args.k), _path_orders(args.path_order)
-    file = _optical_file(args)
-    if file is None and args.policy is None:
-        raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
-    saved, id_, keys = _prepared(args, file)
-    from ...core.envs.optical.heuristic_evaluation import Surveyed, evaluate_heuristic, survey
-    from ...core.envs.optical.optical_environment import make_from_keys
-    from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
-
-    with plain_warnings():
-        given = make_from_keys(id=id_, **keys)
-        groups = [  # environments of one k, which differ in their path order alone
-            [
-                make_from_keys(**{**keys, "id": id_, "k": count, "path_order": order})
-                for order in orders or [given.settings.path_order]
-            ]
-            for count in counts or [given.settings.k]
-        ]
-    rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
-    title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
-    rule = None if saved is None else _policy_rule(saved, given, args.sample)
-    for option in ("loads", "find_load", "trace", "plot", "video"):
-        if getattr(args, option) is not None:
-            raise ConfigError(
-                f"--{option.replace('_', '-')} is for a single network; leave --k and "
-                "--path-order out, and give --set k=10 --set path_order=hops instead"
-            )
-    if not rules:
-        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all")
-    if args.sample and rule is None:
-        raise ConfigError("--sample samples a policy's actions; give --policy DIR")
-    size = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
-    found = [item for group in groups for item in survey(group, rules, **size)]
-    learnt = None
-    if rule is not None:
-        seen = evaluate_heuristic(given, rule, utilisation=True, **size)
-        learnt = Surveyed(given, str(args.policy), seen)
-    data = _survey_data(found, title, learnt)
-    print_answer(args.json, data, _survey_text(data))
-    return 0
-
-
-def _survey_data(
-    heuristics: Sequence[Surveyed], title: str, policy: Surveyed | None
-) -> dict[str, Any]:
-    """Return the figures as JSON data, the least service blocking first.
-
-    The policy is compared with the best heuristic on these requests, which favours the heuristic.
-    """
-    found = [*heuristics, *([] if policy is None else [policy])]
-    best = _strongest(found)
-    rows = [_row(item, best) for item in found]
-    rows.sort(key=lambda row: row["service_blocking_probability"]["mean"])
-    first = found[0].evaluation
-    data: dict[str, Any] = {
-        "env": title,
-        "load": float(first.loads[0]),
-        "seeds": int(first.blocked.shape[1]),
-        "requests_per_seed": first.requests,
-        "warmup_requests": found[0].environment.warmup_steps,
-        "results": rows,
-    }
-    if policy is not None:
-        rival = _strongest(heuristics)
-        data["policy"] = {
-            "rule": policy.rule,
-            "strongest": _settings_data(rival),
-            "less_strongest": _difference(policy, rival),
-        }
-    return data
-
-
-def _strongest(found: Sequence[Surveyed]) -> Surveyed:
-    return min(found, key=lambda item: item.evaluation.service_blocking.mean())
-
-
-def _settings_data(item: Surveyed) -> dict[str, Any]:
-    settings = item.environment.settings
-    return {"k": settings.k, "path_order": settings.path_order, "rule": item.rule}
-
-
-def _difference(item: Surveyed, other: Surveyed) -> dict[str, Any]:
-    """Return the difference in service blocking, paired by seed, with its 95% interval."""
-    apart = (item.evaluation.service_blocking - other.evaluation.service_blocking)[0]
-    paired = interval(apart.tolist())
-    return {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high}
-
-
-def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
-    seen = item.evaluation
-    service, bitrate = seen.service_summary(), seen.bitrate_summary()
-    around = interval(values := seen.service_blocking[0].tolist())
-    several = len(values) > 1
-    return {
-        **_settings_data(item),
-        "service_blocking_probability": {
-            "mean": service.mean, "std": service.std if several else None, "ci_low": around.low,
-            "ci_high": around.high, "values": values,
-        },
-        "bitrate_blocking_probability": {
-            "mean": bitrate.mean, "std": bitrate.std if several else None,
-        },
-        "utilisation": float(seen.utilisation.mean()),
-        "less_best": _difference(item, best),
-    }  # fmt: skip
-
-
-def _survey_text(data: Mapping[str, Any]) -> str:
-    header = ["k", "path order", "rule", "service blocking", "95%", "minus the best", "95%",
-              "bitrate blocking"]  # fmt: skip
-    rows: list[list[str]] = []
-    for row in data["results"]:
-        service, apart = row["service_blocking_probability"], row["less_best"]
-        rows.append([
-            str(row["k"]), row["path_order"], row["rule"], f"{service['mean']:.5f}",
-            between(service["ci_low"], service["ci_high"]), f"{apart['mean']:+.5f}",
-            between(apart["ci_low"], apart["ci_high"]),
-            f"{row['bitrate_blocking_probability']['mean']:.5f}",
-        ])  # fmt: skip
-    right = [True, False, False, True, False, True, False, True]
-    head = (
-        f"{data['env']} at {data['load']:g} Erlang: {counted(data['seeds'], 'seed')} x "
-        f"{counted(data['requests_per_seed'], 'request')} after {data['warmup_requests']} of "
-        "warm-up, the same for every row"
-    )
-    lines = [head, aligned(header, rows, right)]
-    if "policy" in data:
-        policy, strongest = data["policy"], data["policy"]["strongest"]
-        apart = policy["less_strongest"]
-        lines.append(
-            f"{policy['rule']} minus the strongest heuristic ({strongest['rule']}, "
-            f"k {strongest['k']}, {strongest['path_order']}): {apart['mean']:+.5f} "
-            f"{between(apart['ci_low'], apart['ci_high'])}, paired by seed"
-        )
-    return "\n".join(lines)
-
-
-_SHOWN_REQUESTS, _MOST_LOADS = 1000, 1000
+_MOST_LOADS = 1000
 _REQUESTS_A_SECOND = 10.0
 
 
@@ -224,8 +58,6 @@ def do_eval_network(args: Namespace) -> int:
         from ..pictures import require_matplotlib
 
         require_matplotlib("hpo eval --plot")
-    if args.k is not None or args.path_order is not None:
-        return _survey(args)
     question = _question(args)
     if not question.rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
@@ -248,31 +80,6 @@ def do_eval_network(args: Namespace) -> int:
         draw_curves(Path(args.plot), results, question.title)
         echo(f"wrote {args.plot}", file=sys.stderr)
     return _print(args, data)
-
-
-def do_show_network(args: Namespace) -> int:
-    from ..pictures import draw_network, require_matplotlib
-
-    path = Path(args.to or f"{Path(args.env).stem}.png")
-    if path.suffix.lower() != ".png":
-        raise ConfigError(f"--to {path}: the picture is a PNG; give a name that ends in .png")
-    require_matplotlib("hpo show --env")
-    question = _question(args)
-    if len(question.rules) > 1:
-        raise ConfigError("one picture shows one heuristic or policy; name only one")
-    environment = question.environment
-    occupancy, title = None, question.title
-    for name, rule in question.rules.items():
-        from ...core.envs.optical.request_trace import trace_heuristic
-
-        steps = environment.warmup_steps + _SHOWN_REQUESTS
-        steps = steps if environment.settings.continuous else None
-        occupancy = trace_heuristic(environment, rule, steps=steps, seed=args.seed)["occupancy"]
-        title = f"{title}, {name}"
-    draw_network(path, environment.tables.topology, occupancy, title)
-    data = {"env": title, "picture": str(path)}
-    print_answer(args.json, data, f"wrote {path}", sys.stderr)
-    return 0
 
 
 def _check_forms(args: Namespace) -> None:
@@ -317,11 +124,10 @@ def parse_loads(text: str) -> list[float]:
 def _question(args: Namespace) -> _Question:
     """Read the environment and the rules, before anything is compiled."""
     file = _optical_file(args)
-    sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
-    if sampled and args.policy is None:
+    if args.sample and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
     saved, id_, keys = _prepared(args, file)
-    from ...core.envs.optical.agents import RolloutRule, make_agent
+    from ...core.envs.optical.agents import make_agent
     from ...core.envs.optical.optical_environment import make_from_keys
     from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
@@ -330,15 +136,13 @@ def _question(args: Namespace) -> _Question:
     names = sorted(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
-        agent = make_agent(name, environment)  # refuses an unknown name
-        if isinstance(agent, RolloutRule):
-            echo(f"{name} simulates {agent.simulated:,} requests for each one", file=sys.stderr)
+        make_agent(name, environment)  # refuses an unknown name
     policies = () if saved is None else (str(args.policy),)
     if saved is not None:
-        rules[str(args.policy)] = _policy_rule(saved, environment, sampled)
+        rules[str(args.policy)] = _policy_rule(saved, environment, args.sample)
     settings = environment.settings
     title = f"{id_} on {Path(settings.topology).name}, {settings.slots} slots, k {settings.k}"
-    return _Question(environment, rules, policies, sampled, title)
+    return _Question(environment, rules, policies, args.sample, title)
 
 
 def _prepared(

@@ -23,7 +23,7 @@ from ..terminal.console import fitted
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.saved_policy import SavedPolicy
 
-_OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
+_OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
 
 def do_eval(args: Namespace) -> int:

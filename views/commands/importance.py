@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ...search.analysis.knob_significance import Answer
 
 _BAR = 30
-_TITLES = {"ped-anova": "PED-ANOVA", "fanova": "fANOVA"}
 
 
 def do_importance(args: Namespace) -> int:
@@ -33,11 +32,10 @@ def do_importance(args: Namespace) -> int:
     if args.over_progress and args.at is not None:
         raise ConfigError("--over-progress covers every point of the runs; leave --at out")
     points = read_points(study_of(args).path)
-    method = args.method or "ped-anova"
     if args.over_progress:
-        found = importance_over_progress(points, args.all, method)
+        found = importance_over_progress(points, args.all)
     else:
-        found = [importance_at(points, args.at, args.all, method)]
+        found = [importance_at(points, args.at, args.all)]
     if args.json:
         answers = [answer_at(points, item).as_json() for item in found]
         print_json([{**_data(one), "answer": it} for one, it in zip(found, answers, strict=True)])
@@ -90,16 +88,17 @@ def _over_progress(answers: Sequence[Answer]) -> str:
     return "\n".join([head, "", *lines, "", last])
 
 
-_KEYS = ("at", "trials", "random_only", "random_trials", "method")
+_KEYS = ("at", "trials", "random_only", "random_trials")
 
 
 def _data(item: Importance) -> dict[str, object]:
-    return {**{name: getattr(item, name) for name in _KEYS}, "shares": dict(item.shares)}
+    known = {name: getattr(item, name) for name in _KEYS}
+    return {**known, "method": "ped-anova", "shares": dict(item.shares)}
 
 
 def _of_method(item: Importance, blocks: bool) -> str:
     first = next(iter(item.shares), None)
-    head = f"{_TITLES[item.method]} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
+    head = f"PED-ANOVA at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
     if first is not None and item.shares[first] > 0.0:
         head = f"{head}: {first} is first ({item.shares[first]:.0%})"
     lines = [f"{head}."]

@@ -18,7 +18,7 @@ from typing import Any
 from rich.text import Text
 
 from ...core.policy_document import NAME, TRAINING, read_about
-from ...errors import ConfigError, StoreError, counted
+from ...errors import StoreError, counted
 from ...files.atomic_files import copy_folder
 from ...search.analysis.verdict import conclusion_of
 from ...store.audits import Audit, audit_of
@@ -213,18 +213,6 @@ def _environments(meta: StudyMeta) -> list[str]:
 
 
 def do_show(args: Namespace) -> int:
-    """Print everything about one trial, or draw a network."""
-    if args.env is not None and args.trial is not None:
-        raise ConfigError("TRIAL shows a trial, --env draws a network; give only one of them")
-    if args.env is not None:
-        from .eval_network import do_show_network
-
-        return do_show_network(args)
-    for option in ("heuristic", "policy", "set", "to"):
-        if getattr(args, option):
-            raise ConfigError(f"--{option} needs --env FILE, the network to draw")
-    if args.trial is None:
-        raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
     data = trial_data(study_of(args), args.trial)
     print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout), args.verbose))
     return 0

@@ -1,4 +1,4 @@
-"""`hpo train`, `hpo confirm`, `hpo tune-lanes`: training of given configurations."""
+"""`hpo train` and `hpo confirm`: training of given configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,17 @@ from ...errors import ConfigError, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import Results
-from ...search.tune_lanes import Measured, best_lanes, measure_lanes
 from ...store.environment_columns import ENVIRONMENT
 from ...store.paired import FEWEST_PAIRS
 from ...store.study_folder import StudyFolder, find_study, one_policy
-from ...studies.load import load
 from ...studies.several_environments import env_words, metric_words
 from ...studies.spec import Study
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..confirm_cost import confirm_cost
 from ..escape_control import echo, note
-from ..formatting import aligned, duration, number, param, steps, with_interval
-from ..json_output import print_answer, print_json
+from ..formatting import number, param, steps, with_interval
+from ..json_output import print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..trial_text import curve_line, trial_data
 from .compare import do_compare, number_in
@@ -56,7 +53,7 @@ def do_confirm(args: Namespace) -> int:
     if len(asked.trials) != 2:
         return do_top(Namespace(**vars(shown), n=None, explain=False))
     a, b = map(str, asked.trials)
-    return do_compare(Namespace(**vars(shown), a=a, b=b, leave_one_out=False))
+    return do_compare(Namespace(**vars(shown), a=a, b=b))
 
 
 def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
@@ -176,34 +173,3 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")
     return "\n".join(lines)
-
-
-def do_tune_lanes(args: Namespace) -> int:
-    study = load(args.file, args.set)
-
-    def tell(lanes: int) -> None:
-        note(f"timing {counted(lanes, 'lane')}")
-
-    found = list(measure_lanes(study, args.lanes, args.seconds, tell))
-    best = best_lanes(found)
-    if args.json:
-        print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
-        return 0
-    echo(_table(found))
-    echo("\nrollouts, updates: of one chunk; refill: added when every lane gets a new trial")
-    echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5% of the fastest")
-    return 0
-
-
-def _table(found: list[Measured]) -> str:
-    rows = [
-        [
-            str(entry.lanes), str(entry.tile), steps(round(entry.env_steps_per_second)),
-            f"{entry.rollout_seconds:.3f}s", f"{entry.update_seconds:.3f}s",
-            duration(entry.refill_seconds), duration(entry.compile_seconds),
-            f"{entry.memory_bytes / 2**20:,.0f} MiB",
-        ]
-        for entry in found
-    ]  # fmt: skip
-    header = ("lanes", "tile", "env steps/s", "rollouts", "updates", "refill", "compile", "memory")
-    return aligned(header, rows, (True,) * len(header))

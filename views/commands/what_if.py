@@ -9,12 +9,12 @@ from ...errors import counted
 from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
-from ..formatting import aligned, between, narrow, steps, with_interval
+from ..formatting import aligned, narrow, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import console, in_columns
 
-_HEADER = ("rule", "stopped", "saved", "lost", "risk", "exact")
-_RIGHT = (False, True, True, True, False, False)
+_HEADER = ("rule", "stopped", "saved", "lost", "exact")
+_RIGHT = (False, True, True, True, False)
 _WHY = {
     "asks": "asks: under this rule {method} would propose different trials",
     "order": "order: trials may reach rungs in a different order than recorded",
@@ -27,7 +27,7 @@ _WHY = {
 
 def do_what_if(args: Namespace) -> int:
     folder = study_of(args)
-    found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
+    found = what_if(folder.path, args.early_terminate, args.seeds)
     text = in_columns(what_if_text(found, console(sys.stdout).width), sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
@@ -58,7 +58,7 @@ def _own_rule(found: WhatIf) -> str:
 
 
 def _cells(row: WhatIfRow) -> list[str]:
-    luck, stopped = row.luck, row.stopped
+    stopped = row.stopped
     count = f"{stopped.value:.0f}"
     if not stopped.certain:
         count = f"{stopped.low:.0f}-{stopped.high:.0f}"
@@ -67,7 +67,6 @@ def _cells(row: WhatIfRow) -> list[str]:
         f"{count}/{row.trials}",
         f"{row.saved.value:.0%}",
         "-" if row.lost is None else _lost(row.lost),
-        "-" if luck is None else between(luck.low, luck.high, ".3g"),
         row.why or "yes",
     ]
 
@@ -78,13 +77,10 @@ def _lost(lost: Span) -> str:
 
 
 def _notes(found: WhatIf) -> list[str]:
-    luck = next((row.luck for row in found.rows if row.luck is not None), None)
     if found.best is None:
         notes = ["With several objectives or constraints no single winner exists, so no loss."]
     else:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
-    if luck is not None:
-        notes.append(f"risk: 95% interval of the loss over {luck.resamples} resampled orders.")
     drawn = "audited trials" if found.audited else "trials that ran on (optimistic)"
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(drawn=drawn, method=found.method) + ".")

@@ -5,7 +5,7 @@
   const pieces = [...document.querySelectorAll(".piece")].map((place) => (
     { place, study: place.dataset.study, part: place.dataset.part, has: "", wanted: "", text: null,
       seen: false, busy: false }));
-  const studies = [...new Set(pieces.flatMap((piece) => piece.study.split("/")))];
+  const studies = [...new Set(pieces.map((piece) => piece.study))];
   const versions = new Map();
   const way = (...words) => "/" + words.map(encodeURIComponent).join("/");
   let skew = 0, first = true;
@@ -18,11 +18,8 @@
 
   // ------------------------------------------------------------ pieces
 
-  const source = (piece) => {
-    if (piece.part === "list") return "/list-part";
-    if (piece.part === "both") return way("both-part", ...piece.study.split("/"));
-    return way("part", piece.study, piece.part);
-  };
+  const source = (piece) =>
+    piece.part === "list" ? "/list-part" : way("part", piece.study, piece.part);
 
   const fill = (place, text) => {
     place.innerHTML = text;
@@ -37,7 +34,6 @@
     const boxes = [...place.querySelectorAll(".scroll, pre")].map((b) => [b.scrollLeft, b.scrollTop]);
     const heads = [...place.querySelectorAll("th")].map((head) => head.getAttribute("aria-sort"));
     const open = [...place.querySelectorAll("details")].map((details) => details.open);
-    const chosen = new Set([...place.querySelectorAll("input:checked")].map((box) => box.value));
     const focus = [...place.querySelectorAll(focusable)].indexOf(document.activeElement);
     fill(place, text);
     place.querySelectorAll("th").forEach((head, at) => {
@@ -51,9 +47,7 @@
     place.querySelectorAll("details").forEach((details, at) => {
       if (open[at] !== undefined) details.open = open[at];
     });
-    for (const box of place.querySelectorAll("input")) box.checked = chosen.has(box.value);
     if (focus >= 0) place.querySelectorAll(focusable)[focus]?.focus({ preventScroll: true });
-    choose();
     age();
   };
 
@@ -139,15 +133,14 @@
       }
     }
     for (const piece of pieces) {
-      const now = piece.study.split("/").map((study) => versions.get(study));
-      if (!now.includes(undefined)) piece.wanted = now.join(" ");
+      piece.wanted = versions.get(piece.study) ?? piece.wanted;
     }
     drawNext();
     timer = setTimeout(look, rest);
   };
   document.addEventListener("visibilitychange", look);
 
-  // ------------------------------------------------------------ times, choices, what is asked for
+  // ------------------------------------------------------------ times, what is asked for
 
   const ago = (seconds) => {
     if (seconds < 60) return `${Math.round(seconds)} s ago`;
@@ -162,12 +155,6 @@
     }
   };
   setInterval(() => { if (!document.hidden) age(); }, 1000);
-
-  const choose = () => {
-    const button = document.getElementById("both");
-    if (button) button.disabled = document.querySelectorAll("input:checked").length !== 2;
-  };
-  document.addEventListener("change", choose);
 
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button.ask");

@@ -17,12 +17,10 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 from ...errors import HpoError
 from ...version import __version__
 from ..escape_control import echo
-from ..report.page import figure
 from ..words import on_command_line
 from . import pages
 from .auth import Guard, own_names
 from .library import Library
-from .pages import best_of_both
 from .study_status import PIECES
 
 _POLICY = (
@@ -189,18 +187,7 @@ _Asked = Mapping[str, list[str]]
 def _study(library: Library, asked: _Asked, name: str) -> Answer | None:
     if not library.prepare(name):
         return None
-    others = [other for other in library.names() if other != name]
-    return Answer(pages.study_page(name, others))
-
-
-def _both(library: Library, asked: _Asked) -> Answer | None:
-    names = asked.get("study", [])
-    if len(names) != 2:
-        told = "Choose two studies in the list."
-        return Answer(pages.message_page("Two studies side by side", told))
-    if not set(names) <= set(library.names()):
-        return None
-    return Answer(pages.both_page(names))
+    return Answer(pages.study_page(name))
 
 
 def _part(library: Library, asked: _Asked, name: str, part: str) -> Answer | None:
@@ -208,11 +195,6 @@ def _part(library: Library, asked: _Asked, name: str, part: str) -> Answer | Non
     if made is None or part not in dict(PIECES):
         return None
     return Answer(made.value.part(part, made.spend))
-
-
-def _both_part(library: Library, asked: _Asked, one: str, other: str) -> Answer | None:
-    sides = [made.value.snapshot for made in map(library.view, (one, other)) if made is not None]
-    return Answer(figure(best_of_both(sides))) if len(sides) == 2 else None
 
 
 def _list_part(library: Library, asked: _Asked) -> Answer:
@@ -244,9 +226,7 @@ def _states(library: Library, asked: _Asked) -> Answer:
 
 _PLACES: dict[tuple[str, int], Callable[..., Answer | None]] = {
     ("study", 2): _study,
-    ("both", 1): _both,
     ("part", 3): _part,
-    ("both-part", 3): _both_part,
     ("list-part", 1): _list_part,
     ("state", 2): _state,
     ("states", 1): _states,

@@ -56,13 +56,13 @@ class Leaderboard(tuple[Entry, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        knobs = knob_columns(self, self[:_SHOWN])
+        knobs = knob_columns(self[:_SHOWN])
         header, *rows = _cells(self, knobs)
         table = aligned(header, rows, [False] * len(header))
         return f"{table}\n{knobs.same_words}".rstrip("\n")
 
     def _repr_html_(self) -> str:
-        knobs = knob_columns(self, self[:_SHOWN])
+        knobs = knob_columns(self[:_SHOWN])
         same = f"<p>{escape(knobs.same_words)}</p>" if knobs.same else ""
         return _html_table(_cells(self, knobs)) + same
 
@@ -197,13 +197,12 @@ class Opened:
             )
         return load_policy(kept, imports=imports)
 
-    def what_if(self, *rules: str, seeds: int | None = None, resamples: int = 100) -> WhatIf:
+    def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
         """Return what other rules of early stopping would have done; see `hpo what-if`.
 
         Args:
             rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
             seeds: of each trial, its first ones; None: as recorded.
-            resamples: of the trials, for the interval of the loss; 0: no interval.
 
         Raises:
             ConfigError: a rule is not known, or the study has too few values.
@@ -211,7 +210,7 @@ class Opened:
         from ...search.what_if.what_if import what_if
 
         with speaks_python():
-            return what_if(self.folder, rules, seeds, resamples)
+            return what_if(self.folder, rules, seeds)
 
     @cached_property
     def plot(self) -> Plots:

@@ -38,7 +38,7 @@ class Plots:
         self,
         ax: Any = None,
         *,
-        method: Literal["ped-anova", "fanova"] | None = None,
+        method: Literal["ped-anova"] | None = None,
         at: int | None = None,
         everybody: bool = False,
     ) -> Any:
@@ -46,7 +46,7 @@ class Plots:
 
         Args:
             ax: where to draw.
-            method: `ped-anova` or `fanova` instead of the test.
+            method: `ped-anova` instead of the test.
             at: env steps at which trials are compared; None: the latest that most reached.
             everybody: for `method`: include trials that a model proposed, which biases it.
         """

@@ -5,13 +5,12 @@ from __future__ import annotations
 from html import escape
 
 from ...errors import counted
-from ...search.analysis.across_environments import LeaveOneOut
 from ...store.rows import Stream
 from ...store.score_tables import Beside, Estimate, OnEach, beside, on_each, profiles
 from ..charts.model import XY, Band, Key, Line, Picture, Scale
 from ..charts.scales import round_ticks
 from ..charts.snapshot import Snapshot
-from ..environment_text import AGGREGATES_NOTE, TOGETHER, side_text, signed
+from ..environment_text import AGGREGATES_NOTE, TOGETHER, signed
 from ..formatting import around, number, seeds_text
 from .page import Cell, figure, table
 
@@ -96,7 +95,6 @@ def environments_section(snapshot: Snapshot) -> str:
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
         f"{_improvement(trials[0], default, against, stream)}{_together(found, default, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
-        f"{_left_out(snapshot.left_out)}"
     )
 
 
@@ -156,30 +154,3 @@ def _improvement(first: int, default: int | None, against: Beside | None, stream
         f"{counted(against.seeds - against.lost, 'seed')}."
     )
     return f"<p>{escape(text)}</p>"
-
-
-def _left_out(found: LeaveOneOut | None) -> str:
-    if found is None or len(found.each) < 2:
-        return ""
-    rows: list[list[Cell]] = []
-    for one in found.each:
-        row = [Cell(one.environment), Cell(str(one.trial), one.trial)]
-        for side in (one.default, one.whole):
-            seeds = "" if side.stream is None else seeds_text(side.seeds, side.stream)
-            row += [Cell(side_text(side), side.difference.value), Cell(seeds)]
-        rows.append(row)
-    header = ("left out", "trial chosen", "minus the default", "seeds",
-              f"minus trial {found.chosen}", "seeds")  # fmt: skip
-    right = (False, True, False, False, False, False)
-    told = (
-        f"For each environment, the trial that {counted(found.choosing_seeds, 'search seed')} "
-        f"select by the scores on the others, of {counted(found.candidates, 'finished trial')}; "
-        f"with all environments it is trial {found.chosen}. Differences are on the environment "
-        'left out, paired, on seeds that had no part in the choice; "-" without such seeds.'
-    )
-    more = f" All environments still decided {found.adaptive}." if found.adaptive else ""
-    return (
-        f"<h3>One environment left out</h3>"
-        f"{table('One environment left out', header, rows, right=right)}"
-        f'<p class="note">{escape(told + more)} <code>hpo compare --leave-one-out</code></p>'
-    )

@@ -68,7 +68,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         scores = [e.scores[at] if e.scores else None for e in entries]
         cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
         columns.append((name, True, cells))
-    knobs = knob_columns(snapshot.entries, entries)
+    knobs = knob_columns(entries)
     for name in knobs.names:
         cells = [_param(entry.params, name) for entry in entries]
         numeric = all(cell.sort is not None or not cell.text for cell in cells)

@@ -1,4 +1,4 @@
-"""Agents serve the requests of a network: heuristics, rollouts, and policies with their memory."""
+"""Agents serve the requests of a network: heuristics, and policies with their memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Int, UInt32
 
 from ....errors import ConfigError
 from ...pytree import Pytree, pytree
@@ -15,14 +15,7 @@ from ..contract import Environment, differing, pushed, unwrapped
 from .heuristics import Heuristic, make_heuristic
 from .network_state import Offers, OpticalState
 from .optical_environment import OpticalEnvironment
-from .spectrum import NONE, first_set
-from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
-
-PREFIX = "rollout:"
-FUTURES, HORIZON = 64, 250
-_ERRORS = 3.0  # standard errors that a candidate must be better by
-_LOOKING = 0x10C4A0  # use of a request's random words
-
+from .traffic import OpticalParams
 
 Words = UInt32[Array, " n"]
 Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory after the request
@@ -43,95 +36,7 @@ class Agent(Protocol):
         ...
 
 
-Rule = str | Heuristic | Agent  # the name of a heuristic or rollout, a heuristic, or an agent
-
-
-@dataclass(frozen=True, eq=False)
-class RolloutRule:
-    """Tries candidates in futures that a heuristic serves: `rollout:HEURISTIC[@MxH]`."""
-
-    environment: OpticalEnvironment
-    heuristic: Heuristic
-    futures: int  # M, of each request
-    horizon: int  # H, requests of each future
-
-    @property
-    def simulated(self) -> int:
-        return (self.environment.num_paths + 2) * self.futures * (self.horizon + 1)
-
-    def begin(self) -> Any:
-        return ()
-
-    def choose(
-        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
-    ) -> Answer:
-        """Return the best candidate if it beats the heuristic's by 3 standard errors."""
-        key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
-        key = jax.random.fold_in(key, _LOOKING)
-        (paths, starts), lost = self.losses(state, offers, params, key)
-        more = lost - lost[:, :1]  # than the heuristic's choice
-        mean = more.mean(0)
-        error = more.std(0, ddof=1) / jnp.sqrt(jnp.float32(self.futures))
-        best = jnp.argmin(jnp.where(mean < -_ERRORS * error, mean, 0.0))
-        return paths[best], starts[best], memory
-
-    def losses(
-        self, state: OpticalState, offers: Offers, params: OpticalParams, key: PRNGKeyArray
-    ) -> tuple[tuple[Int[Array, " C"], Int[Array, " C"]], Float[Array, "M C"]]:
-        """Return the heuristic's choice, each path, and refusing; and their lost returns."""
-        env, count = self.environment, self.environment.num_paths
-        path, start = self.heuristic(state, offers, params)
-        first = first_set(offers.starts)
-        paths = jnp.concatenate([path[None], jnp.arange(count + 1, dtype=jnp.int32)])
-        lowest = jnp.where(first == NONE, 0, first)
-        starts = jnp.concatenate([start[None], lowest, jnp.zeros(1, jnp.int32)])
-
-        def future(key: PRNGKeyArray) -> Float[Array, " C"]:
-            words = random_words(key, (self.horizon + 1) * WORDS_PER_REQUEST)
-            words = words.reshape(-1, WORDS_PER_REQUEST)
-
-            def candidate(path: Int[Array, ""], start: Int[Array, ""]) -> Float[Array, ""]:
-                step = env.serve(words[0], state, offers, path, start, params)
-                first = (step.state, ~(step.terminated | step.truncated), -step.reward)
-                return jax.lax.scan(self._future_step(params), first, words[1:])[0][2]
-
-            return jax.vmap(candidate)(paths, starts)
-
-        return (paths, starts), jax.lax.map(future, jax.random.split(key, self.futures))
-
-    def _future_step(self, params: OpticalParams) -> Any:
-        env = self.environment
-
-        def step(
-            carry: tuple[OpticalState, Bool[Array, ""], Float[Array, ""]], words: Array
-        ) -> tuple[Any, None]:
-            state, going, lost = carry
-            offers = env.offers(state, params)
-            path, start = self.heuristic(state, offers, params)
-            after = env.serve(words, state, offers, path, start, params)
-            lost = lost - jnp.where(going, after.reward, 0.0)
-            return (after.state, going & ~(after.terminated | after.truncated), lost), None
-
-        return step
-
-
-def _make_rollout(name: str, environment: OpticalEnvironment) -> RolloutRule:
-    if environment.traffic.requests is not None:
-        raise ConfigError(
-            f"{name} draws futures of requests, and this environment has a list of them: leave "
-            "requests out"
-        )
-    rule, at, size = name.removeprefix(PREFIX).partition("@")
-    futures, horizon = FUTURES, HORIZON
-    if at:
-        numbers = size.split("x")
-        type_ = f"type {PREFIX}{rule}@{FUTURES}x{HORIZON}"
-        if len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
-            raise ConfigError(f"{name}: what follows @ is FUTURESxHORIZON; {type_}")
-        futures, horizon = map(int, numbers)
-        if futures < 2:
-            raise ConfigError(f"{name}: an error takes 2 futures or more; {type_}")
-    return RolloutRule(environment, make_heuristic(rule, environment), futures, horizon)
+Rule = str | Heuristic | Agent  # the name of a heuristic, a heuristic, or an agent
 
 
 @dataclass(frozen=True)
@@ -148,11 +53,7 @@ class _HeuristicAgent:
 
 
 def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
-    if isinstance(rule, Agent):
-        return rule
-    if isinstance(rule, str) and rule.startswith(PREFIX):
-        return _make_rollout(rule, environment)
-    return _HeuristicAgent(make_heuristic(rule, environment))
+    return rule if isinstance(rule, Agent) else _HeuristicAgent(make_heuristic(rule, environment))
 
 
 def begin_all(agent: Agent, count: int) -> Any:

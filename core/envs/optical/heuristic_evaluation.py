@@ -6,8 +6,6 @@ draws and differences between them are paired.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -19,12 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Int
 
 from ...pytree import where
 from .agents import Rule, begin_all, make_agent
-from .heuristics import Choice, Heuristic, make_heuristic
-from .network_state import Offers, OpticalState, SharedLightpaths
 from .optical_environment import OpticalEnvironment
 from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
@@ -108,15 +103,12 @@ def evaluate_heuristic(
     keys = jnp.broadcast_to(streams[None], (len(chosen), seeds)).reshape(lanes)
     erlang = jnp.asarray(np.repeat(chosen, seeds), jnp.float32)
     sums = jax.device_get(program(keys, erlang))
-    return _evaluation(chosen, steps, sums)
-
-
-def _evaluation(loads: np.ndarray, requests: int, sums: dict[str, np.ndarray]) -> Evaluation:
     rows = {
-        name: np.asarray(value, np.float64).reshape(len(loads), -1) for name, value in sums.items()
+        name: np.asarray(value, np.float64).reshape(len(chosen), -1)
+        for name, value in sums.items()
     }
-    utilisation = rows.pop("utilisation", np.full_like(rows["blocked"], np.nan)) / requests
-    return Evaluation(loads, requests, **rows, utilisation=utilisation)
+    used = rows.pop("utilisation", np.full_like(rows["blocked"], np.nan)) / steps
+    return Evaluation(chosen, steps, **rows, utilisation=used)
 
 
 def seed_streams(seed: int, seeds: int) -> jax.Array:
@@ -131,17 +123,13 @@ def _program(
     run = _Lanes(environment, rule, steps, utilisation).sums
     if devices == 1:
         return jax.jit(run)
-    return _over_devices(run, devices, PartitionSpec("devices"))
-
-
-def _over_devices(run: Callable[..., Any], devices: int, specs: Any) -> Callable[..., Any]:
-    mesh, out = (
+    mesh, each = (
         Mesh(np.array(jax.local_devices()[:devices]), ("devices",)),
         PartitionSpec("devices"),
     )
     # check_vma is off: the lanes never talk to each other, and the scan's constant start would
     # have to be marked as varying leaf by leaf.
-    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False))
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +137,7 @@ class _Lanes:
     environment: OpticalEnvironment
     rule: Rule
     steps: int  # counted after the warm-up
-    utilisation: bool = True
+    utilisation: bool
 
     def sums(self, keys: jax.Array, loads: jax.Array) -> dict[str, jax.Array]:
         """Return sums [lanes] by name; lanes run in tiles that fit a core's cache together."""
@@ -222,103 +210,3 @@ def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
     term = part - lost
     new = high + term
     return new, (new - high) - term
-
-
-@dataclass(frozen=True, eq=False)
-class Surveyed:
-    environment: OpticalEnvironment
-    rule: str  # name of the heuristic
-    evaluation: Evaluation  # at the environment's load
-
-
-_OF_ORDERS = ("hops", "hop_counts", "width", "capacity")  # tables that depend on them
-Tables = dict[str, Any]  # these by name, [R, K, ...] or of all environments [O, R, K, ...]
-
-
-def survey(
-    environments: Sequence[OpticalEnvironment],
-    rules: Sequence[str],
-    *,
-    seeds: int = 10,
-    steps: int = 20_000,
-    seed: int = 0,
-) -> list[Surveyed]:
-    """Evaluate every rule in every environment, as `evaluate_heuristic` would, in one program."""
-    for rule in rules:
-        make_heuristic(rule, environments[0])  # refuses an unknown name
-    pairs = [(env, rule) for env in range(len(environments)) for rule in range(len(rules))]
-    devices = min(len(jax.local_devices()), len(pairs))
-    padded = pairs + pairs[-1:] * (-len(pairs) % devices)
-    # Device d takes every D-th pair, since neighbours in the list cost about the same.
-    order = np.arange(len(padded)).reshape(-1, devices).T.reshape(-1)
-    chosen = np.array(padded, np.int32)[order]
-    base = _with_capacity_of_all(environments)
-    program = _survey_program(base, tuple(rules), steps, devices)
-    loads = jnp.full(seeds, base.settings.load, jnp.float32)
-    sums = jax.device_get(
-        program(chosen, _stack_tables(environments), seed_streams(seed, seeds), loads)
-    )
-    back, load = np.argsort(order), np.array([base.settings.load])
-    found = {name: value[back] for name, value in sums.items()}
-    each = [{name: value[at] for name, value in found.items()} for at in range(len(pairs))]
-    return [
-        Surveyed(environments[env], rules[rule], _evaluation(load, steps, sums))
-        for (env, rule), sums in zip(pairs, each, strict=True)
-    ]
-
-
-@functools.lru_cache(maxsize=16)
-def _survey_program(
-    environment: OpticalEnvironment, rules: tuple[str, ...], steps: int, devices: int
-):
-    def run(pairs: Array, tables: Tables, keys: Array, loads: Array) -> dict[str, Array]:
-        def one(pair: Int[Array, "2"]) -> dict[str, Array]:
-            mine = _with_tables(environment, jax.tree.map(lambda table: table[pair[0]], tables))
-            rule = _switch(mine, rules, pair[1])
-            return _Lanes(mine, rule, steps).sums(keys, loads)
-
-        return lax.map(one, pairs)
-
-    whole = PartitionSpec()
-    return _over_devices(run, devices, (PartitionSpec("devices"), whole, whole, whole))
-
-
-def _switch(
-    environment: OpticalEnvironment, rules: Sequence[str], number: Int[Array, ""]
-) -> Heuristic:
-    branches = [make_heuristic(name, environment) for name in rules]
-
-    def choose(state: OpticalState, offers: Offers, params: OpticalParams) -> Choice:
-        return lax.switch(number, branches, state, offers, params)
-
-    return choose
-
-
-def _with_tables(environment: OpticalEnvironment, tables: Tables) -> OpticalEnvironment:
-    """Return the environment with traced path tables, for serving requests only."""
-    mine = copy.copy(environment)
-    mine.tables = dataclasses.replace(environment.tables, **tables)
-    mine.resources = dataclasses.replace(environment.resources, tables=mine.tables)
-    return mine
-
-
-def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> OpticalEnvironment:
-    base = environments[0]
-    shared = [e.resources for e in environments if isinstance(e.resources, SharedLightpaths)]
-    if not shared:
-        return base
-    base = copy.copy(base)
-    most = max(resources.most_services for resources in shared)
-    base.resources = dataclasses.replace(shared[0], most_services=most)
-    return base
-
-
-def _stack_tables(environments: Sequence[OpticalEnvironment]) -> Tables:
-    """Return all tables, their hops padded to one length by repeating each path's first link."""
-    found = {name: [getattr(env.tables, name) for env in environments] for name in _OF_ORDERS}
-    longest = max(hops.shape[-1] for hops in found["hops"])
-    found["hops"] = [
-        np.concatenate([hops, np.repeat(hops[..., :1], longest - hops.shape[-1], -1)], -1)
-        for hops in found["hops"]
-    ]
-    return {name: np.stack(tables) for name, tables in found.items()}

@@ -22,16 +22,16 @@ from .traffic import OpticalParams, Request, Traffic
 
 @dataclass(frozen=True, eq=False)
 class NetworkTables:
-    """Arrays over R pairs, K paths and H hops, of the host unless `survey` traces them."""
+    """Arrays over R pairs, K paths and H hops, of the host."""
 
     topology: Topology
     paths: PathTable
     # int32 [R, K, H], link numbers, padded with the path's first link (link 0 if missing)
-    hops: np.ndarray | Array
-    hop_counts: np.ndarray | Array  # int32 [R, K]; 0 where the path is missing
+    hops: np.ndarray
+    hop_counts: np.ndarray  # int32 [R, K]; 0 where the path is missing
     # float32 [R, K], Gb/s in one slot: spectral efficiency times slot width
-    width: np.ndarray | Array
-    capacity: np.ndarray | Array  # float32 [R, K], Gb/s of a lightpath; 0 without lightpath reuse
+    width: np.ndarray
+    capacity: np.ndarray  # float32 [R, K], Gb/s of a lightpath; 0 without lightpath reuse
     km: np.ndarray  # float64 [links]
 
 

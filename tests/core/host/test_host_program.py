@@ -100,20 +100,6 @@ def alone(cartpole):
     return cartpole.curve(program, program.empty(), begin, 3, lane=0)[1]
 
 
-def test_rolling_out_steps_the_environments_and_learns_nothing(cartpole, monkeypatch):
-    program = cartpole.program()
-    begin = cartpole.refills(program, {lane: ({}, lane) for lane in range(4)})
-    lanes, _ = program.advance(SEED, program.empty(), begin)
-    before, seen = jax.device_get(lanes), program.stage.observation
-    stepped, step = [], program.stage.step
-    monkeypatch.setattr(
-        program.stage, "step", lambda *given: (stepped.append(given[1]), step(*given))
-    )
-    same(jax.device_get(program.roll_out(lanes)), before)
-    assert np.shape(stepped) == (UPDATES * KNOBS["rollout_length"], 4) and np.all(stepped)
-    assert (program.stage.observation != seen).any(axis=(1, 2)).all()
-
-
 def test_the_host_gives_what_the_compiled_twin_gives(hosted, compiled):
     """Trajectories, stacked observations, bootstraps at cuts, memory, learning, evaluation.
 

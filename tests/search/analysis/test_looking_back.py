@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import shutil
 from collections import defaultdict
@@ -9,7 +8,7 @@ import pytest
 
 from helpers import search_samples as samples
 from hpo.cli import main
-from hpo.errors import ConfigError, MissingExtraError
+from hpo.errors import ConfigError
 from hpo.search.analysis.checkpoint_values import (
     Importance,
     Points,
@@ -152,22 +151,6 @@ def test_the_point_is_the_latest_that_most_trials_reached(results):
         importance_at(points, at=300)
 
 
-def test_fanova_of_a_study_at_the_ceiling_names_no_knob(results):
-    pytest.importorskip("sklearn", reason="the extra fanova")
-    points = made_up(results, lambda params: 500.0, count=20)
-    assert set(importance_at(points, method="fanova").shares.values()) == {0.0}
-    assert answer_at(points, importance_at(points)).decided.names == ()
-
-
-def test_fanova_agrees_or_says_what_to_install(results):
-    points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
-    if importlib.util.find_spec("sklearn") is None:
-        with pytest.raises(MissingExtraError, match="fanova"):
-            importance_at(points, method="fanova")
-    else:
-        assert next(iter(importance_at(points, method="fanova").shares)) == "learning_rate"
-
-
 def test_the_commands(results, capsys):
     out = ["--out", str(results)]
     assert main(["importance", "--study", "one", "--all", *out]) == 0
@@ -223,7 +206,7 @@ def test_the_knob_that_decides_is_named_with_its_floor(results):
     found = importance_at(points)
     answer = answer_at(points, found)
     assert answer.decided.names == ("learning_rate",) and answer.measured
-    assert answer.others["ped-anova"] is found and answer.disagreement == ""
+    assert answer.other is found and answer.disagreement == ""
     data = json.loads(json.dumps(answer.as_json()))
     assert set(data["knobs"]) == set(points.study.space.names)
     assert sum(point["trials"] for point in data["effects"]["learning_rate"]) == 60
@@ -235,18 +218,16 @@ def test_where_ped_anova_ranks_another_first_one_line_says_so():
         KnobShare(name, 16, 0.0, 0.0, 0.3, 0.25, False) for name in ("gamma", "lr", "eps", "vf")
     )
     shares = {"gamma": 0.62, "lr": 0.2, "eps": 0.1, "vf": 0.08}
-    found = Importance(shares, 100, 15, True, "ped-anova", 15)
-    answer = Answer(100, Decided(16, knobs), True, {}, {"ped-anova": found})
+    found = Importance(shares, 100, 15, True, 15)
+    answer = Answer(100, Decided(16, knobs), True, {}, found)
     told = "PED-ANOVA ranks gamma first"
     assert answer.disagreement == told and told in answer.sentences
     evenly = replace(found, shares={"gamma": 0.3, "lr": 0.3, "eps": 0.2, "vf": 0.2})
-    assert replace(answer, others={"ped-anova": evenly}).disagreement == ""
+    assert replace(answer, other=evenly).disagreement == ""
     named = Decided(16, (replace(knobs[1], share=0.5, decided=True), *knobs[2:], knobs[0]))
     assert replace(answer, decided=named).disagreement == told
     same = Decided(16, (replace(knobs[0], share=0.5, decided=True), *knobs[1:]))
     assert replace(answer, decided=same).disagreement == ""
-    forest = replace(found, method="fanova")
-    assert replace(answer, others={"fanova": forest}).disagreement == ""
 
 
 def test_nothing_decides_where_values_are_noise(results):

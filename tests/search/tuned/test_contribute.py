@@ -13,11 +13,11 @@ import yaml
 from helpers import search_samples as samples
 from helpers import tuned_samples as records
 from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
+from helpers.loading import script_module
 from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
 from hpo.search.run import run
 from hpo.search.seeds import study_seed
-from hpo.search.tuned_record import candidate_of, commit_of_checkout, contribute
 from hpo.search.tuned_runs import judged, proof_study, run_proof, verify
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
@@ -26,10 +26,13 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
-from hpo.studies.tuned.catalogue import published
-from hpo.studies.tuned.record import SEEDS, record_text
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
+
+adding = script_module("tuned_parts.candidate")
+candidate_of, contribute = adding.candidate_of, adding.contribute
+commit_of_checkout = adding.commit_of_checkout
+SEEDS, published, record_text = adding.SEEDS, adding.published, records.record_text
 
 
 class Population(AnalyticPopulation):
@@ -264,7 +267,7 @@ def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
 
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
-    monkeypatch.setattr("hpo.search.tuned_record.commit_of_checkout", lambda: "b" * 40)
+    monkeypatch.setattr(adding, "commit_of_checkout", lambda: "b" * 40)
     with pytest.raises(ConfigError, match="was started by commit"):
         contribute(proof.candidate, proof.folder, SEEDS, analytic)
 
@@ -415,7 +418,7 @@ def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypa
     git("init")
     git("add", ".")
     git("commit", "-m", "all")
-    file = str(tmp_path / "search/tuned_record.py")
+    file = str(tmp_path / "scripts/tuned_parts/candidate.py")
     monkeypatch.setitem(commit_of_checkout.__globals__, "__file__", file)
     clean = commit_of_checkout()
     assert len(clean) == 40

@@ -84,7 +84,7 @@ def test_the_record_replays_as_it_was_and_counts_every_environment(record):
     folder, found = record
     same, judged = matches(found, replay(found, found.study, Guesses(found, 0)))
     assert same == judged > 0
-    table = what_if(folder, ["none", "asha,eta=2"], resamples=4, quantum=quantum)
+    table = what_if(folder, ["none", "asha,eta=2"], quantum=quantum)
     none, asha = table.rows
     assert table.metric == "score" and none.exact and none.lost.value == 0.0
     with Journal(folder) as journal:
@@ -92,7 +92,6 @@ def test_the_record_replays_as_it_was_and_counts_every_environment(record):
     assert none.env_steps.value == sum(row.env_steps for row in rows)
     assert none.saved.value == pytest.approx(0.0)
     assert asha.stopped.value > 0 and 0.2 < asha.saved.value < 1.0
-    assert asha.luck.low <= asha.luck.high < 1.0  # of a score, not of pooled returns
 
 
 def test_a_value_nobody_saw_moves_on_each_environment_by_itself():

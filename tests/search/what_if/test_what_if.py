@@ -1,7 +1,6 @@
 """A rule judged over a record does what a study with that rule did."""
 
 import dataclasses
-import math
 
 import pytest
 
@@ -10,11 +9,9 @@ from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if.recorded_curves import Guesses, read_record
 from hpo.search.what_if.replay import located, matches, replay
-from hpo.search.what_if.resampled import Curve, winners_of
 from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
-from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.what_if import what_if_text
 
@@ -36,10 +33,6 @@ def ran(folder, asked, lanes=6, **more):
     factory = samples.AnalyticFactory(seed=asked.seed, lanes=lanes, quanta=quanta, **more)
     run(asked, folder, factory, settings=quick())
     return folder
-
-
-def winner_of(asked, curves, rungs, length, lanes, budget=math.inf):
-    return winners_of(asked, curves, rungs, length, lanes, [budget])[0]
 
 
 def told(decisions):
@@ -105,7 +98,7 @@ def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
     whole = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=14), seed=1,
                   evaluation=EVERY)  # fmt: skip
     folder = ran(tmp_path / "whole", whole, lanes=7, diverges_above=0.01)
-    found = what_if(folder, ["none", "asha,eta=2", "median"], resamples=0, quantum=quantum)
+    found = what_if(folder, ["none", "asha,eta=2", "median"], quantum=quantum)
     states = [row.state for row in read_record(folder, quantum).trials]
     assert states.count("diverged") >= 2 and found.matched == found.judgements > 5
     none, asha, _ = found.rows
@@ -132,7 +125,7 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
     with pytest.raises(Leave):
         run(asked, folder, factory, [Ends()], quick(commit_seconds=0.0))
     run(asked, folder, factory, settings=quick())
-    found = what_if(folder, ["asha,eta=2,min=1000"], resamples=0, quantum=quantum)
+    found = what_if(folder, ["asha,eta=2,min=1000"], quantum=quantum)
     assert found.matched == found.judgements and found.rows[0].why == ""
     assert found.rows[0].rule == "asha eta=2 min=1k"
     with pytest.raises(ConfigError, match=r"unknown rule 'ashaa'.*median, none, plateau, racing"):
@@ -145,71 +138,17 @@ def test_what_nobody_saw_is_drawn_from_audited_trials_and_widens_the_answer(tmp_
                   evaluation=EVERY)  # fmt: skip
     folder = ran(tmp_path / "study", asked)
     own, gentle, none = what_if(
-        folder, ["asha,eta=4,audit=0.4", "asha,eta=2", "none"], resamples=6, quantum=quantum
+        folder, ["asha,eta=4,audit=0.4", "asha,eta=2", "none"], quantum=quantum
     ).rows
     assert own.exact
     assert (gentle.why, none.why) == ("unseen", "unseen")
     assert none.lost.low <= none.lost.value <= none.lost.high
-    assert none.lost.value == 0.0 and none.luck.resamples == 6
+    assert none.lost.value == 0.0
     record = read_record(folder, quantum)
     stopped = next(row.trial for row in record.trials if row.state == "stopped")
     audited = {row.trial for row in record.trials if row.audited}
     drawn = {Guesses(record, draw)._donor(stopped) for draw in range(20)}
     assert drawn <= audited and len(drawn) >= 1
-
-
-def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
-    """With one program and lanes for whole trials the sketch is the engine."""
-    whole = study(early_terminate=None, seeds=Seeds(2), budget=Budget(trials=12), seed=7,
-                  evaluation=EVERY)  # fmt: skip
-    folder = ran(tmp_path / "whole", whole, diverges_above=9.0)
-    record = read_record(folder, quantum)
-    guesses = Guesses(record, 0)
-
-    def loss(trial, at, seeds=(0, 1)):
-        means = [guesses.at(trial, seed, at)[0].returns.mean() for seed in seeds]
-        return -sum(means) / len(means)
-
-    rules = (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None, PLATEAU,
-             EarlyTerminate("hyperband", 1_000, 2.0))  # fmt: skip
-    for rule in rules:
-        asked = dataclasses.replace(whole, early_terminate=rule)
-        rungs = list(rung_steps(asked))
-        curves = [
-            Curve(at := tuple(loss(n, at) for at in rungs),
-                  (loss(n, 16_000, [0]), loss(n, 16_000, [1])), loss(n, 16_000), loss(n, 16_000),
-                  at)
-            for n in range(12)
-        ]  # fmt: skip
-
-        def won_by(found):
-            return loss(found.winner, found.end_of(found.winner) or 16_000)
-
-        found = replay(record, asked, guesses)
-        assert winner_of(asked, curves, rungs, 16_000, 6) == won_by(found)
-        budgets = (96_000, 120_000, 192_000, 264_000)
-        together = winners_of(asked, curves, rungs, 16_000, 6, budgets)
-        for budget, won_beside_others in zip(budgets, together, strict=True):
-            bounded = dataclasses.replace(asked, budget=Budget(trials=12, env_steps=budget))
-            found = replay(record, bounded, guesses)
-            won = winner_of(asked, curves, rungs, 16_000, 6, budget)
-            assert found.env_steps <= budget and (won is None) == (found.winner is None)
-            assert won is None or won == won_by(found), (budget, rule)
-            assert won == won_beside_others, (budget, rule)
-
-
-def test_a_sketch_by_hand():
-    """Two lanes, runs of 10 env steps: who is lost leaves his lane, the first of equals wins."""
-    asked = study(early_terminate=None, seeds=Seeds(1))
-    good, same = (Curve((), (1.0,), 1.0, final) for final in (3.0, 2.0))
-    lost = Curve((), (9.0,), 9.0, 9.0, lost_at=0, lost_after=2)
-    assert winner_of(asked, [good, same], [], 10, 2, 20) == 3.0
-    # both lanes until the lost one leaves at 2, and until `same` ends at 10: 4 + 16
-    assert winner_of(asked, [lost, same, good], [], 10, 2, 19) is None
-    assert winner_of(asked, [lost, same, good], [], 10, 2, 20) == 2.0
-    assert winner_of(asked, [same, lost, good], [], 10, 2, 21) == 2.0
-    with pytest.raises(ValueError, match="seeds that race"):
-        winner_of(study(seeds=Seeds(4, racing=Racing(2))), [good], [], 10, 2, 99)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +202,7 @@ def test_the_rule_that_a_study_ran_with_stands_first(tmp_path, changes, words):
     """Also one that nobody can type, and it saves what the study saved."""
     asked = study(**{"evaluation": EVERY, "budget": Budget(trials=8), **changes})
     folder = ran(tmp_path / "study", asked)
-    found = what_if(folder, resamples=0, quantum=quantum)
+    found = what_if(folder, quantum=quantum)
     assert found.rows[0].rule == words and found.matched == found.judgements
     with Journal(folder) as journal:
         spent = sum(row.env_steps for row in journal.trials())
@@ -279,10 +218,10 @@ def test_more_seeds_than_were_recorded_are_refused(record):
 def test_a_methods_own_rule_asks_for_the_trials_it_asked_for(tmp_path):
     asked = study(method="tpe", early_terminate=ASHA, budget=Budget(trials=8), evaluation=EVERY)
     folder = ran(tmp_path / "study", asked)
-    found = what_if(folder, ["asha,eta=2", "none"], resamples=0, quantum=quantum)
+    found = what_if(folder, ["asha,eta=2", "none"], quantum=quantum)
     assert found.matched == found.judgements > 0
     assert [(row.exact, row.why) for row in found.rows] == [(True, ""), (False, "unseen")]
-    fewer = what_if(folder, ["asha,eta=2"], seeds=1, resamples=0, quantum=quantum)
+    fewer = what_if(folder, ["asha,eta=2"], seeds=1, quantum=quantum)
     assert fewer.rows[0].why != ""  # other seeds would have told the method other values
 
 
@@ -307,14 +246,14 @@ class Choosy(samples.AnalyticFactory):
 def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     asked = study(early_terminate=None, budget=Budget(trials=10), evaluation=EVERY, **changes)
     run(asked, tmp_path / "study", Choosy(lanes=4), settings=quick())
-    found = what_if(tmp_path / "study", ["none", "asha,eta=2"], resamples=2, quantum=quantum)
+    found = what_if(tmp_path / "study", ["none", "asha,eta=2"], quantum=quantum)
     states = [row.state for row in read_record(tmp_path / "study", quantum).trials]
     assert "failed" in states and found.matched == found.judgements > 0
     assert found.same_asks is (why != "asks")
     for row in found.rows:
         own = row.rule == "none"  # with which the study ran: it asks for what it asked for
         assert (row.why, row.trials) == ("" if own else why, len(states) - states.count("failed"))
-        assert (row.lost is not None) is has_a_best and (row.luck is not None) is has_a_best
+        assert (row.lost is not None) is has_a_best
     assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
     text = what_if_text(found)
     first, _, rest = text.partition("\n")
@@ -343,7 +282,7 @@ def test_a_tolerated_loss_is_where_it_was_however_seldom_rows_are_written(tmp_pa
         run(one, tmp_path / name, factory, settings=quick())
     with Journal(tmp_path / "real") as journal:
         spent = sum(row.env_steps for row in journal.trials())
-    found = what_if(tmp_path / "record", ["asha,eta=2,min=6000"], None, 0, quantum)
+    found = what_if(tmp_path / "record", ["asha,eta=2,min=6000"], None, quantum)
     (row,) = found.rows
     assert row.exact and row.env_steps.value == spent
 
@@ -351,7 +290,7 @@ def test_a_tolerated_loss_is_where_it_was_however_seldom_rows_are_written(tmp_pa
 def test_what_more_lost_seeds_than_are_allowed_leave_open_is_said(tmp_path):
     asked = study(early_terminate=None, seeds=Seeds(3, tolerate=1), budget=Budget(trials=12),
                   evaluation=EVERY)  # fmt: skip
-    found = what_if(ran(tmp_path, asked, diverges_above=0.05), ["none"], None, 0, quantum)
+    found = what_if(ran(tmp_path, asked, diverges_above=0.05), ["none"], None, quantum)
     with Journal(tmp_path) as journal:
         assert any(row.state == "diverged" for row in journal.trials())
     assert [row.exact for row in found.rows] == [False]
@@ -369,22 +308,17 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
         factory = samples.AnalyticFactory(seed=seed, lanes=4, quanta=quanta, diverges_above=9.0)
         run(asked, tmp_path / str(seed), factory, settings=quick())
         found = what_if(
-            tmp_path / str(seed), ["none"], None, 3,
+            tmp_path / str(seed), ["none"], None,
             lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
         )  # fmt: skip
-        assert found.rows[0].why == "unseen" and found.rows[0].luck is not None
+        assert found.rows[0].why == "unseen"
 
 
-def test_a_rule_that_pauses_has_no_interval_of_resamples(tmp_path):
+def test_a_rule_that_pauses_is_judged(tmp_path):
     asked = study(early_terminate=None, budget=Budget(trials=12), evaluation=EVERY)
     rules = ["asha,eta=2,min=2000,pause=6", "asha,eta=2,min=2000"]
-    both = what_if(ran(tmp_path, asked), rules, None, 20, quantum)
-    paused, plain = both.rows
-    assert paused.luck is None and paused.lost is not None and plain.luck is not None
-    note = "risk: 95% interval of the loss over 20 resampled orders."
-    assert note in what_if_text(both)
-    assert note not in what_if_text(dataclasses.replace(both, rows=(paused,)))
-    assert paused.own is plain.own is False
+    paused, plain = what_if(ran(tmp_path, asked), rules, quantum=quantum).rows
+    assert paused.lost is not None and paused.own is plain.own is False
 
 
 def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path):
@@ -421,7 +355,7 @@ def test_nobody_is_lost_where_a_rule_ends_a_run_at_a_rung_that_others_are_past(t
     found = read_record(folder, quantum)
     ahead = [key for key, seen in found.runs.items() if seen.points[-1] > ended.get(key[0], 1e9)]
     assert ahead and not any(seen.lost_at for seen in found.runs.values())
-    verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], None, 0, quantum)
+    verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], None, quantum)
     assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
 
 
@@ -439,7 +373,7 @@ def test_a_seed_lost_behind_the_rung_at_which_its_run_was_called_over_is_found(t
               if end == 6_000 == found.runs[trial, 1].points[-1]
               and len(found.trials[trial].seed_values) == 2]  # fmt: skip
     assert behind and {found.runs[trial, 1].lost_at for trial in behind} == {7_000}
-    verdict = what_if(tmp_path, ["plateau,patience=2,tolerance=0.1,min=1000"], None, 0, quantum)
+    verdict = what_if(tmp_path, ["plateau,patience=2,tolerance=0.1,min=1000"], None, quantum)
     assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
 
 
@@ -450,7 +384,7 @@ def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
     factory = samples.AnalyticFactory(lanes=4, quanta=quanta, diverges_above=9.0)
     run(asked, tmp_path, factory, settings=quick())
     found = what_if(
-        tmp_path, ["asha,eta=2", "none"], None, 3,
+        tmp_path, ["asha,eta=2", "none"], None,
         lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
     )  # fmt: skip
-    assert found.rows[0].luck is not None and found.matched == found.judgements > 0
+    assert found.matched == found.judgements > 0

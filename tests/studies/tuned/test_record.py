@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from helpers import tuned_samples as samples
+from helpers.loading import script_module
 from hpo.environments.references import Reference
 from hpo.environments.registry import entry
 from hpo.errors import StudyError, UnknownNameError
@@ -19,10 +20,8 @@ from hpo.knobs import KNOBS, complete
 from hpo.store.query import query
 from hpo.store.statistics import interval, iqm
 from hpo.studies.load import load, loads
-from hpo.studies.tuned import catalogue as published_module
-from hpo.studies.tuned.catalogue import find_record, known_record, published, shipped
-from hpo.studies.tuned.check import faults_of_folder
-from hpo.studies.tuned.record import read_record, record_text
+from hpo.studies.tuned.catalogue import find_record, known_record, shipped
+from hpo.studies.tuned.record import read_record
 from hpo.studies.tuned.study_text import around_text, knobs_of, least, train_text
 from hpo.studies.tuned.summary import (
     area,
@@ -30,10 +29,14 @@ from hpo.studies.tuned.summary import (
     compare,
     comparisons,
     summary,
-    threshold_of,
     time_to,
 )
-from hpo.studies.tuned.tables import tables_of
+
+published_module = script_module("tuned_parts.record_file")
+published, record_text = published_module.published, published_module.record_text
+faults_of_folder = script_module("tuned_parts.check").faults_of_folder
+tables_of = script_module("tuned_parts.tables").tables_of
+threshold_of = script_module("tuned_parts.candidate").threshold_of
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):

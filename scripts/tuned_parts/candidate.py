@@ -7,36 +7,49 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..environments.references import reference_of
-from ..errors import ConfigError, StudyError
-from ..knobs import complete
-from ..machine.software import versions
-from ..store.baselines import baselines_of
-from ..store.journal import Journal
-from ..store.leaderboard import leaderboard_of
-from ..store.rows import Stream, StudyMeta
-from ..store.study_folder import StudyFolder
-from ..studies.load import loads, recorded
-from ..studies.resolved import diff, resolved
-from ..studies.several_environments import only_one_environment
-from ..studies.space_section import ships
-from ..studies.spec import Study
-from ..studies.study_keys import METRICS
-from ..studies.tuned.catalogue import file_name, published
-from ..studies.tuned.record import DEFAULT, SEEDS, TUNED, Made, Origin, Record
-from ..studies.tuned.summary import threshold_of
-from ..studies.yaml_io import plain, read_text
-from ..version import __version__
-from .analysis.verdict import conclusion_of
-from .api import run
-from .seeds import study_seed
-from .tuned_runs import MEANS, Runner, Runs, contender_of, curve_of, proof_study, run_proof
+from hpo.environments.references import Reference, reference_of
+from hpo.errors import ConfigError, StudyError
+from hpo.files import atomic_files
+from hpo.knobs import complete
+from hpo.machine.software import versions
+from hpo.search.analysis.verdict import conclusion_of
+from hpo.search.api import run
+from hpo.search.seeds import study_seed
+from hpo.search.tuned_runs import (
+    MEANS,
+    Runner,
+    Runs,
+    contender_of,
+    curve_of,
+    proof_study,
+    run_proof,
+)
+from hpo.store.baselines import baselines_of
+from hpo.store.journal import Journal
+from hpo.store.leaderboard import leaderboard_of
+from hpo.store.rows import Stream, StudyMeta
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.load import loads, recorded
+from hpo.studies.resolved import diff, resolved
+from hpo.studies.several_environments import only_one_environment
+from hpo.studies.space_section import ships
+from hpo.studies.spec import Study
+from hpo.studies.study_keys import METRICS
+from hpo.studies.tuned.catalogue import file_name
+from hpo.studies.tuned.record import DEFAULT, TUNED, Curve, Made, Origin, Record
+from hpo.studies.yaml_io import plain, read_text
+from hpo.version import __version__
+
+from .record_file import SEEDS, published
 
 _MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures",
          "mkdocs.yml")  # fmt: skip
@@ -73,8 +86,7 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
         raise ConfigError(
             f"study {folder.name!r} has not shown that its winner is as good as the default "
             f"({verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
-            "It can be recorded all the same",
-            anyway=True,
+            "It can be recorded all the same (--anyway)"
         )
     fresh = {
         Stream.SEARCH: study.seeds.per_config,
@@ -137,7 +149,7 @@ def _own_space(folder: StudyFolder) -> list[str]:
 
 def _confirm_steps(folder: StudyFolder) -> int:
     """Return the env steps that were trained on fresh seeds, from the curves."""
-    from ..store.query import query
+    from hpo.store.query import query
 
     _, rows = query(
         folder.path,
@@ -188,10 +200,11 @@ def contribute(
         config, _ = configs[who]
         rules = study.baselines if who == TUNED else ()
         own = proof_study(study, f"{stem}.proof.{who}", config, seeds, root, rules)
-        found = run_proof(own, out, commit, runner)
+        with _counted(out, own.name, commit) as spent:
+            found = run_proof(own, out, runner)
         if found is None:
             return None
-        runs[who] = found
+        runs[who] = replace(found, cost=replace(found.cost, cpu_seconds=spent()))
     with Journal(out / f"{stem}.proof.{TUNED}") as journal:
         meta, heuristics = journal.meta, baselines_of(journal)
     goal = study.metric.goal
@@ -228,9 +241,60 @@ def contribute(
     )
 
 
+@contextmanager
+def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float | None]]:
+    """Count the CPU seconds of a run in a file, over all its processes.
+
+    A run that is older than the file, or was killed, has no known cost: None.
+    """
+    path = out / f"{name}.made.json"
+    known = {"seconds": 0.0, "running": (out / name).exists(), "commit": commit}
+    if path.is_file():
+        known = json.loads(path.read_text(encoding="utf-8"))
+    if known["commit"] != commit:
+        raise ConfigError(
+            f"{out / name} was started by commit {known['commit'] or 'unknown'}, and this is "
+            f"{commit or 'unknown'}; remove {out / name} and {path}, or check that commit out"
+        )
+    lost, total, begun = bool(known["running"]), float(known["seconds"]), time.process_time()
+
+    def write(running: bool) -> None:
+        text = json.dumps({"seconds": total, "running": running, "commit": commit})
+        atomic_files.write_text(path, text)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(running=True)
+    try:
+        yield lambda: None if lost else total
+    finally:
+        total += time.process_time() - begun
+        write(running=lost)
+
+
+_WAY = 0.9
+
+
+def threshold_of(
+    curves: Sequence[Curve], goal: str = "maximize", scale: Reference | None = None
+) -> float:
+    """Return the value whose first reaching is timed, to six digits.
+
+    It is 90 % of the way from random actions to the reference score, if these were measured; else
+    from the worst first evaluation to the best last one, so that at least one contender reaches it
+    and none starts there.
+    """
+    best, worst = (max, min) if goal == "maximize" else (min, max)
+    if scale is None:
+        start = worst(curve.greedy[0] for curve in curves)
+        end = best(curve.greedy[-1] for curve in curves)
+    else:
+        start, end = scale.random, scale.reference
+    return float(f"{start + _WAY * (end - start):.6g}")
+
+
 def commit_of_checkout() -> str:
     """Return the commit of the checkout that runs, with `+` where it was changed; else ""."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return ""
 

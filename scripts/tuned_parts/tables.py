@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...store.parquet import replacing, write_grouped
-from ...store.statistics import Interval
-from .record import TUNED, Contender, Record
-from .summary import BesideHeuristic, Summary, beside_heuristics, compare, summary
+from hpo.store.parquet import replacing, write_grouped
+from hpo.store.statistics import Interval
+from hpo.studies.tuned.record import TUNED, Contender, Record
+from hpo.studies.tuned.summary import BesideHeuristic, Summary, beside_heuristics, compare, summary
 
 if TYPE_CHECKING:
     import pyarrow as pa

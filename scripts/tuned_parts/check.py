@@ -1,4 +1,4 @@
-"""`hpo tuned check`, for CI.
+"""`scripts/tuned check`, for CI.
 
 Every file is whole, its study file is unchanged, its configuration is legal for the knobs and
 environments of today, and the tables equal the files.
@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...environments.registry import find
-from ...errors import HpoError
-from ...files.plain_data import as_lists
-from ...knobs import KNOBS, complete
-from ..load import loads, recorded
-from ..spec import Study
-from .catalogue import file_name, published
-from .record import DEFAULT, SEEDS, TUNED, Record, read_record, record_text
-from .study_text import around_text, knobs_of, train_text
+from hpo.environments.registry import find
+from hpo.errors import HpoError
+from hpo.files.plain_data import as_lists
+from hpo.knobs import KNOBS, complete
+from hpo.studies.load import loads, recorded
+from hpo.studies.spec import Study
+from hpo.studies.tuned.catalogue import file_name
+from hpo.studies.tuned.record import DEFAULT, TUNED, Record, read_record
+from hpo.studies.tuned.study_text import around_text, knobs_of, train_text
+
+from .record_file import SEEDS, published, record_text
 from .tables import tables_of
 
 

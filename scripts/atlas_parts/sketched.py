@@ -1,26 +1,18 @@
-"""How much of a result was luck: the same rule over trials resampled from the record.
+"""A search by a rule over recorded curves, sketched: which trial wins for so many env steps.
 
-A resample draws as many trials as there were, with replacement, in a random order (Efron 1979),
-and extrapolates unfinished ones again. Its search is a sketch of the engine's: one program, trials
-enter lanes in order, all seeds of a trial side by side. The rule is the real one.
+One program, trials enter lanes in order, all seeds of a trial side by side. The rule is the real
+one. `tests/test_atlas_sketch.py` holds the winner against the engine's.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from ...studies.spec import Study
-from ..engine.finish_trials import clearly_worse
-from ..rules.registry import Pruner, Standing, is_audited, make_pruner
-from ..seeds import generator
-from ..state.objective import Objective
-from ..state.schedule import stages
+from hpo.search.rules.registry import Pruner, Standing, is_audited, make_pruner
+from hpo.studies.spec import Study
 
 
 @dataclass(frozen=True)
@@ -28,8 +20,7 @@ class Curve:
     """One trial as a rule sees it."""
 
     losses: tuple[float, ...]  # at each rung
-    seeds: tuple[float, ...]  # loss of each seed at the end
-    compared: float  # their loss together, by which trials are compared
+    compared: float  # loss at the end over its seeds, by which trials are compared
     final: float  # loss at the end over all recorded seeds
     # the same at each rung, for rules that end a trial with its value there
     at: tuple[float, ...] = ()
@@ -43,39 +34,6 @@ class Curve:
         return self.lost_at is None or rung < self.lost_at
 
 
-@dataclass(frozen=True)
-class Luck:
-    low: float  # 95 % of the values lost lie between
-    high: float
-    kept: float  # the share of resamples whose best trial won
-    resamples: int  # how many there were
-
-
-def luck(
-    study: Study,
-    curves: Callable[[int], Sequence[Curve]],
-    rungs: Sequence[int],
-    length: int,
-    lanes: int,
-    resamples: int,
-) -> Luck | None:
-    """Return what the rule of a study costs over resamples of its trials; None without any."""
-    lost, kept = list[float](), 0
-    for number in range(resamples):
-        trials, rng = curves(number), generator(study.seed, "resample", number)
-        drawn = [trials[int(index)] for index in rng.integers(len(trials), size=len(trials))]
-        best = min((c.final for c in drawn if c.lost_at is None), default=math.inf)
-        (found,) = winners_of(study, drawn, rungs, length, lanes, [math.inf])
-        if not math.isfinite(best) or found is None:
-            continue
-        lost.append(found - best)
-        kept += found <= best
-    if not lost:
-        return None
-    low, high = np.quantile(np.asarray(lost), [0.025, 0.975])
-    return Luck(float(low), float(high), kept / len(lost), len(lost))
-
-
 def winners_of(
     study: Study,
     trials: Sequence[Curve],
@@ -85,8 +43,8 @@ def winners_of(
     budgets: Sequence[float],
 ) -> list[float | None]:
     """Return the loss over all recorded seeds of a sketched search's winner, for each budget."""
-    if study.seeds.racing is not None and min(budgets) < math.inf:
-        raise ValueError("what seeds that race have when a budget ends is not sketched")
+    if study.seeds.racing is not None:
+        raise ValueError("seeds that race are not sketched; see `racing`")
     slots = max(1, lanes // study.seeds.first)
     finished = _search(study, trials, rungs, length, slots, max(budgets))
     found = list[float | None]()
@@ -113,7 +71,6 @@ def _search(
     budget: float,
 ) -> list[_Finished]:
     pruner, early = make_pruner(study), study.early_terminate
-    race = _Race(study)
     ahead = iter(range(len(trials)))
     # What happens next: (env steps since the beginning, rung, trial); the end is behind all rungs.
     coming: list[tuple[int, int, int]] = []
@@ -151,7 +108,7 @@ def _search(
         if rung == len(rungs):
             for number in sound:
                 curve = trials[number]
-                finished.append(_Finished(race.value(curve), number, curve.final, spent))
+                finished.append(_Finished(curve.compared, number, curve.final, spent))
                 ended.add(number)
         elif pruner is not None:
             due = [number for number in sound if number not in audited]
@@ -186,39 +143,3 @@ def _judged(
     verdicts = pruner.judge(rung, tuple(before), arriving)
     before += arriving
     return {n: verdict.finish for n, verdict in zip(due, verdicts, strict=True) if verdict.stop}
-
-
-class _Race:
-    """Seeds that race: what a trial is compared by, as `engine.racing` has it."""
-
-    def __init__(self, study: Study):
-        self._objective, self._seeds = Objective.of(study), study.seeds
-        self._best: Curve | None = None
-
-    def value(self, trial: Curve) -> float:
-        """Return the loss that a trial is compared by, after as many seeds as it gets."""
-        if self._seeds.racing is None:
-            return trial.compared
-        taken = self._taken(trial)
-        own = self._loss(trial.seeds[:taken])
-        if taken == len(trial.seeds):
-            if self._best is None or own < self._loss(self._best.seeds):
-                self._best = trial
-        elif self._best is not None:
-            own += self._loss(self._best.seeds) - self._loss(self._best.seeds[:taken])
-        return own
-
-    def _taken(self, trial: Curve) -> int:
-        racing, most = self._seeds.racing, len(trial.seeds)
-        if racing is None or self._best is None:
-            return most
-        sizes = stages(racing.start, most)
-        for size in sizes[:-1]:
-            risk = (1.0 - racing.confidence) / (len(sizes) - 1)
-            if clearly_worse(trial.seeds[:size], self._best.seeds[:size], risk):
-                return size
-        return most
-
-    def _loss(self, losses: Sequence[float]) -> float:
-        values = [self._objective.loss(loss) for loss in losses]
-        return self._objective.loss(self._objective.aggregate(values))
