@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
+from .chance_of_best import ChosenTrial
 from .comparison import decided_pairs
 from .interim_analyses import fewest_pairs, next_level
 from .paired import UNBOUNDED, Bounds, chance_of_better, paired_interval
@@ -155,7 +156,7 @@ Verdict = Literal[
 ]  # fmt: skip
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
-_NO_OTHER = "No other trial has a value on every new seed; the best `confirm.top_k` run on them."
+_NO_OTHER = "No other trial has a value on every new seed; the best of the search run on them."
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ class Conclusion:
     alone: str = ""  # the latter, such as `trial 5 of pbt-alone`
     tells: str = ""  # how to get it, as a sentence
     lone: bool = False  # there is only one trial, so its search seeds selected nothing
+    chosen: ChosenTrial | None = None  # by the seeds that chose the winner
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
@@ -244,12 +246,13 @@ def conclude(
     why: str = "",
     alone: WithoutCopying | None = None,
     earlier: Sequence[int] = (),
+    interim: bool = False,
 ) -> Conclusion:
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
     `beaten`: other trials on the selection seeds; `bounds`: of the values; `sharing`: other trials
     with all the winner's values; `shown`: all values of the study; `why`: `default` is None, as a
-    sentence; `earlier`: see `interim_analyses.winners_looks`.
+    sentence; `earlier`, `interim`: see `interim_analyses.winners_looks` and `level_of`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -264,7 +267,9 @@ def conclude(
     ends = bounds.signed(sign)
     if ceiling is not None:
         ends = replace(ends, high=sign * ceiling)
-    compared = partial(_compared, winner, sign=sign, top=top, bounds=ends, earlier=earlier)
+    compared = partial(
+        _compared, winner, sign=sign, top=top, bounds=ends, earlier=earlier, interim=interim
+    )
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)
     elif is_default:
@@ -319,7 +324,7 @@ def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
 
 def _compared(
     winner: Sample, other: Sample, rival: str, *, sign: float, top: float | None, bounds: Bounds,
-    earlier: Sequence[int],
+    earlier: Sequence[int], interim: bool,
 ) -> Against:  # fmt: skip
     """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it."""
     both = sorted(winner.keys() & other.keys())
@@ -331,14 +336,14 @@ def _compared(
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        enough = len(both) >= fewest_pairs(next_level(earlier)) and lost > own_lost
+        enough = len(both) >= fewest_pairs(next_level(earlier, interim)) and lost > own_lost
         only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
         return Against(rival, only, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = zip(*finite, strict=True)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
     before = [sum(seed < size for seed in known) for size in earlier]
-    found = decided_pairs(ours, theirs, before, bounds)
+    found = decided_pairs(ours, theirs, before, bounds, interim)
     verdict: Verdict = found.verdict
     more = found.more_seeds
     if own_lost > lost:  # fewer values are biased upwards
