@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What an interim look saves, and how often the verdict is wrong, on the recorded runs.
+
+    benchmarks/bench/interim.py          writes benchmarks/bench/interim.json
+
+A search is the default and 40 recorded configurations; the best by two seeds is tested against the
+default on 16 seeds drawn from the eight others: at once, or with a look at 8 of them. For errors
+the sign of every difference is drawn anew, so that there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from hpo.search.bench.tables import read_table
+from hpo.store.comparison import decided_pairs
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS, INTERIM, TRIALS = 16, 8, 40
+
+
+def verdict(ours: np.ndarray, theirs: np.ndarray, look: int | None) -> tuple[str, int]:
+    """Return the verdict and the seeds it took, as `search/engine/confirm.py` does."""
+    if look is not None:
+        first = decided_pairs(ours[:look].tolist(), theirs[:look].tolist(), (), interim=True)
+        if first.verdict in ("better", "worse") or ours[:look].mean() <= theirs[:look].mean():
+            return first.verdict, look
+    before = () if look is None else (look,)
+    last = decided_pairs(ours.tolist(), theirs.tolist(), before, interim=look is not None)
+    return last.verdict, len(ours)
+
+
+def measured(folder: Path, searches: int) -> dict[str, dict[str, float]]:
+    table, rng = read_table(folder), np.random.default_rng(1)
+    ends = table.finals * (1.0 if table.goal == "maximize" else -1.0)
+    shown = table.curves["episode_return_100"][:, :, -1]
+    values = np.where(np.isfinite(shown), 0.5 * ends + 0.5 * shown, ends)
+    rows: dict[str, list[tuple[float, ...]]] = {"at once": [], "with a look": []}
+    for _ in range(searches):
+        order = rng.permutation(table.seeds)
+        tried = np.r_[0, rng.choice(np.arange(1, len(ends)), TRIALS, replace=False)]
+        best = tried[values[tried][:, order[:2]].mean(1).argmax()]
+        if best == 0:
+            continue
+        seeds = rng.choice(order[2:], SEEDS)
+        ours, theirs = ends[best, seeds], ends[0, seeds]
+        flips = rng.integers(0, 2, SEEDS).astype(bool)
+        equal = np.where(flips, ours, theirs), np.where(flips, theirs, ours)
+        for name, look in (("at once", None), ("with a look", INTERIM)):
+            found, used = verdict(ours, theirs, look)
+            wrong, _ = verdict(*equal, look)
+            rows[name].append((found == "better", used, wrong in ("better", "worse")))
+    names = ("better", "seeds", "wrong")
+    return {
+        name: {key: round(float(np.mean([row[at] for row in some])), 4)
+               for at, key in enumerate(names)}
+        for name, some in rows.items()
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--searches", type=int, default=3000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    args = parser.parse_args()
+    tables = sorted(path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet"))
+    found = {folder.name: measured(folder, args.searches) for folder in tables}
+    args.out.write_text(json.dumps({"searches": args.searches, "tables": found}, indent=1) + "\n")
+    for name, row in found.items():
+        print(name, row)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
