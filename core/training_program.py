@@ -16,19 +16,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ..errors import ConfigError, StoreError
 from ..files.atomic_files import read_text
 from ..files.plain_data import parse_json
 from ..knobs.configuration import canonical_value
-from .checkpoint import restore_lane, restore_tree, save_tree
+from .checkpoint import restore_lane
 from .evaluation import EVALUATION
 from .lane_state import lane_key, use_key
 from .policy_document import TRAINING
-from .population import Device, change_function, lane_mesh
-from .program import compiler_options
+from .population import Device
+from .program import LaneProgram, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
 from .refill import INIT
 from .training import Lane, Training
@@ -67,11 +67,6 @@ class HyperChanges(Pytree):
     hypers: dict[str, Any]
 
 
-def put_values(rows: Mapping[str, Any], values: Mapping[str, Any], at: int) -> None:
-    for name, value in values.items():
-        rows[name][at] = value
-
-
 def init_state(
     lane: Lane, seed: Any, stream: Any, replicate: Any, hypers: Mapping[str, Any]
 ) -> TrainedState:
@@ -80,8 +75,13 @@ def init_state(
     return TrainedState(key, jnp.zeros((), jnp.int32), leaves)
 
 
+def shapes_of_lane(lane: Lane) -> TrainedState:
+    zero, hypers = np.int32(0), dict.fromkeys(lane.names, np.float32(0))
+    return jax.eval_shape(partial(init_state, lane), zero, zero, zero, hypers)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class TrainingProgram:
+class TrainingProgram(LaneProgram):
     """One combination of fixed values of a training, compiled for L lanes."""
 
     lane: Lane
@@ -97,34 +97,14 @@ class TrainingProgram:
             raise ValueError(f"{self.lanes} lanes are not a multiple of {block}")
 
     @cached_property
-    def mesh(self) -> Mesh:
-        return lane_mesh(self.devices)
-
-    @cached_property
-    def _spread(self) -> NamedSharding:
-        return NamedSharding(self.mesh, PartitionSpec("lanes"))
-
-    @cached_property
     def lane_shapes(self) -> TrainedState:
-        scalar = jax.ShapeDtypeStruct((), np.int32)
-        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
-        return jax.eval_shape(
-            lambda *args: init_state(self.lane, *args), scalar, scalar, scalar, hypers
-        )
-
-    def lane_order(self) -> np.ndarray:
-        """Return lanes in the order to fill them: tile by tile, devices in turn."""
-        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
-        return np.moveaxis(places, 0, 1).reshape(-1)
+        return shapes_of_lane(self.lane)
 
     def empty(self) -> TrainedLanes:
         def zeros(leaf: Any) -> np.ndarray:
             return np.zeros((self.lanes, *leaf.shape), leaf.dtype)
 
         return self.place(TrainedLanes(self._no_hypers(), jax.tree.map(zeros, self.lane_shapes)))
-
-    def place(self, lanes: Any) -> Any:
-        return jax.device_put(lanes, self._spread)
 
     def _no_hypers(self) -> dict[str, Any]:
         return {name: np.zeros(self.lanes, np.float32) for name in self.lane.names}
@@ -140,7 +120,8 @@ class TrainingProgram:
         made.busy[list(busy)] = True
         for lane, (stream, replicate, hypers) in fresh.items():
             made.mask[lane], made.stream[lane], made.replicate[lane] = True, stream, replicate
-            put_values(made.hypers, hypers, lane)
+            for name, value in hypers.items():
+                made.hypers[name][lane] = value
         return made
 
     def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> HyperChanges:
@@ -150,7 +131,8 @@ class TrainingProgram:
         for lane, (source, hypers) in given.items():
             made.mask[lane] = True
             made.source[lane] = lane if source is None else source
-            put_values(made.hypers, hypers, lane)
+            for name, value in hypers.items():
+                made.hypers[name][lane] = value
         return made
 
     def _local(
@@ -209,7 +191,7 @@ class TrainingProgram:
 
     @cached_property
     def _metric_names(self) -> list[str]:
-        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
+        hypers = dict.fromkeys(self.lane.names, np.float32(0))
         return list(jax.eval_shape(self.lane.update, self.lane_shapes.leaves, hypers)[1])
 
     @cached_property
@@ -224,12 +206,6 @@ class TrainingProgram:
         )
         args = (np.int32(0), self.empty(), self.place(self.starts((), {})))
         return jax.jit(mapped, donate_argnums=1).lower(*args)
-
-    @cached_property
-    def _advance(self) -> Any:
-        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
-        self.__dict__.pop("_lowered")
-        return compiled
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
@@ -272,27 +248,6 @@ class TrainingProgram:
         self.__dict__.pop("_evaluation_lowered")
         return compiled
 
-    def trace(self) -> None:
-        """Trace both programs, so that they can be compiled in any thread."""
-        if not self.compiled:
-            _ = self._lowered
-        if not self.evaluation_compiled:
-            _ = self._evaluation_lowered
-
-    def compile(self) -> None:
-        _ = self._advance
-
-    def compile_evaluation(self) -> None:
-        _ = self._evaluate
-
-    @property
-    def compiled(self) -> bool:
-        return "_advance" in self.__dict__
-
-    @property
-    def evaluation_compiled(self) -> bool:
-        return "_evaluate" in self.__dict__
-
     def advance(
         self, seed: int, lanes: TrainedLanes, starts: Starts
     ) -> tuple[TrainedLanes, dict[str, np.ndarray]]:
@@ -306,29 +261,6 @@ class TrainingProgram:
         wanted[list(which)] = True
         found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
         return {name: values[list(which)] for name, values in found.items()}
-
-    @cached_property
-    def _change(self) -> Any:
-        return change_function(self.mesh)
-
-    def change(self, lanes: TrainedLanes, changes: HyperChanges) -> TrainedLanes:
-        """Copy states between lanes and change hyperparameters; `lanes` is donated."""
-        if len(self.devices) == 1:
-            lanes = self.place(lanes)  # see `Program.change`
-        return self._change(lanes, changes)
-
-    @cached_property
-    def _pick(self) -> Any:
-        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
-
-    def lane_state(self, lanes: TrainedLanes, which: int) -> TrainedState:
-        return jax.device_get(self._pick(lanes, np.int32(which)))
-
-    def save(self, lanes: TrainedLanes, directory: Path) -> None:
-        save_tree(directory, lanes)
-
-    def restore(self, lanes: TrainedLanes, directory: Path) -> TrainedLanes:
-        return self.place(restore_tree(directory, lanes))
 
 
 def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any]:
@@ -351,8 +283,6 @@ def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any
     traced = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
     fixed = {name: value for name, value in config.items() if name not in traced}
     lane = Lane(cls.of(fixed, length), tuple(traced))
-    zero = jax.ShapeDtypeStruct((), np.int32)
-    shapes = jax.eval_shape(partial(init_state, lane), zero, zero, zero, traced)
-    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes_of_lane(lane))
     leaves = [jnp.asarray(leaf) for leaf in restore_lane(folder, like).leaves]
     return lane.training, lane.state(leaves, traced), lane.hypers(traced)

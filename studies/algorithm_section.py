@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from ..knobs import canonical_value
 from ..spaces.make import make_distribution
 from .algorithm import PPO, Algorithm, knob_of_data
 from .search_section import ask_for_devices_of
+from .spec import Study
 from .study_values import Vocabulary, number_of
 from .user_code import import_user_code, is_inside, user_module
 from .yaml_io import Node, Notes, plain
@@ -19,7 +21,7 @@ _CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 
 
-class OwnVocabulary(Vocabulary):
+class CustomVocabulary(Vocabulary):
     """The names and values of a training's own hyperparameters."""
 
     def __init__(self, algorithm: Algorithm):
@@ -106,7 +108,16 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
     return _loaded(given, match["file"], match["name"], source)
 
 
-def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
+def with_code(study: Study) -> Study:
+    """Return a study from another process with the class of its custom training."""
+    if study.algorithm.is_ppo:
+        return study
+    given = study.algorithm.name
+    file, _, name = given.partition(":")
+    return replace(study, algorithm=_loaded(given, file, name, Path(study.source)))
+
+
+def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     """Put the class in the place of `env`, its file among `imports`, and read `length`."""
     if algorithm.is_ppo:
         return

@@ -59,7 +59,7 @@ def contradictions(study: Study) -> list[tuple[str, str]]:
         _distributions,
         _executor,
     ]
-    found += [_ray_tune, _several, _workers, _own_training]
+    found += [_ray_tune, _several, _workers, _custom_training]
     return [problem for rule in found for problem in rule(study)]
 
 
@@ -441,7 +441,7 @@ def _workers(study: Study) -> Problems:
         yield "population.step_timeout", f"{text}is 0; leave workers out, or type step_timeout: 0"
 
 
-def _own_training(study: Study) -> Problems:
+def _custom_training(study: Study) -> Problems:
     """What custom trainings cannot do."""
     if study.algorithm.is_ppo:
         return
@@ -451,7 +451,6 @@ def _own_training(study: Study) -> Problems:
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
         ("eval_env", study.evaluation.env, "has its evaluate instead"),
         ("evaluation.steps", study.evaluation.steps, "evaluates whole episodes; give episodes"),
-        ("executor.type", study.executor.type != "local", "runs in one process; take local"),
     ):
         if given:
             yield key, f"{key}: {label} {why}"

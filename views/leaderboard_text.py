@@ -22,7 +22,7 @@ from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
-from .confirm_cost import confirm_command, confirm_cost
+from ..studies.algorithm import ENV_STEPS
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -35,6 +35,8 @@ from .formatting import (
     steps,
     with_interval,
 )  # fmt: skip
+from .time_spent import confirm_command, confirm_cost
+from .units import in_unit
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,9 @@ def deciding_command(
     return command, confirm_cost(folder, trials, seeds)
 
 
-def print_headline(console: Console, lines: Sequence[str]) -> None:
+def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
     for place, text in enumerate(lines):
-        console.print(Text(text, style="" if place else "bold"))
+        console.print(Text(in_unit(text, unit), style="" if place else "bold"))
 
 
 def print_leaderboard(

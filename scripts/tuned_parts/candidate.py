@@ -40,7 +40,7 @@ from hpo.store.rows import Stream, StudyMeta
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads, recorded
 from hpo.studies.resolved import diff, resolved
-from hpo.studies.several_environments import only_one_environment
+from hpo.studies.several_environments import only_one_environment, only_ppo
 from hpo.studies.space_section import ships
 from hpo.studies.spec import Study
 from hpo.studies.study_keys import METRICS
@@ -183,6 +183,7 @@ def contribute(
     name: str | None = None,
 ) -> Record | None:
     """Run the winner, the default and published configurations; None: interrupted."""
+    only_ppo(candidate.study, "a tuned configuration")
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
     own_keys = study.env.values

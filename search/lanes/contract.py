@@ -191,7 +191,7 @@ def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
         from .local import LocalFactory
 
         return LocalFactory(study, *args, **rest)
-    from .own_training import TrainingFactory
+    from .custom_training import TrainingFactory
 
     return TrainingFactory(study, *args, **rest)
 
@@ -218,6 +218,18 @@ class Division:
         unit = tile if total % (shares * block) else block
         units = -(-total // (unit * shares))
         return cls(total, tile, unit, -(-units * unit // block) * block)
+
+
+def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
+    """Refuse a study on a factory of this process whose lanes are too few for so many workers."""
+    division: Division = factory.divide(resolved, None, shares)
+    tiles = division.total // division.tile
+    if tiles < shares:
+        raise ConfigError(
+            f"population.lanes is {factory.study.population.lanes}: {tiles} x {division.tile} "
+            f"lanes that are computed together, which {shares} workers cannot share; type "
+            f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+        )
 
 
 class NotWritten:

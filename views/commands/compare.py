@@ -35,13 +35,14 @@ from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
-from ..confirm_cost import confirm_command, confirm_cost
 from ..environment_text import AGGREGATES_NOTE, beside_lines
 from ..escape_control import note
 from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
 from ..json_output import print_answer
 from ..leaderboard_text import target
 from ..terminal.console import in_columns
+from ..time_spent import confirm_command, confirm_cost
+from ..units import in_unit, unit_of
 
 
 def _environment_part(
@@ -143,6 +144,7 @@ def do_compare(args: Namespace) -> int:
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, differs, more, which)
+    text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 

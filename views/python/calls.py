@@ -26,6 +26,7 @@ from ...studies.sources import Source, read_study
 from ..escape_control import echo
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
+from ..units import in_unit
 from ..words import speaks_python
 from .open_study import Opened
 
@@ -48,7 +49,7 @@ class OneLine(RunView):
         self._shown = -float("inf")
 
     def say(self, text: str) -> None:
-        self._show(text)
+        self._show(in_unit(text, self.unit))
 
     def on_chunk(self, progress: Progress) -> None:
         now = time.monotonic()
