@@ -235,11 +235,10 @@ class Thompson:
         if number not in self._pools:
             rng = generator(self.seed, "thompson-pool", number)
             params = [self.space.draw(rng) for _ in range(_DRAWS)]
-            rows = np.array([self.coordinates.of(one) for one in params])
-            distance = np.linalg.norm(rows - self.coordinates.default, axis=1)
-            weights = self.options["floor"] + np.exp(
-                -0.5 * (distance / self.options["width"]) ** 2
-            )
+            rows = [self.coordinates.of(one) for one in params]
+            distance = np.linalg.norm(np.array(rows) - self.coordinates.default, axis=1)
+            floor, width = self.options["floor"], self.options["width"]
+            weights = floor + np.exp(-0.5 * (distance / width) ** 2)
             phi = self.coordinates.features(rows)
             self._pools = {number: _Pool(params, phi, weights / weights.sum())}
         return self._pools[number]

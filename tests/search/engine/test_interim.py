@@ -139,7 +139,7 @@ def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, space, dies, mo
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():
-    """Of equal configurations; some stop at the first look because it does not favour the winner."""
+    """Of equal configurations; some stop because the first look does not favour the winner."""
     rng, wrong, early = np.random.default_rng(0), 0, 0
     for _ in range(4000):
         ours, theirs = rng.standard_normal((2, 16)).tolist()

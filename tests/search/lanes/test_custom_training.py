@@ -19,7 +19,6 @@ from hpo.core.saved_policy import load_policy
 from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
-from hpo.search.autorl import AutoRLEnv
 from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
@@ -33,6 +32,7 @@ from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import load, recorded
 from hpo.studies.overrides import Given
+from hpo.studies.several_environments import only_ppo
 from hpo.studies.schema import schema
 from hpo.studies.yaml_io import plain, read_text
 
@@ -357,11 +357,6 @@ def test_the_schema_is_printed(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out) == schema(algorithm)
 
 
-def test_what_is_for_ppo_says_so(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    study = written(tmp_path, "asha")
-    assert main(["tune-lanes", "study.yaml"]) == 2
-    said = capsys.readouterr().err
-    assert "timing numbers of lanes is for PPO, but study trains Walk" in said
-    with pytest.raises(HpoError, match="AutoRL is for PPO, but study trains Walk"):
-        AutoRLEnv(study)
+def test_what_is_for_ppo_says_so(tmp_path):
+    with pytest.raises(HpoError, match="a tuned configuration is for PPO, but study trains Walk"):
+        only_ppo(written(tmp_path, "asha"), "a tuned configuration")
