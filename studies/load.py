@@ -137,7 +137,7 @@ class _Reader:
             vocabulary = CustomVocabulary(algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
-        parameters, rules = space_nodes(notes, root, self.source)
+        parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
         parts: dict[str, Any] = {**top, **self._parts(top, known), "fixed": fixed, "space": space}
         specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs
@@ -302,9 +302,10 @@ class _Reader:
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
             return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
-        if items and not optical:
-            text = "baselines need an optical network as env; leave them out"
-            self.notes.add(text, items[0])
+        if not optical:
+            if items:
+                text = "baselines need an optical network as env; leave them out"
+                self.notes.add(text, items[0])
             return ()
         from ..core.envs.optical.optical_settings import parse_baseline  # no jax
 

@@ -206,6 +206,11 @@ def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path, mo
     assert outcome.passed, outcome.numbers
 
 
+def test_a_bundle_of_real_lanes_is_played_and_trained_again(load, tmp_path):
+    outcome = load("acceptance_points.bundles").travels(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_rows_of_a_large_study_stream(load, tmp_path):
     outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers

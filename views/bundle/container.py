@@ -1,0 +1,114 @@
+"""A zip with one form: stored members, fixed attributes, nothing between or after them.
+
+Names, sizes and CRCs fix every other byte, so one changed byte anywhere is found, and no member
+can be a link, be compressed, or lead out of the folder.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from ...errors import StoreError
+from ...files.atomic_files import output
+from ...files.plain_data import reading
+from ...studies.user_code import is_inside
+
+Entry = tuple[str, int, int]  # name, size, CRC
+_LOCAL, _CENTRAL = struct.Struct("<4s5H3I2H"), struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+_DAY, _MODE = 0x21, 0o100644 << 16  # 1980-01-01; a plain file
+_MOST_MEMBERS, _MOST_BYTES = 2_000, 2**30
+_PRINTABLE = re.compile(r"[ -~]+")
+
+
+def pack(files: Mapping[str, Path], path: Path) -> None:
+    """Write files, in this order, into a new zip."""
+    entries: list[Entry] = []
+    if len(files) > _MOST_MEMBERS or sum(f.stat().st_size for f in files.values()) > _MOST_BYTES:
+        raise StoreError(f"a bundle has at most 1 GiB and {_MOST_MEMBERS:,} files; this is more")
+    with output(path, "wb") as zipped:
+        for name, file in files.items():
+            content = file.read_bytes()
+            _check_name(name, entries)
+            entries.append((name, len(content), zlib.crc32(content)))
+            zipped.write(_local(*entries[-1]) + content)
+        zipped.writelines(part for _, part in _directory(entries))
+
+
+def unpack(path: Path, folder: Path) -> dict[str, str]:
+    """Extract a bundle; return member -> sha256. `StoreError` names what is not as written."""
+    with reading(path, "bundle"):
+        if path.stat().st_size > 2 * _MOST_BYTES:
+            raise StoreError(f"{path} is larger than any bundle")
+        content, at = path.read_bytes(), 0
+    entries: list[Entry] = []
+    members: dict[str, bytes] = {}
+    while content[at : at + 4] == b"PK\3\4" or _listed(content, at):
+        if len(content) < (start := at + _LOCAL.size) or len(entries) == _MOST_MEMBERS:
+            raise StoreError(f"{path} ends in a header, or has too many members")
+        *_, method, _, _, crc, packed, size, length, _ = _LOCAL.unpack(content[at:start])
+        name = content[start : start + length].decode("ascii", "backslashreplace")
+        listed = _listed(content, at) or name
+        _check_name(name, entries, f"{path}: the member {listed}: ")
+        if method or packed != size:
+            raise StoreError(f"{path}: {listed} is compressed; members of a bundle are not")
+        head = _local(name, size, crc)
+        if listed != name or not content.startswith(head, at):
+            raise StoreError(f"{path} is damaged: the header of {listed} ({name}) changed")
+        at += len(head)
+        data = content[at : at + size]
+        if len(data) < size or zlib.crc32(data) != crc:
+            raise StoreError(f"{path} is damaged: {listed} changed, or is cut off (CRC)")
+        entries.append((name, size, crc))
+        members[name] = data
+        at += size
+    for name, part in _directory(entries):
+        if not content.startswith(part, at):
+            raise StoreError(f"{path} is damaged: {name} in its list of members changed")
+        at += len(part)
+    if at != len(content):
+        raise StoreError(f"{path} is damaged: there is more after its end")
+    for name, data in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return {name: sha256(data).hexdigest() for name, data in members.items()}
+
+
+def _listed(content: bytes, at: int) -> str:
+    """Return the name of the member at a place in the list of members, "" if it has none."""
+    start = int.from_bytes(content[-6:-2], "little")
+    entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
+    found = re.search(entry, content[start:])
+    return "" if found is None else found[1].decode()
+
+
+def _check_name(name: str, before: Sequence[Entry], prefix: str = "") -> None:
+    plain = is_inside(name) and _PRINTABLE.fullmatch(name)
+    if not plain or PurePosixPath(name).as_posix() != name:
+        raise StoreError(f"{prefix}{name[:200]!r} is not a plain path inside a bundle's folder")
+    low = name.casefold()
+    for other in (entry[0].casefold() for entry in before):
+        if low == other or low.startswith(f"{other}/") or other.startswith(f"{low}/"):
+            raise StoreError(f"{prefix}two members have the place of {name}")
+
+
+def _local(name: str, size: int, crc: int) -> bytes:
+    fields = (20, 0, 0, 0, _DAY, crc, size, size, len(name), 0)
+    return _LOCAL.pack(b"PK\3\4", *fields) + name.encode()
+
+
+def _directory(entries: Sequence[Entry]) -> Iterator[tuple[str, bytes]]:
+    """Yield (what it is about, bytes) of everything after the members."""
+    at, parts = 0, list[bytes]()
+    for name, size, crc in entries:
+        fields = (0x0314, 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0, 0, 0, 0, _MODE, at)
+        parts.append(_CENTRAL.pack(b"PK\1\2", *fields) + name.encode())
+        yield name, parts[-1]
+        at += len(_local(name, size, crc)) + size
+    count = len(entries)
+    yield "the end", _END.pack(b"PK\5\6", 0, 0, count, count, sum(map(len, parts)), at, 0)

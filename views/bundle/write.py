@@ -1,0 +1,120 @@
+"""Write a bundle: a study's folder with all that its claims rest on, and hashes of everything.
+
+Unzipped it is the folder of a study, so that `hpo top`, `query` and `replay` read it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import tempfile
+from hashlib import file_digest
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ...errors import StoreError
+from ...files.atomic_files import make_folder, write_text
+from ...search.checks import changed_files, words_of_changes
+from ...store.journal import Journal
+from ...store.journal_file import JOURNAL_NAME
+from ...store.lock import lock_holder
+from ...store.query import require_tables
+from ...store.rows import StudyMeta
+from ...store.study_folder import StudyFolder
+from ...store.tables import write_baselines, write_evaluations, write_trials
+from ...studies.load import recorded
+from ...studies.user_code import is_inside
+from ...version import __version__
+from .claims import claims_of
+from .container import pack
+from .numpy_policy import export
+
+FORMAT = 1
+MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"
+SOURCE, NUMPY = "source", "numpy"
+COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
+_PACKAGE = Path(__file__).parents[2]
+
+
+def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
+    """Write the bundle of a study; return what it says of itself, and its claims.
+
+    `source`: the folder of the files that the study names. `StoreError`: the study runs or has no
+    tables, or its files changed or are missing.
+    """
+    if to.exists():
+        raise StoreError(f"{to} exists already; choose another file with --to")
+    if (holder := lock_holder(folder.path)) is not None:
+        raise StoreError(f"{folder.name} is being written by {holder}; wait for it, or stop it")
+    require_tables(folder.path)
+    with tempfile.TemporaryDirectory(prefix="hpo-bundle-") as temporary:
+        staged = Path(temporary) / "study"
+        staged.mkdir()
+        for name in filter(lambda name: (folder.path / name).is_file(), COPIED):
+            shutil.copyfile(folder.path / name, staged / name)
+        write_rows(staged, staged)
+        claims = claims_of(staged, trial)
+        with Journal(staged) as journal:
+            outside = _copy_source(journal.meta, source, staged / SOURCE)
+        copied = f"policies/trial_{claims['trial']}"
+        kept = folder.path / copied
+        why = f"no policy of trial {claims['trial']} was kept"
+        if kept.is_dir():
+            shutil.copytree(kept, staged / copied)
+            why = export(staged / copied, staged / NUMPY)
+        about = {"hpo": __version__, "not_in_it": outside, "no_numpy": why}
+        write_text(staged / CLAIMS, as_text(claims))
+        write_text(staged / LOCK, as_text({**about, **_lock()}))
+        paths = {p.relative_to(staged).as_posix(): p for p in staged.rglob("*") if p.is_file()}
+        members = {name: sha256(paths[name]) for name in sorted(paths)}
+        manifest = {"format": FORMAT, "trial": claims["trial"], "members": members}
+        write_text(staged / MANIFEST, as_text(manifest))
+        pack({name: staged / name for name in (MANIFEST, *members)}, to)
+    return {"study": claims["study"], **manifest, **about, "claims": claims["claims"]}
+
+
+def write_rows(folder: Path, to: Path) -> None:
+    """Write the tables that follow from the journal of a folder; those on disk may be older."""
+    with Journal(folder) as journal, journal.at_one_commit():
+        for write in (write_baselines, write_evaluations, write_trials):
+            write(to, journal)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def as_text(data: Any) -> str:
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
+    """Copy the files that the study names; return those outside their folder, which stay out."""
+    if changes := changed_files(meta.files, source):
+        raise StoreError(
+            "these files are not as they were when the study ran; restore them, or name the "
+            f"folder of the study file:\n{words_of_changes(changes)}",
+            source="DIR",
+        )
+    inside = [path for path in meta.files if is_inside(path)]
+    for path in inside:
+        make_folder((to / path).parent)
+        shutil.copyfile(source / path, to / path)
+    start = recorded(meta.study_text).init
+    if start is not None and is_inside(start.folder):
+        shutil.copytree(source / start.folder, to / start.folder, dirs_exist_ok=True)
+    return [path for path in meta.files if path not in inside]
+
+
+def _lock() -> dict[str, Any]:
+    """Return the software here; the versions that the study ran with are among the claims."""
+    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
+    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
+    return {
+        "python": platform.python_version(),
+        "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
+        "code": {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)},
+    }
