@@ -44,7 +44,7 @@ def init_text(env_id: str) -> str:
         "# enqueue:                       # trials 1, 2, ...",
         "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
-        f"search: {{method: thompson}}       # {', '.join(METHODS)}",
+        f"search: {{method: tpe}}            # {', '.join(METHODS)}",
         "early_terminate: {type: asha, min: 30k, eta: 4}   # stops poor trials early",
         "seeds: {per_config: 2}           # of every trial in the search",
         "confirm: {choose: 0, report: 16, interim: 8}   # the best and the default on new seeds",
@@ -110,8 +110,7 @@ def _env_lines(env: EnvEntry) -> list[str]:
 def _metric_lines(env: EnvEntry) -> list[str]:
     if env.source != "optical":
         return [
-            "# training returns count half in the search; the test is of evaluations alone",
-            "metric: {name: eval/return_mean, goal: maximize, training_weight: 0.5}",
+            "metric: {name: eval/return_mean, goal: maximize, aggregate: mean}",
             "evaluation: {every: rungs, episodes: 20}",
         ]
     return [

@@ -2,6 +2,7 @@
 
     scripts/atlas                     all environments, one after the other; resumes
     scripts/atlas Acrobot-v1          one
+    scripts/atlas --held-out          the tables that no constant was chosen with
     scripts/atlas --docs              the page and its pictures from the tables that are there
     scripts/atlas Acrobot-v1 --small  that it runs: minutes, its own folder, no page of docs/
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-STUDIES = ROOT / "studies" / "atlas"
+STUDIES, HELD_OUT = ROOT / "studies" / "atlas", ROOT / "studies" / "held_out"
 TABLES = ROOT / "results" / "atlas"
 PAGE = ROOT / "docs" / "atlas.md"
 SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
@@ -59,6 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--configs", type=int, help="configurations beside the default")
     parser.add_argument("--seeds", type=int, help="seeds of each")
     parser.add_argument("--env-steps", type=int, help="of each run")
+    parser.add_argument(
+        "--held-out",
+        action="store_true",
+        help="all of studies/held_out, into results/held_out, without a page",
+    )
     parser.add_argument("--docs", action="store_true", help="write the page alone")
     parser.set_defaults(known=known)
     return parser
@@ -67,6 +73,10 @@ def _parser() -> argparse.ArgumentParser:
 def _main(args: argparse.Namespace) -> int:
     from hpo.errors import suggestion
 
+    if args.held_out:
+        names = sorted(path.stem for path in HELD_OUT.glob("*.yaml"))
+        tables = ROOT / "results" / HELD_OUT.name
+        return max(make(name, args.out, tables, {}, HELD_OUT) for name in names)
     for name in args.environments:
         if name not in args.known:
             raise ValueError(
@@ -87,14 +97,16 @@ def _main(args: argparse.Namespace) -> int:
     return 0
 
 
-def make(name: str, out: Path, tables: Path, parts: Mapping[str, int]) -> int:
+def make(
+    name: str, out: Path, tables: Path, parts: Mapping[str, int], studies: Path = STUDIES
+) -> int:
     """Run a study of the atlas to its end and reduce it; return the exit code of `hpo run`."""
     from hpo.cli import main as hpo
 
     from .reduce import reduce_study
 
-    study = f"atlas-{name}"
-    words = ["run", str(STUDIES / f"{name}.yaml"), "--out", str(out), "--quiet"]
+    study = f"{studies.name.replace('_', '-')}-{name}"
+    words = ["run", str(studies / f"{name}.yaml"), "--out", str(out), "--quiet"]
     for change in _changes(parts):
         words += ["--set", change]
     made = out / f"{study}.made.json"

@@ -94,9 +94,9 @@ def around_text(record: Record) -> str:
         _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
         _said("search: {method: tpe}", "proposes the trials"),
         _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "stops poor trials early"),
-        _said("seeds: {per_config: 4}", "of every trial in the search"),
-        _said("confirm: {top_k: 3, choose: 8, report: 16}",
-              "new seeds: 8 choose among the best 3, 16 test"),
+        _said("seeds: {per_config: 2}", "of every trial in the search"),
+        _said("confirm: {choose: 0, report: 16, interim: 8}",
+              "the best and the default on new seeds"),
         _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
     ]  # fmt: skip
     return "".join(lines)
