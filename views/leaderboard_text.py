@@ -68,7 +68,7 @@ def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
-_AT_A_RUNG = (
+_SHOWN_WITH_RUNG = (
     TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED, TrialState.UNFINISHED
 )  # fmt: skip
 EXPLAINED = """\
@@ -237,7 +237,7 @@ def _status(entry: Entry) -> str:
     """Return the state of a trial, a stop with its env steps per seed."""
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
     state = str(entry.state)
-    if entry.state in _AT_A_RUNG:
+    if entry.state in _SHOWN_WITH_RUNG:
         state = f"{entry.state}{where}"
     if entry.rank == 1 and entry.value is not None and entry.confirmed:
         state = "winner"
