@@ -25,8 +25,8 @@ from ..errors import (
 
 PREFIX = "gym:"
 
-_EXTRA = "gym"
-_OF_THE_EXTRA = ("Box2D", "imageio", "mujoco", "pygame", "swig")
+_EXTRA, _FULL = "gym", "gym-all"  # the second builds simulators, which takes minutes
+_OF_FULL = ("Box2D", "imageio", "mujoco", "pygame", "swig")
 _LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
 _LONGEST_MEANING = 100
 _SAID: set[str] = set()
@@ -230,6 +230,6 @@ def _missing(id_: str, error: Exception) -> Exception:
     text = str(error).strip().splitlines()[0]
     lacking = _LACKING.search(text)
     package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""
-    if package in _OF_THE_EXTRA:
-        return MissingExtraError(package, _EXTRA, f"env {id_}")
+    if package in _OF_FULL:
+        return MissingExtraError(package, _FULL, f"env {id_}")
     return ConfigError(f"{id_} cannot be imported: {text}")

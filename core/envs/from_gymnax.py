@@ -146,11 +146,11 @@ class GymnaxEnvironment(GymnaxLike):
                 canvas.draw()
                 yield np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
         except ModuleNotFoundError as error:
-            raise MissingExtraError(error.name or "matplotlib", "gym", purpose) from error
+            raise MissingExtraError(error.name or "matplotlib", "gym-all", purpose) from error
         except Exception as error:  # Gymnasium's error, whose class needs Gymnasium
             if type(error).__name__ != "DependencyNotInstalled":
                 raise
-            raise MissingExtraError("pygame", "gym", purpose) from error
+            raise MissingExtraError("pygame", "gym-all", purpose) from error
         finally:
             pyplot = sys.modules.get("matplotlib.pyplot")
             if pyplot is not None:  # which would keep the figure
