@@ -55,9 +55,9 @@ def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ("No module named 'mujoco'", MissingExtraError, r"'mujoco'.*hpo-lanes\[gym\]"),
-        ("Box2D is not installed, you can", MissingExtraError, r"'Box2D'.*hpo-lanes\[gym\]"),
-        ("pygame is not installed, run", MissingExtraError, r"'pygame'.*hpo-lanes\[gym\]"),
+        ("No module named 'mujoco'", MissingExtraError, r"'mujoco'.*hpo-lanes\[gym-all\]"),
+        ("Box2D is not installed, you can", MissingExtraError, r"'Box2D'.*hpo-lanes\[gym-all\]"),
+        ("pygame is not installed, run", MissingExtraError, r"'pygame'.*hpo-lanes\[gym-all\]"),
         ("No module named 'ale_py'", ConfigError, "cannot be imported: No module named 'ale_py'"),
     ],
 )
