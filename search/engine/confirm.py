@@ -226,15 +226,17 @@ class ConfirmStage:
     def _test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, on some of them at an interim look.
 
-        Without a default to compare with there is no such look.
+        There is no such look without a default to compare with, nor after another winner's looks,
+        which leave too little of the error rate for two more.
         """
         confirm, default = self._confirm, None
+        others = any(look.won and look.trial != winner.number for look in self._ledger.looks)
         wanted = 0 if confirm is None else confirm.report
         self._state.win(winner.number, reports=wanted > 0)
         if confirm is None or not wanted:
             self._leave()
             return
-        if confirm.interim is not None and confirm.default:
+        if confirm.interim is not None and confirm.default and not others:
             default = self._default()
         if confirm.interim is not None and default is not None and default is not winner:
             wanted = min(confirm.interim, wanted)

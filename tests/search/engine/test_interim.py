@@ -138,6 +138,26 @@ def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, space, dies, mo
         assert tables_equal(tmp_path / "whole", tmp_path / f"broken{number}") == []
 
 
+def test_a_study_that_grows_asks_nothing_twice_and_tests_a_new_winner_at_once(tmp_path):
+    first = go(tmp_path, study(budget=samples.Budget(trials=12)))
+    again = go(tmp_path, study(budget=samples.Budget(trials=13)))
+    assert first.best.trial == again.best.trial  # the same winner: nothing more runs
+    assert again.usage.confirm_env_steps == first.usage.confirm_env_steps
+    grown, rows = go(tmp_path, study(budget=samples.Budget(trials=60))), None
+    assert grown.best.trial != first.best.trial
+    rows = rows_of(tmp_path)
+    assert len(rows[grown.best.trial].report_values) == len(rows[0].report_values) == 16
+    assert len(rows[first.best.trial].report_values) == 8
+    with Journal(tmp_path) as journal:
+        found = conclusion_of(journal)
+    expected = stats.ttest_rel(
+        rows[grown.best.trial].report_values, rows[0].report_values
+    ).confidence_interval(1 - 0.04)
+    assert (found.against.interval.low, found.against.interval.high) == pytest.approx(
+        (expected.low, expected.high)
+    )
+
+
 def test_two_looks_are_wrong_in_at_most_5_percent():
     """Of equal configurations; some stop because the first look does not favour the winner."""
     rng, wrong, early = np.random.default_rng(0), 0, 0
