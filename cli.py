@@ -354,7 +354,9 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(bench, "--to", "FILE.json", "write the table, and every search into FILE.parquet")
     _flag(bench, "--quiet", "print only the results")
     _add_json(bench)
-    verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
+    described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
+    custom = "FILE.py:CLASS, for studies of a custom training (default: PPO)"
+    _option(described, "--algorithm", "CLASS", custom)
     completion = verb("completion", "completion", "print the shell's completion script")
     shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
     _option(completion, "shell", "SHELL", shells, choices=_SHELLS)

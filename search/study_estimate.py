@@ -152,7 +152,7 @@ def _first_of_each(
 
 def _own_examined(study: Study) -> tuple[CheckReport, str]:
     """Check a custom training: shapes alone are traced, nothing is compiled."""
-    from .lanes.own_training import TrainingFactory
+    from .lanes.custom_training import TrainingFactory
 
     try:
         factory = TrainingFactory(study)

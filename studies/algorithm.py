@@ -16,7 +16,7 @@ from ..files.plain_data import as_lists
 from ..knobs import KNOBS, Knob, canonical_value, complete
 from ..spaces.base import freeze
 
-PPO = "ppo"
+PPO, ENV_STEPS = "ppo", "env steps"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Algorithm:
 
     name: str = PPO  # as the study file has it
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
-    unit: str = "env steps"  # of the length of a run, in words
+    unit: str = ENV_STEPS  # of the length of a run, in words
     made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
 
     @property

@@ -19,7 +19,7 @@ _CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 
 
-class OwnVocabulary(Vocabulary):
+class CustomVocabulary(Vocabulary):
     """The names and values of a training's own hyperparameters."""
 
     def __init__(self, algorithm: Algorithm):
@@ -106,7 +106,7 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
     return _loaded(given, match["file"], match["name"], source)
 
 
-def set_own_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
+def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     """Put the class in the place of `env`, its file among `imports`, and read `length`."""
     if algorithm.is_ppo:
         return

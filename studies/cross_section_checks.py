@@ -49,7 +49,7 @@ _MOST_ENDS = 8
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
     found = [_seeds, _method, _lengths, _early, _budget, _default, _distributions, _executor]
-    found += [_ray_tune, _several, _workers, _own_training]
+    found += [_ray_tune, _several, _workers, _custom_training]
     return [problem for rule in found for problem in rule(study)]
 
 
@@ -406,7 +406,7 @@ def _workers(study: Study) -> Problems:
         yield "population.step_timeout", f"{text}is 0; leave workers out, or type step_timeout: 0"
 
 
-def _own_training(study: Study) -> Problems:
+def _custom_training(study: Study) -> Problems:
     """What custom trainings cannot do."""
     if study.algorithm.is_ppo:
         return

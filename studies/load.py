@@ -11,7 +11,7 @@ from typing import Any
 
 from ..environments.table import EnvEntry
 from ..errors import ConfigError, suggestion
-from .algorithm_section import OwnVocabulary, read_algorithm, set_own_keys
+from .algorithm_section import CustomVocabulary, read_algorithm, set_custom_keys
 from .cross_section_checks import (
     contradictions,
     environment_faults,
@@ -121,7 +121,7 @@ class _Reader:
         notes, root = self.notes, self.root
         files = None if self.checked else self.source
         algorithm = read_algorithm(notes, root, files)
-        set_own_keys(notes, root, algorithm)
+        set_custom_keys(notes, root, algorithm)
         if notes:
             raise notes.error()
         top = read_section(notes, "", root, TOP)
@@ -134,7 +134,7 @@ class _Reader:
             values |= one.values
         vocabulary = Vocabulary(known, values, bool(imports) or self.checked)
         if not algorithm.is_ppo:
-            vocabulary = OwnVocabulary(algorithm)
+            vocabulary = CustomVocabulary(algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, self.source)

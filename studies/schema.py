@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..environments.table import ENVIRONMENTS
-from ..knobs import KNOBS, REGISTRABLE, Knob, canonical_name
+from ..knobs import REGISTRABLE, Knob, canonical_name
 from ..spaces.distributions import KINDS
+from .algorithm import Algorithm
 from .field import Field, keys_of
 from .search_methods import METHODS
 from .spec import Constraint
@@ -34,14 +35,25 @@ _KEYS = {
 }
 
 
-def schema() -> dict[str, Any]:
-    properties = {field.key: _top(field) for field in TOP}
+_PPO = Algorithm()
+
+
+def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
+    properties = {field.key: _top(field, algorithm) for field in TOP}
+    required = {"required": [field.key for field in TOP if not field.has_default]}
+    if not algorithm.is_ppo:
+        del properties["env"]
+        length = {"description": f"of a full run, in {algorithm.unit}"}
+        properties["length"] = {**length, "type": ["integer", "string"]}
+        each = [{"required": ["algorithm", key]} for key in ("length", "env_steps")]
+        required = {"oneOf": each}
     closed = {"search": ("method", METHODS), "early_terminate": ("type", RULES)}
     return {
         "$schema": _DIALECT,
         "title": "hpo study",
         "description": "A study: environment, search space, search method and budget.",
-        **_object(properties, [field.key for field in TOP if not field.has_default]),
+        **_object(properties),
+        **required,
         # Without `imports` only the methods and rules of the tables exist.
         "if": {"not": {"required": ["imports"]}},
         "then": {
@@ -52,7 +64,9 @@ def schema() -> dict[str, Any]:
         },
         "$defs": {
             "distribution": _distribution(),
-            "condition": _condition("when all of these hold, the parameter is searched"),
+            "condition": _condition(
+                "when all of these hold, the parameter is searched", algorithm.knobs
+            ),
         },
     }
 
@@ -74,18 +88,20 @@ def _any(options: Sequence[Any]) -> dict[str, Any]:
     return dict(options[0]) if len(options) == 1 else {"anyOf": list(options)}
 
 
-def _top(field: Field) -> dict[str, Any]:
+def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
+    knobs = algorithm.knobs
     known = _any([{"enum": list(ENVIRONMENTS)}, {"type": "string"}])
     given = {"type": "object", "required": ["id"], "properties": {"id": known}}
     rule = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
     values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
     special: dict[str, Callable[[], dict[str, Any]]] = {
         "env": lambda: _any([known, given, _array(_any([known, given]), minItems=2)]),
-        "fixed": lambda: _object(_each_knob(_knob_value)),
-        "space": _space,
-        "forbid": lambda: _array(_any([_condition("a combination of values"), rule])),
+        "algorithm": lambda: {"const": algorithm.name},
+        "fixed": lambda: _object(_each_knob(knobs, _knob_value)),
+        "space": lambda: _space(knobs),
+        "forbid": lambda: _array(_any([_condition("a combination of values", knobs), rule])),
         "enqueue": lambda: _array(
-            {**_object(_each_knob(_knob_value)), "patternProperties": values}
+            {**_object(_each_knob(knobs, _knob_value)), "patternProperties": values}
         ),
         "imports": lambda: _array({"type": "string"}),
         "eval_env": lambda: {"type": "object"},
@@ -149,10 +165,12 @@ def _spellings(name: str) -> tuple[str, ...]:
     return (name, american) if american != name and canonical_name(american) == name else (name,)
 
 
-def _each_knob(make: Callable[[Knob], dict[str, Any]]) -> dict[str, Any]:
+def _each_knob(
+    knobs: Mapping[str, Knob], make: Callable[[Knob], dict[str, Any]]
+) -> dict[str, Any]:
     return {
         spelling: {"description": knob.meaning, **make(knob)}
-        for knob in KNOBS.values()
+        for knob in knobs.values()
         for spelling in _spellings(knob.name)
     }
 
@@ -171,16 +189,19 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
     return _any(options)
 
 
-def _parameters(nullable: bool = False) -> dict[str, Any]:
+def _parameters(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, Any]:
     one = {"$ref": "#/$defs/distribution"}
     options = _any([one, _array(one, minItems=1), *([{"type": "null"}] if nullable else [])])
-    return {**_object(_each_knob(lambda _: options)), "patternProperties": {r"^env\.": options}}
+    return {
+        **_object(_each_knob(knobs, lambda _: options)),
+        "patternProperties": {r"^env\.": options},
+    }
 
 
-def _space() -> dict[str, Any]:
+def _space(knobs: Mapping[str, Knob]) -> dict[str, Any]:
     file = {"type": "string", "description": "such as spaces/ppo.yaml"}
-    from_file = _object({"file": file, "override": _parameters(nullable=True)}, ["file"])
-    return {"if": {"required": ["file"]}, "then": from_file, "else": _parameters()}
+    from_file = _object({"file": file, "override": _parameters(knobs, nullable=True)}, ["file"])
+    return {"if": {"required": ["file"]}, "then": from_file, "else": _parameters(knobs)}
 
 
 def _distribution() -> dict[str, Any]:
@@ -211,8 +232,8 @@ def _kind(kind: str) -> dict[str, Any]:
     return {"required": list(cls.required), "propertyNames": {"enum": allowed}}
 
 
-def _condition(meaning: str) -> dict[str, Any]:
-    names = [spelling for name in KNOBS for spelling in _spellings(name)]
+def _condition(meaning: str, knobs: Mapping[str, Knob]) -> dict[str, Any]:
+    names = [spelling for name in knobs for spelling in _spellings(name)]
     return {
         "description": meaning,
         "type": "object",

@@ -17,7 +17,7 @@ from .time_spent import usage_at
 def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
     """Return the runs that are missing until trials have so many test seeds, their steps and time.
 
-    The time is that of as many env steps of this study so far.
+    The time is that of as many steps of this study so far.
     """
     from ..search.analysis.checkpoint_values import fresh_seeds  # brings numpy
 
@@ -29,7 +29,7 @@ def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
     env_steps = runs * study.env_steps * study.spread
     if not runs:
         return "no run is missing"
-    said = f"{counted(runs, 'run')}, {steps(env_steps)} env steps"
+    said = f"{counted(runs, 'run')}, {steps(env_steps)} {study.algorithm.unit}"
     speed = usage.env_steps_per_second
     return f"{said}, about {span_of_time(env_steps / speed)}" if speed else said
 

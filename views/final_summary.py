@@ -16,6 +16,7 @@ from ..store.leaderboard import Entry
 from ..store.study_folder import StudyFolder
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
+from ..studies.algorithm import ENV_STEPS
 from .formatting import duration, steps
 from .leaderboard_text import (
     deciding_command,
@@ -34,10 +35,11 @@ _SHOWN, _BRIEF, _FRONT = 10, 2, 6
 def print_results(
     console: Console, results: Results, metric: str, quiet: bool = False,
     objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
+    unit: str = ENV_STEPS,
 ) -> None:  # fmt: skip
     """Print the verdict, the best trials with the default, the cost, and what to type next."""
     entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric))
+    print_headline(console, headline(results.conclusion, entries, metric), unit)
     if objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:
@@ -50,13 +52,13 @@ def print_results(
     if verbose and results.baselines:
         print_baselines(console, results.baselines)
         console.print()
-    console.print(summary(results))
+    console.print(summary(results, unit))
     if results.advice:
         console.print(results.advice)
     if verbose:
         usage = results.usage
         speed = steps(round(usage.env_steps_per_second))
-        console.print(f"{speed} env steps per second, lanes busy {usage.occupancy:.0%}")
+        console.print(f"{speed} {unit} per second, lanes busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
     commands = next_commands(results.folder, entries, results.conclusion, verbose)
     if commands:
@@ -92,12 +94,12 @@ def _command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) 
     return lines
 
 
-def summary(results: Results) -> str:
+def summary(results: Results, unit: str = ENV_STEPS) -> str:
     usage = results.usage
     report = StudyFolder(results.folder).report
     where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
     trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")
-    spent = f"{steps(usage.env_steps)} env steps in {duration(usage.run_seconds)}"
+    spent = f"{steps(usage.env_steps)} {unit} in {duration(usage.run_seconds)}"
     return f"{trials}, {spent}. {where}"
 
 

@@ -24,6 +24,7 @@ from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
+from ..studies.algorithm import ENV_STEPS
 from .confirm_cost import confirm_command, confirm_cost
 from .formatting import (
     SEED_KINDS,
@@ -37,6 +38,7 @@ from .formatting import (
     steps,
     with_interval,
 )  # fmt: skip
+from .units import in_unit
 
 _GROUPS, _FEWEST = 4, 10
 
@@ -163,9 +165,9 @@ def deciding_command(
     return command, confirm_cost(folder, trials, seeds)
 
 
-def print_headline(console: Console, lines: Sequence[str]) -> None:
+def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
     for place, text in enumerate(lines):
-        console.print(Text(text, style="" if place else "bold"))
+        console.print(Text(in_unit(text, unit), style="" if place else "bold"))
 
 
 def print_leaderboard(

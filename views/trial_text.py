@@ -23,6 +23,7 @@ from ..store.study_folder import StudyFolder, trials_seen
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
+from ..studies.algorithm import ENV_STEPS
 from ..studies.search_methods import METHODS
 from ..studies.stopping_rules import finishing_rules
 from ..studies.yaml_io import plain, read_text
@@ -40,6 +41,7 @@ from .formatting import (
 )  # fmt: skip
 from .json_output import finite_or_none
 from .time_spent import time_text, usage_at
+from .units import in_unit
 
 
 def start_up_words(
@@ -221,9 +223,11 @@ def _mean(values: Sequence[float]) -> float | None:
     return finite_or_none(math.fsum(values) / len(values)) if values else None
 
 
-def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = False) -> str:
-    """Return the data as text of 80 columns, the answer first."""
-    parts = ["\n".join(_head(data, verbose)), _params(data["params"])]
+def trial_text(
+    data: Mapping[str, Any], blocks: bool = True, verbose: bool = False, unit: str = ENV_STEPS
+) -> str:
+    """Return the data as text of 80 columns, the answer first; `unit` is what runs count."""
+    parts = [in_unit("\n".join(_head(data, verbose)), unit), _params(data["params"])]
     several = data.get("over_environments") is not None
     if several:
         from .environment_text import each_text
@@ -231,19 +235,19 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = Fal
         parts.append(each_text(data["over_environments"]))
     if data["schedule"]:
         parts.append(lineage_text(data["schedule"]))
-    parts.append(_stages(data, verbose, several))
+    parts.append(_stages(data, verbose, several, unit))
     rows = [*data["evaluations"], *data["curve"]]
     for name in dict.fromkeys(row.get(ENVIRONMENT) for row in rows):
         found = [f"on {name}"] if name is not None else []
         evaluations = [row for row in data["evaluations"] if row.get(ENVIRONMENT) == name]
         if evaluations and (verbose or name is not None):
-            found.append(_evaluations(evaluations))
+            found.append(_evaluations(evaluations, unit))
         curve = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
         if line := curve_line(curve, 40, blocks):
             found.append(f"  training return  {line}")
         parts.append(("\n" if name is not None else "\n\n").join(found))
     if verbose:
-        parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data)))
+        parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data, unit)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -299,7 +303,7 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     return lines
 
 
-def _details(data: Mapping[str, Any]) -> list[str]:
+def _details(data: Mapping[str, Any], unit: str) -> list[str]:
     lines: list[str] = []
     for name, label in (("seed", "search"), ("choose", "select"), ("report", "test")):
         if values := data[f"{name}_values"]:
@@ -317,7 +321,7 @@ def _details(data: Mapping[str, Any]) -> list[str]:
         for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))
         if data[f"{kind}_env_steps"]
     )
-    lines.append(f"env steps  {steps(data['env_steps'])} in the search over all seeds{more}")
+    lines.append(f"{unit:<10} {steps(data['env_steps'])} in the search over all seeds{more}")
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
@@ -352,7 +356,7 @@ def _params(params: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _stages(data: Mapping[str, Any], verbose: bool, several: bool) -> str:
+def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) -> str:
     measured: dict[tuple[str, int], list[float | None]] = {}
     metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
     for row in data["evaluations"] if not several else []:
@@ -376,7 +380,7 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool) -> str:
         ])  # fmt: skip
     if not rows:
         return ""
-    header = ("stage", "env steps", "seeds", "mean", "worst", "best", "decision")
+    header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
     return aligned(header, rows, (False, True, True, True, True, True, False))
 
 
@@ -414,7 +418,7 @@ def _ordinal(count: int) -> str:
     return f"{count}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(count % 10, 'th') }"
 
 
-def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
+def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
@@ -422,7 +426,7 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
         [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
         for stream, at in sorted(groups, key=_by_stage)
     ]
-    header = ("evaluated", "env steps", "seeds", "episodes", "return", "min", "max", "length")
+    header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
 

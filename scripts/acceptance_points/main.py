@@ -93,6 +93,9 @@ POINTS: dict[str, dict[int, Point]] = {
         1: Point("knobs named only where they decided", "conclusions_importance", "importance"),
         2: Point("'better' and its interval are so", "conclusions_verdicts", "verdicts"),
     },
+    "training": {
+        1: Point("rejax's SAC killed five times, equal tables", "custom_training", "kills"),
+    },
     "statistics": {
         1: Point("verdicts are wrong in at most 5 % of equals", "error_rates", "error_rates"),
     },

@@ -191,7 +191,7 @@ def factory_here(study: Study, *args: Any, **rest: Any) -> Any:
         from .local import LocalFactory
 
         return LocalFactory(study, *args, **rest)
-    from .own_training import TrainingFactory
+    from .custom_training import TrainingFactory
 
     return TrainingFactory(study, *args, **rest)
 

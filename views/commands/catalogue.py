@@ -174,5 +174,6 @@ def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
 
 
 def do_schema(args: Namespace) -> int:
-    print_json(schema())
+    given = args.algorithm
+    print_json(schema() if given is None else schema(loaded_algorithm(given)))
     return 0

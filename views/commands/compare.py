@@ -45,6 +45,7 @@ from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps
 from ..json_output import print_answer
 from ..leaderboard_text import target
 from ..terminal.console import in_columns
+from ..units import in_unit, unit_of
 
 
 def _environment_part(
@@ -146,6 +147,7 @@ def do_compare(args: Namespace) -> int:
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, differs, more, which)
+    text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 

@@ -13,6 +13,7 @@ from ..escape_control import echo
 from ..formatting import aligned, between, narrow, steps
 from ..json_output import print_json
 from ..terminal.console import in_columns, knows_blocks
+from ..units import in_unit
 
 if TYPE_CHECKING:
     from ...search.analysis.checkpoint_values import Importance
@@ -52,7 +53,8 @@ def do_importance(args: Namespace) -> int:
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
         lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
-    for line in "\n".join(lines).split("\n"):
+    unit = points.study.algorithm.unit
+    for line in in_unit("\n".join(lines), unit).split("\n"):
         echo(in_columns(line, sys.stdout, 2))
     return 0
 

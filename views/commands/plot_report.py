@@ -15,6 +15,7 @@ from ..escape_control import note
 from ..json_output import print_answer
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
+from ..units import in_unit
 
 if TYPE_CHECKING:
     from ..charts.model import Picture
@@ -36,7 +37,8 @@ def do_plot(args: Namespace) -> int:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
     folder = study_of(args)
-    picture = _builder(args.kind, asked)(read_snapshot(folder))
+    snapshot = read_snapshot(folder)
+    picture = in_unit(_builder(args.kind, asked)(snapshot), snapshot.study.algorithm.unit)
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)

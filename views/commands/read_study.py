@@ -59,6 +59,7 @@ from ..leaderboard_text import (
 )
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
+from ..units import in_unit, unit_in, unit_of
 from .catalogue import studies_listing
 
 _IN_MEMORY = 8_000_000  # bytes of a table
@@ -148,6 +149,7 @@ class _Board:
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
+    unit: str  # of the length of a run
     state: str
     audit: Audit | None
     conclusion: Conclusion
@@ -163,7 +165,7 @@ def _read(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
     state = state_of(folder.path, head)
-    return _Board(entries, baselines, meta, state, audit, conclusion)
+    return _Board(entries, baselines, meta, unit_of(meta.study_text), state, audit, conclusion)
 
 
 def do_top(args: Namespace) -> int:
@@ -184,11 +186,11 @@ def do_top(args: Namespace) -> int:
         return 0
     out = console(sys.stdout)
     if args.explain:
-        out.print(EXPLAINED, soft_wrap=True)
+        out.print(in_unit(EXPLAINED, seen.unit), soft_wrap=True)
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric))
+    print_headline(out, headline(seen.conclusion, entries, meta.metric), seen.unit)
     deciding = deciding_command(seen.conclusion, entries, folder.path)
     if deciding is not None and seen.state == "finished":
         out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
@@ -225,8 +227,10 @@ def do_show(args: Namespace) -> int:
             raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:
         raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
-    data = trial_data(study_of(args), args.trial)
-    print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout), args.verbose))
+    folder = study_of(args)
+    data, unit = trial_data(folder, args.trial), unit_in(folder.path)
+    text = trial_text(data, knows_blocks(sys.stdout), args.verbose, unit)
+    print_answer(args.json, data, text)
     return 0
 
 
@@ -279,13 +283,13 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        told = [winner_line(entries, meta.metric)]
+        told = [in_unit(winner_line(entries, meta.metric), seen.unit)]
         told += headline(seen.conclusion, entries, meta.metric)
         for text in dict.fromkeys(told):
             echo(in_columns(text, sys.stdout))
     _print_fixed(first.params)
     if target is not None:
-        print_exported(target)
+        print_exported(target, seen.unit)
     return 0
 
 
@@ -318,7 +322,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
         return 0
     seeds = counted(len(points.seeds[str(Stream.SEARCH), trial, at]), "search seed")
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
-    text += f"env steps, the latest that two reached: {number(value)} on {seeds}."
+    text += f"{seen.unit}, the latest that two reached: {number(value)} on {seeds}."
     echo(in_columns(text, sys.stdout))
     _print_fixed(params)
     return 0
@@ -333,14 +337,14 @@ def _yaml(value: Any) -> str:
     return json.dumps(value)
 
 
-def print_exported(target: Path) -> None:
+def print_exported(target: Path, unit: str) -> None:
     origin, own = _origin_of(target), (target / TRAINING).is_file()
     value, length = origin.get("value"), origin.get("env_steps")
     text = f"wrote the {'state' if own else 'policy'} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
-    text += f" after {steps(length)} env steps" if isinstance(length, int) else ""
+    text += f" after {steps(length)} {unit}" if isinstance(length, int) else ""
     echo(fitted(f"{text}, to {target}/", sys.stderr), file=sys.stderr)
     ways = (
         f"try: hpo eval {one_policy(target)}",

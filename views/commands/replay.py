@@ -18,6 +18,7 @@ from ..escape_control import echo
 from ..formatting import aligned, number, steps
 from ..json_output import print_answer
 from ..trial_text import lineage_text
+from ..units import unit_in
 from .read_study import print_exported
 
 
@@ -28,9 +29,9 @@ def do_replay(args: Namespace) -> int:
         raise ConfigError(f"{target} exists already; choose another folder with --export")
     folder = study_of(args)
     found = replay(folder, args.trial, Path(args.source), target, _say_compiling)
-    print_answer(args.json, _data(found, target), _text(found))
+    print_answer(args.json, _data(found, target), _text(found, unit_in(folder.path)))
     if target is not None:
-        print_exported(target)
+        print_exported(target, unit_in(folder.path))
     return 0 if found.same else 1
 
 
@@ -61,7 +62,7 @@ def _data(found: Replay, target: Path | None) -> dict[str, Any]:
     }
 
 
-def _text(found: Replay) -> str:
+def _text(found: Replay, unit: str) -> str:
     rows = [
         [
             steps(point.env_steps), str(point.replicate), str(point.trial),
@@ -70,7 +71,7 @@ def _text(found: Replay) -> str:
         ]
         for point in found.points
     ]  # fmt: skip
-    header = ("env steps", "seed", "in trial", "recorded", "replayed", "equal")
+    header = (unit, "seed", "in trial", "recorded", "replayed", "equal")
     return "\n\n".join(
         [
             f"trial {found.trial} of study {found.study}",

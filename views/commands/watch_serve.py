@@ -32,6 +32,7 @@ from ..live.study_status import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
+from ..units import in_unit
 
 _PORT, _TRIES = 8765, 10
 
@@ -122,7 +123,8 @@ def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
         if as_json:
             print_json_line(_data(standing))
         elif standing.progress is not None and not over:
-            echo(status_line(standing.progress), flush=True)
+            unit = standing.study.algorithm.unit
+            echo(in_unit(status_line(standing.progress), unit), flush=True)
     assert last is not None
     return last
 
@@ -159,7 +161,10 @@ def picture_of(standing: Standing | None) -> RenderableType:
     age = max(0.0, time.time() - head.at)
     doing = f"commit {head.number}, {duration(age)} ago"
     doing = doing if head.number else "nothing is committed yet"
-    return panel(title_of(standing.study, standing.name), standing.progress, age, doing)
+    return panel(
+        title_of(standing.study, standing.name), standing.progress, age, doing,
+        unit=standing.study.algorithm.unit,
+    )  # fmt: skip
 
 
 def _end_text(folder: StudyFolder, standing: Standing) -> str:

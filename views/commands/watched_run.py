@@ -103,7 +103,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
         print_results(console(sys.stdout), results, metric_words(study), args.quiet, names,
-                      environments, args.verbose)  # fmt: skip
+                      environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))

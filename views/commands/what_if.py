@@ -12,6 +12,7 @@ from ..arguments import study_of
 from ..formatting import aligned, between, narrow, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import console, in_columns
+from ..units import in_unit, unit_in
 
 _HEADER = ("rule", "stopped", "saved", "lost", "risk", "exact")
 _RIGHT = (False, True, True, True, False, False)
@@ -28,7 +29,8 @@ _WHY = {
 def do_what_if(args: Namespace) -> int:
     folder = study_of(args)
     found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
-    text = in_columns(what_if_text(found, console(sys.stdout).width), sys.stdout, 2)
+    told = in_unit(what_if_text(found, console(sys.stdout).width), unit_in(folder.path))
+    text = in_columns(told, sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
 
@@ -40,8 +42,8 @@ def what_if_text(found: WhatIf, width: int | None = None) -> str:
     head = [_own_rule(found)]
     if found.asked_env_steps is not None:
         here, whole = steps(found.env_steps), steps(found.asked_env_steps)
-        head.insert(0, f"No trial has finished its run, so runs end at {here} of {whole} env "
-                    "steps here, the latest that two trials reached.")  # fmt: skip
+        head.insert(0, f"No trial has finished its run, so runs end at {here} of {whole} "
+                    "env steps here, the latest that two trials reached.")  # fmt: skip
     return "\n".join([*head, "", *table, "", *_notes(found)])
 
 

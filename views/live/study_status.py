@@ -21,6 +21,7 @@ from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, duration, moment, param, steps
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import PHASE_WORDS, lanes_text, left_text, standing_text, trials_text
+from ..units import in_unit
 
 _ALMOST = 0.99
 
@@ -142,17 +143,16 @@ PIECES = (
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
     """Return one of `PIECES` as HTML."""
-    if name == "head":
-        return head_html(snapshot)
+    build = {part.name: part.build for part in PARTS} | {"head": head_html}
     if name == "now":
-        return _now(standing)
-    if name == "lanes":
-        return lanes_table(snapshot, standing)
-    build = {part.name: part.build for part in PARTS}
-    found = build[name](snapshot)
+        found = _now(standing)
+    elif name == "lanes":
+        found = lanes_table(snapshot, standing)
+    else:
+        found = build[name](snapshot)
     if name == "importance" and (effects := build["effects"](snapshot)):
         found += f"<h3>Main effects</h3>{effects}"
-    return found
+    return in_unit(found, escape(standing.study.algorithm.unit))
 
 
 def progress_bar(standing: Standing) -> str:

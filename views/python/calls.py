@@ -26,6 +26,7 @@ from ...studies.sources import Source, read_study
 from ..escape_control import echo
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
+from ..units import in_unit
 from ..words import speaks_python
 from .open_study import Opened
 
@@ -54,10 +55,10 @@ class OneLine(RunView):
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
-            self.say(status_line(progress))
+            self.say(in_unit(status_line(progress), self.unit))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        self.say(f"{state}: {status_line(progress)}")
+        self.say(f"{state}: {in_unit(status_line(progress), self.unit)}")
 
 
 def somebody_looks() -> bool:

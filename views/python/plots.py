@@ -15,6 +15,7 @@ from ..charts.model import Picture
 from ..charts.search_charts import history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..pictures import require_matplotlib
+from ..units import in_unit, unit_in
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Plots:
         return read_snapshot(StudyFolder(self.folder))
 
     def _draw(self, picture: Picture, ax: Any) -> Any:
+        picture = in_unit(picture, unit_in(self.folder))
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:

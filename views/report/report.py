@@ -36,6 +36,7 @@ from ..leaderboard_text import (
     value_source,
 )
 from ..time_spent import time_facts
+from ..units import in_unit
 from .environments_section import environments_section
 from .page import Cell, Section, facts, figure, page, table
 
@@ -201,7 +202,8 @@ def _if_drawn(picture: Picture) -> str:
 
 
 def report_html(snapshot: Snapshot) -> str:
-    bodies = [(part, part.build(snapshot)) for part in PARTS]
+    unit = escape(snapshot.study.algorithm.unit)
+    bodies = [(part, in_unit(part.build(snapshot), unit)) for part in PARTS]
     sections = [Section(part.name, part.title, body) for part, body in bodies if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot), sections, _foot(snapshot))
@@ -212,10 +214,11 @@ def head_html(snapshot: Snapshot) -> str:
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
-    return (
+    return in_unit(
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot)}{facts(_facts(snapshot))}"
+        f"{_conclusion(snapshot)}{facts(_facts(snapshot))}",
+        escape(study.algorithm.unit),
     )
 
 

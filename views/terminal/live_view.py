@@ -19,9 +19,11 @@ from rich.text import Text
 
 from ...errors import counted
 from ...search.state.progress import Progress
+from ...studies.algorithm import ENV_STEPS
 from ...studies.several_environments import env_words
 from ...studies.spec import Study
 from ..formatting import duration, folded, steps
+from ..units import in_unit
 from .console import console, hush_keys, let_go_of_terminal
 from .run_view import PHASE_WORDS, RunView, lanes_text, left_text, standing_text, trials_text
 
@@ -68,7 +70,7 @@ class LiveView(RunView):
     def write(self, text: str, command: str = "") -> None:
         """Print a folded line above the picture; a command stays whole, to be copied."""
         try:
-            lines = folded(text, self._console.width)
+            lines = folded(in_unit(text, self.unit), self._console.width)
             self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
         except OSError:  # the terminal is gone, the study is not
             let_go_of_terminal()
@@ -105,12 +107,12 @@ class LiveView(RunView):
         now = time.monotonic()
         doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
         compiled = (self._compiles, self._compile_seconds)
-        return panel(self._title, self._progress, now - self._seen, doing, compiled)
+        return panel(self._title, self._progress, now - self._seen, doing, compiled, self.unit)
 
 
 def panel(
     title: str, progress: Progress | None, age: float, doing: str,
-    compiled: tuple[int, float] = (0, 0.0),
+    compiled: tuple[int, float] = (0, 0.0), unit: str = ENV_STEPS,
 ) -> RenderableType:  # fmt: skip
     """Return the picture of a study, `age` seconds after its last chunk boundary.
 
@@ -120,7 +122,7 @@ def panel(
     def line(text: str, style: str) -> list[RenderableType]:
         return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []
 
-    facts = [] if progress is None else [_bar(progress, age), _facts(progress, compiled)]
+    facts = [] if progress is None else [_bar(progress, age), _facts(progress, compiled, unit)]
     return Group(*line(title, "bold"), *facts, *line(doing, "cyan"))
 
 
@@ -136,7 +138,7 @@ def _bar(progress: Progress, age: float) -> Table:
     return row
 
 
-def _facts(progress: Progress, compiled: tuple[int, float]) -> Table:
+def _facts(progress: Progress, compiled: tuple[int, float], unit: str) -> Table:
     count, seconds = compiled
     compiles = f", {counted(count, 'compile')} ({duration(seconds)})" if count else ""
     done, total = steps(progress.env_steps), steps(progress.env_steps_total)
@@ -145,8 +147,8 @@ def _facts(progress: Progress, compiled: tuple[int, float]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_row("phase", PHASE_WORDS[progress.phase])
-    table.add_row("env steps", f"{done} of about {total}, {speed} a second{compiles}")
+    table.add_row(unit, f"{done} of about {total}, {speed} a second{compiles}")
     table.add_row("lanes", lanes_text(progress))
     table.add_row("trials", trials_text(progress))
-    table.add_row("best", Text(standing_text(progress), style="green"))
+    table.add_row("best", Text(in_unit(standing_text(progress), unit), style="green"))
     return table

@@ -16,10 +16,12 @@ from typing import TextIO
 from ...search.state.loop_state import Phase
 from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
+from ...studies.algorithm import ENV_STEPS
 from ...studies.several_environments import env_words
 from ...studies.spec import Study
 from ..escape_control import echo
 from ..formatting import duration, number, steps, with_interval
+from ..units import in_unit
 from .console import let_go_of_terminal
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
@@ -123,7 +125,7 @@ class RunView(Observer):
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
         self.stream: TextIO | None = sys.stderr if stream is None else stream
-        self.command = command
+        self.command, self.unit = command, ENV_STEPS
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures = 0
@@ -146,7 +148,7 @@ class RunView(Observer):
 
     def write(self, text: str, command: str = "") -> None:
         """Print a line unless the stream is gone; from any thread."""
-        text = f"{text} {command}" if command else text
+        text = in_unit(f"{text} {command}" if command else text, self.unit)
         with self._lock:
             if self.stream is None:
                 return
@@ -188,6 +190,7 @@ class RunView(Observer):
         self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        self.unit = study.algorithm.unit
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         # In a resumed study it is unknown here whether trial 0 was changed before.
         self._changed = bool(study.early_terminate and study.early_terminate.evolves)

@@ -5,7 +5,7 @@ the buffer) on both sides. In turn: `jit` of the updates with the learning rate 
 compile serves all runs; people who close over it compile each run anew, which is measured too.
 
     pip install rejax==0.1.3
-    python benchmarks/own_training.py
+    python benchmarks/custom_training.py
 """
 
 import argparse

@@ -36,7 +36,7 @@ from .local_population import STREAMS, put_row
 
 
 @dataclass(frozen=True)
-class OwnParts:
+class TrainingParts:
     """A complete configuration: the payload of `TrainingFactory.resolve`."""
 
     training: Training
@@ -70,7 +70,7 @@ class TrainingFactory:
         training = self.study.algorithm.training(config, self.study.horizon)
         hypers = {name: np.float32(config[name]) for name in self._traced}
         steps = quanta_of(self.study, training.steps_per_update).steps_per_chunk
-        return Resolved(config, bucket, steps, OwnParts(training, hypers))
+        return Resolved(config, bucket, steps, TrainingParts(training, hypers))
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a training whose shapes, results or metrics do not fit; nothing is compiled."""

@@ -1,20 +1,24 @@
-"""Studies of a training of one's own: from the file to tables, stopped and resumed."""
+"""Studies of custom trainings: from the file to tables, stopped and resumed."""
 
+import json
+import re
 from pathlib import Path
 
 import jax
+import jsonschema
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from helpers import search_samples as samples
+from hpo.cli import main
 from hpo.core.saved_policy import load_policy
 from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
 from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.engine.callbacks import StopStudy
-from hpo.search.lanes.own_training import TrainingFactory
+from hpo.search.lanes.custom_training import TrainingFactory
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.search.study_estimate import preview
@@ -23,6 +27,8 @@ from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import load, recorded
 from hpo.studies.overrides import Given
+from hpo.studies.schema import schema
+from hpo.studies.yaml_io import plain, read_text
 
 TRAINING = '''
 import jax
@@ -154,7 +160,7 @@ def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
     assert again.complete({"rate": 1.0}) == study.complete({"rate": 1.0})
     with Journal(folder) as journal:
         copied = [row.trial for row in journal.trials() if row.schedule]
-    assert copied  # PBT over a training of one's own copies states
+    assert copied  # PBT over a custom training copies states
     found = replay(StudyFolder(folder), copied[0], Path(study.source))
     assert found.same and found.curve_same > 0
     curves = pq.read_table(folder / "curves.parquet").to_pydict()
@@ -272,3 +278,46 @@ def test_mistakes_in_the_file_have_their_line(tmp_path, given, words):
     with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
         load(path)
     assert words in str(told.value)
+
+
+def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
+    """No message of a study whose runs count rows says env steps."""
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "asha", TRAINING.replace('"steps", 40', '"rows", 40'))
+    where = ["--set", "loggers=[console]", "--set", "budget.trials=16"]
+    said = {}
+    for words in (
+        ["run", "study.yaml", "-v", *where], ["top"], ["top", "--explain"], ["show", "0", "-v"],
+        ["importance"], ["what-if"], ["confirm", "0", "1", "--seeds", "4"],
+        ["best", "--export", "kept"], ["report"],
+    ):  # fmt: skip
+        assert main(words) == 0
+        said[words[0]] = "".join(capsys.readouterr()) + said.get(words[0], "")
+    said["the page"] = (tmp_path / "results/study/report.html").read_text()
+    silent = ("report",)  # it prints where the page is
+    for words, text in said.items():
+        assert "env steps" not in text
+        assert re.search(r"\brows\b", text) or words in silent, words
+
+
+@pytest.mark.parametrize(
+    ("change", "good"),
+    [
+        ({}, True), ({"fixed": {"width": 4}}, True), ({"fixed": {"width": 0}}, False),
+        ({"fixed": {"gamma": 0.9}}, False), ({"length": 160}, True), ({"env_steps": 160}, False),
+        ({"env": "CartPole-v1"}, False), ({"algorithm": "ppo"}, False),
+    ],
+)  # fmt: skip
+def test_editors_have_a_schema_with_its_hyperparameters(tmp_path, change, good):
+    algorithm = written(tmp_path, "asha").algorithm
+    validator = jsonschema.Draft202012Validator(schema(algorithm))
+    validator.check_schema(schema(algorithm))
+    given = plain(read_text((tmp_path / "study.yaml").read_text(), "x"))
+    assert validator.is_valid({**given, **change}) == good
+
+
+def test_the_schema_is_printed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    algorithm = written(tmp_path, "asha").algorithm
+    assert main(["schema", "--algorithm", "walk.py:Walk"]) == 0
+    assert json.loads(capsys.readouterr().out) == schema(algorithm)
