@@ -23,7 +23,6 @@ from . import population
 from .checkpoint import restore_tree, save_tree
 from .evaluation import STEP_LIMIT, Episodes, Policies, evaluate
 from .hypers import Hypers
-from .lane_state import LaneState
 from .memory import estimate_memory, for_platform
 from .metrics import Metrics
 from .plan import Plan
@@ -53,8 +52,88 @@ class EvaluationPlan:
     cut_after: int = STEP_LIMIT
 
 
+class LaneProgram:
+    """Where lanes are, copies between them, their files: the same whatever a program trains."""
+
+    lanes: int  # L; a multiple of devices times tile
+    tile: int  # lanes per tile
+    devices: tuple[Device, ...]
+    _lowered: Any
+    _evaluation_lowered: Any
+    _evaluate: Any
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        return population.lane_mesh(self.devices)
+
+    @cached_property
+    def _spread(self) -> NamedSharding:
+        return NamedSharding(self.mesh, LANES)
+
+    def lane_order(self) -> np.ndarray:
+        """Return lanes in the order to fill them: tile by tile, devices in turn."""
+        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
+        return np.moveaxis(places, 0, 1).reshape(-1)
+
+    def place(self, lanes: Any) -> Any:
+        return jax.device_put(lanes, self._spread)
+
+    @cached_property
+    def _advance(self) -> Any:
+        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
+        self.__dict__.pop("_lowered")
+        return compiled
+
+    def trace(self) -> None:
+        """Trace both programs, so that they can be compiled in any thread."""
+        if not self.compiled:
+            _ = self._lowered
+        if not self.evaluation_compiled:
+            _ = self._evaluation_lowered
+
+    def compile(self) -> None:
+        _ = self._advance
+
+    def compile_evaluation(self) -> None:
+        _ = self._evaluate
+
+    @property
+    def compiled(self) -> bool:
+        return "_advance" in self.__dict__
+
+    @property
+    def evaluation_compiled(self) -> bool:
+        return "_evaluate" in self.__dict__
+
+    @cached_property
+    def _change(self) -> Any:
+        return population.change_function(self.mesh)
+
+    def change(self, lanes: Any, changes: Any) -> Any:
+        """Copy states between (donated) lanes and change hyperparameters, between two chunks."""
+        if len(self.devices) == 1:
+            # XLA calls what a chunk gives replicated there, which is the same and has another
+            # name: `jit` would make the program of each name.
+            lanes = self.place(lanes)
+        return self._change(lanes, changes)
+
+    @cached_property
+    def _pick(self) -> Any:
+        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
+
+    def lane_state(self, lanes: Any, which: int) -> Any:
+        return jax.device_get(self._pick(lanes, np.int32(which)))
+
+    def save(self, lanes: Any, directory: Path) -> None:
+        save_tree(directory, lanes)
+
+    def restore(self, lanes: Any, directory: Path) -> Any:
+        """Read what `save` wrote, in the shapes of `lanes`; training continues bit for bit."""
+        return self.place(restore_tree(directory, lanes))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Program:
+class Program(LaneProgram):
     """One Plan compiled for L lanes."""
 
     plan: Plan
@@ -77,24 +156,8 @@ class Program:
                 f"{self.tile}; the next number that does is {fitting}"
             )
 
-    @cached_property
-    def mesh(self) -> Mesh:
-        return population.lane_mesh(self.devices)
-
-    @cached_property
-    def _spread(self) -> NamedSharding:
-        return NamedSharding(self.mesh, LANES)
-
     def empty(self) -> Lanes:
         return population.empty_lanes(self.plan, self.lanes, self.example, self.mesh)
-
-    def lane_order(self) -> np.ndarray:
-        """Return lanes in the order to fill them: tile by tile, devices in turn."""
-        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
-        return np.moveaxis(places, 0, 1).reshape(-1)
-
-    def place(self, lanes: Lanes) -> Lanes:
-        return self._put(lanes)
 
     def no_refills(self) -> Refills:
         """Return refills that refill nothing and run all lanes; host arrays to be filled in."""
@@ -115,38 +178,16 @@ class Program:
     @cached_property
     def _lowered(self) -> Any:
         function = population.advance_function(self.plan, self.mesh, self.tile, self.updates)
-        args = (np.int32(0), self.empty(), self._put(self.no_refills()), self._initial)
+        args = (np.int32(0), self.empty(), self.place(self.no_refills()), self._initial)
         return function.lower(*args)
-
-    @cached_property
-    def _advance(self) -> Any:
-        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
-        self.__dict__.pop("_lowered")
-        return compiled
-
-    def trace(self) -> None:
-        if not self.compiled:
-            _ = self._lowered
-        if not self.evaluation_compiled:
-            _ = self._evaluation_lowered
-
-    def compile(self) -> None:
-        _ = self._advance
-
-    @property
-    def compiled(self) -> bool:
-        return "_advance" in self.__dict__
 
     @cached_property
     def _initial(self) -> Initial | None:
         return jax.device_put(self.initial, NamedSharding(self.mesh, EVERYWHERE))
 
-    def _put(self, tree: Any) -> Any:
-        return jax.device_put(tree, self._spread)
-
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         """Refill, then run one chunk; `lanes` is donated and must not be used again."""
-        return self._advance(np.int32(seed), lanes, self._put(refills), self._initial)
+        return self._advance(np.int32(seed), lanes, self.place(refills), self._initial)
 
     def failures(self) -> dict[int, str]:
         """Return why lanes' environments failed in the last chunk; only hosted ones can."""
@@ -172,18 +213,6 @@ class Program:
         lanes, sums = self._roll_out(lanes)
         jax.block_until_ready((lanes, sums))
         return lanes
-
-    @cached_property
-    def _change(self) -> Any:
-        return population.change_function(self.mesh)
-
-    def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Copy states between (donated) lanes and change hyperparameters, between two chunks."""
-        if len(self.devices) == 1:
-            # XLA calls what a chunk gives replicated there, which is the same and has another
-            # name: `jit` would make the program of each name.
-            lanes = self._put(lanes)
-        return self._change(lanes, changes)
 
     @property
     def evaluation_width(self) -> int:
@@ -215,13 +244,6 @@ class Program:
         )
         return jax.eval_shape(self._gather, lanes, np.zeros(width, np.int32))
 
-    def compile_evaluation(self) -> None:
-        _ = self._evaluate
-
-    @property
-    def evaluation_compiled(self) -> bool:
-        return "_evaluate" in self.__dict__
-
     @cached_property
     def _gather(self) -> Any:
         def pick(lanes: Lanes, at: Array) -> Policies:
@@ -237,15 +259,8 @@ class Program:
         result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
         return jax.tree.map(lambda x: x[:count], result)
 
-    @cached_property
-    def _pick(self) -> Any:
-        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
-
-    def lane(self, lanes: Lanes, which: int) -> LaneState:
-        return jax.device_get(self._pick(lanes, np.int32(which)))
-
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
-        return jax.device_get(self._look(hypers, self.lane(lanes, which)))
+        return jax.device_get(self._look(hypers, self.lane_state(lanes, which)))
 
     @cached_property
     def _look(self) -> Any:
@@ -266,13 +281,6 @@ class Program:
     def _no_episodes(self) -> Episodes:
         shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))
         return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
-
-    def save(self, lanes: Lanes, directory: Path) -> None:
-        save_tree(directory, lanes)
-
-    def restore(self, lanes: Lanes, directory: Path) -> Lanes:
-        """Read what `save` wrote, in the shapes of `lanes`; training continues bit for bit."""
-        return self.place(restore_tree(directory, lanes))
 
     def memory_bytes(self) -> int:
         return estimate_memory(self.plan, self.example, self.lanes, self.tile, len(self.devices))

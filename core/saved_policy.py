@@ -337,7 +337,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     path = directory / NAME
     if (directory / TRAINING).is_file():
         raise StoreError(
-            f"{directory} holds the state of a user-defined training, not a policy; read "
+            f"{directory} holds the state of a custom training, not a policy; read "
             "it in Python with hpo.load_training, for the evaluate of its class"
         )
     if not path.is_file():

@@ -191,7 +191,15 @@ class Training:
         cls._made_before = kept
         name = repr((sorted(values.items()), length))
         if name not in kept:
-            kept[name] = made(cls, values, length)
+            with _named(cls, "setup"):
+                kept[name] = cls(values, length)
+            steps = getattr(kept[name], "steps_per_update", None)
+            if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+                del kept[name]
+                raise ConfigError(
+                    f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the "
+                    f"{cls.unit} that one update advances, an integer above 0"
+                )
         return kept[name]
 
     @classmethod
@@ -275,19 +283,6 @@ class Shapes:
     @property
     def state_bytes(self) -> int:
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in self.state.values())
-
-
-def made(cls: type[Training], values: Mapping[str, Any], length: int) -> Training:
-    """Return the training of one combination of fixed values; ConfigError if `setup` fails."""
-    with _named(cls, "setup"):
-        training = cls(values, length)
-    steps = getattr(training, "steps_per_update", None)
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise ConfigError(
-            f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the "
-            f"{cls.unit} that one update advances, an integer above 0"
-        )
-    return training
 
 
 def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:

@@ -16,19 +16,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ..errors import ConfigError, StoreError
 from ..files.atomic_files import read_text
 from ..files.plain_data import parse_json
 from ..knobs.configuration import canonical_value
-from .checkpoint import restore_lane, restore_tree, save_tree
+from .checkpoint import restore_lane
 from .evaluation import EVALUATION
 from .lane_state import lane_key, use_key
 from .policy_document import TRAINING
-from .population import Device, change_function, lane_mesh
-from .program import compiler_options
+from .population import Device
+from .program import LaneProgram, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
 from .refill import INIT
 from .training import Lane, Training
@@ -81,7 +81,7 @@ def init_state(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TrainingProgram:
+class TrainingProgram(LaneProgram):
     """One combination of fixed values of a training, compiled for L lanes."""
 
     lane: Lane
@@ -97,14 +97,6 @@ class TrainingProgram:
             raise ValueError(f"{self.lanes} lanes are not a multiple of {block}")
 
     @cached_property
-    def mesh(self) -> Mesh:
-        return lane_mesh(self.devices)
-
-    @cached_property
-    def _spread(self) -> NamedSharding:
-        return NamedSharding(self.mesh, PartitionSpec("lanes"))
-
-    @cached_property
     def lane_shapes(self) -> TrainedState:
         scalar = jax.ShapeDtypeStruct((), np.int32)
         hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
@@ -112,19 +104,11 @@ class TrainingProgram:
             lambda *args: init_state(self.lane, *args), scalar, scalar, scalar, hypers
         )
 
-    def lane_order(self) -> np.ndarray:
-        """Return lanes in the order to fill them: tile by tile, devices in turn."""
-        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
-        return np.moveaxis(places, 0, 1).reshape(-1)
-
     def empty(self) -> TrainedLanes:
         def zeros(leaf: Any) -> np.ndarray:
             return np.zeros((self.lanes, *leaf.shape), leaf.dtype)
 
         return self.place(TrainedLanes(self._no_hypers(), jax.tree.map(zeros, self.lane_shapes)))
-
-    def place(self, lanes: Any) -> Any:
-        return jax.device_put(lanes, self._spread)
 
     def _no_hypers(self) -> dict[str, Any]:
         return {name: np.zeros(self.lanes, np.float32) for name in self.lane.names}
@@ -226,12 +210,6 @@ class TrainingProgram:
         return jax.jit(mapped, donate_argnums=1).lower(*args)
 
     @cached_property
-    def _advance(self) -> Any:
-        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
-        self.__dict__.pop("_lowered")
-        return compiled
-
-    @cached_property
     def _evaluation_lowered(self) -> Any:
         """Episodes of wanted lanes, name -> [L, episodes]; zeros for the others."""
 
@@ -272,27 +250,6 @@ class TrainingProgram:
         self.__dict__.pop("_evaluation_lowered")
         return compiled
 
-    def trace(self) -> None:
-        """Trace both programs, so that they can be compiled in any thread."""
-        if not self.compiled:
-            _ = self._lowered
-        if not self.evaluation_compiled:
-            _ = self._evaluation_lowered
-
-    def compile(self) -> None:
-        _ = self._advance
-
-    def compile_evaluation(self) -> None:
-        _ = self._evaluate
-
-    @property
-    def compiled(self) -> bool:
-        return "_advance" in self.__dict__
-
-    @property
-    def evaluation_compiled(self) -> bool:
-        return "_evaluate" in self.__dict__
-
     def advance(
         self, seed: int, lanes: TrainedLanes, starts: Starts
     ) -> tuple[TrainedLanes, dict[str, np.ndarray]]:
@@ -306,29 +263,6 @@ class TrainingProgram:
         wanted[list(which)] = True
         found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
         return {name: values[list(which)] for name, values in found.items()}
-
-    @cached_property
-    def _change(self) -> Any:
-        return change_function(self.mesh)
-
-    def change(self, lanes: TrainedLanes, changes: HyperChanges) -> TrainedLanes:
-        """Copy states between lanes and change hyperparameters; `lanes` is donated."""
-        if len(self.devices) == 1:
-            lanes = self.place(lanes)  # see `Program.change`
-        return self._change(lanes, changes)
-
-    @cached_property
-    def _pick(self) -> Any:
-        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
-
-    def lane_state(self, lanes: TrainedLanes, which: int) -> TrainedState:
-        return jax.device_get(self._pick(lanes, np.int32(which)))
-
-    def save(self, lanes: TrainedLanes, directory: Path) -> None:
-        save_tree(directory, lanes)
-
-    def restore(self, lanes: TrainedLanes, directory: Path) -> TrainedLanes:
-        return self.place(restore_tree(directory, lanes))
 
 
 def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any]:

@@ -17,7 +17,7 @@ from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
 from .forecast.timing_cache import Kept
-from .lanes.contract import PopulationFactory, Resolved
+from .lanes.contract import PopulationFactory, Resolved, check_divides
 from .lanes.multi_environment import SeveralFactory, factories_of
 from .state.warm_start import warm_start
 
@@ -108,7 +108,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     if workers > 1 and isinstance(factory, LocalFactory):
         try:
-            factory.check_divides(factory.resolve(study.default()), workers)
+            check_divides(factory, factory.resolve(study.default()), workers)
         except ConfigError as error:
             if study.executor.address is None:
                 raise
@@ -162,9 +162,12 @@ def _own_examined(study: Study) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         factory.check(firsts[bucket])
-        shapes, program = factory.shapes(firsts[bucket]), factory.program_of(firsts[bucket])
+        shapes, workers = factory.shapes(firsts[bucket]), study.executor.workers
+        if workers > 1 and study.executor.address is None:
+            check_divides(factory, firsts[bucket], workers)
+        lanes = factory.divide(firsts[bucket], None, workers, workers).total
         numbers = sum(math.prod(leaf.shape) for leaf in shapes.state.values())
-        return Cost(program.lanes, program.lanes * shapes.state_bytes, numbers, 1)
+        return Cost(lanes, lanes * shapes.state_bytes, numbers, 1)
 
     return check(study, bucket_key, cost_of), ""
 

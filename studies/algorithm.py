@@ -28,6 +28,9 @@ class Algorithm:
     unit: str = ENV_STEPS  # of the length of a run, in words
     made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "made": None}  # another process runs the file itself
+
     @property
     def is_ppo(self) -> bool:
         return self.name == PPO

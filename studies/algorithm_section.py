@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from ..knobs import canonical_value
 from ..spaces.make import make_distribution
 from .algorithm import PPO, Algorithm, knob_of_data
 from .search_section import ask_for_devices_of
+from .spec import Study
 from .study_values import Vocabulary, number_of
 from .user_code import import_user_code, is_inside, user_module
 from .yaml_io import Node, Notes, plain
@@ -104,6 +106,15 @@ def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
         raise ConfigError(f"{given!r} is not FILE.py:CLASS, such as my_sac.py:SAC")
     ask_for_devices_of(Node(None, {}))
     return _loaded(given, match["file"], match["name"], source)
+
+
+def with_code(study: Study) -> Study:
+    """Return a study from another process with the class of its custom training."""
+    if study.algorithm.is_ppo:
+        return study
+    given = study.algorithm.name
+    file, _, name = given.partition(":")
+    return replace(study, algorithm=_loaded(given, file, name, Path(study.source)))
 
 
 def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:

@@ -416,7 +416,6 @@ def _custom_training(study: Study) -> Problems:
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
         ("eval_env", study.evaluation.env, "has its evaluate instead"),
         ("evaluation.steps", study.evaluation.steps, "evaluates whole episodes; give episodes"),
-        ("executor.type", study.executor.type != "local", "runs in one process; take local"),
     ):
         if given:
             yield key, f"{key}: {label} {why}"

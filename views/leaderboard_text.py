@@ -25,7 +25,6 @@ from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
-from .confirm_cost import confirm_command, confirm_cost
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -38,6 +37,7 @@ from .formatting import (
     steps,
     with_interval,
 )  # fmt: skip
+from .time_spent import confirm_command, confirm_cost
 from .units import in_unit
 
 _GROUPS, _FEWEST = 4, 10

@@ -89,7 +89,7 @@ class HostProgram(Program):
         """See `Program.advance`; lanes whose environments fail have diverged, see `failures`."""
         with self._all_or_nothing():
             self.stage.rest(refills.busy & ~refills.mask)
-            given = (np.int32(seed), lanes, self._put(refills), self._initial)
+            given = (np.int32(seed), lanes, self.place(refills), self._initial)
             lanes = self._advance["start"](*given)
             if refills.mask.any():
                 keys = np.asarray(jax.device_get(lanes.state.key))

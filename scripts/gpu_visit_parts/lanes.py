@@ -121,7 +121,7 @@ def _seen(
     found = {}
     for replicate in chosen:
         at = where[replicate]
-        state = program.lane(lanes, at)
+        state = program.lane_state(lanes, at)
         columns = [leaf[:, at] for curve in curves for leaf in jax.tree.leaves(curve)]
         whole = hashlib.sha256()
         for leaf in (*jax.tree.leaves(state), *columns):

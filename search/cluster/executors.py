@@ -12,12 +12,20 @@ from typing import Any
 from ...machine.software import enable_compilation_cache, versions
 from ...store.codec import plain_json
 from ...store.rows import Stream
+from ...studies.algorithm_section import with_code
 from ...studies.check import spread_note
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.user_code import check_registered, run_own_code
 from ..lanes.configuration import parts_of
-from ..lanes.contract import Division, EvaluationResult, PopulationFactory, Resolved, factory_here
+from ..lanes.contract import (
+    Division,
+    EvaluationResult,
+    PopulationFactory,
+    Resolved,
+    check_divides,
+    factory_here,
+)
 from ..lanes.multi_environment import factories_of
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
@@ -35,9 +43,8 @@ class LocalShares:
         run_own_code(study, cores)
         check_registered(study)
         enable_compilation_cache()
-        from ..lanes.local import LocalFactory
-
-        self._factory = LocalFactory(study, warn=warn, cores=cores)
+        study = with_code(study)
+        self._factory = factory_here(study, warn=warn, cores=cores)
         self._shares, self._neighbours = shares, neighbours
         packages = versions(env.id for env in (study.env, *study.more_envs))
         self.machine = Machine(self._factory.backend, self._factory.device_count, packages)
@@ -45,8 +52,11 @@ class LocalShares:
         self.baseline = self._factory.baseline
 
     def check(self, resolved: Resolved) -> None:
-        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
-        self._factory.check_divides(resolved, self._shares)
+        if self._factory.study.algorithm.is_ppo:
+            _ = parts_of(resolved).hypers  # makes the environments, which may refuse
+        else:
+            self._factory.check(resolved)
+        check_divides(self._factory, resolved, self._shares)
 
     def divide(self, resolved: Resolved, lanes: int | None) -> Division:
         return self._factory.divide(resolved, lanes, self._shares, self._neighbours)

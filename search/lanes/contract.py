@@ -220,6 +220,18 @@ class Division:
         return cls(total, tile, unit, -(-units * unit // block) * block)
 
 
+def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
+    """Refuse a study on a factory of this process whose lanes are too few for so many workers."""
+    division: Division = factory.divide(resolved, None, shares)
+    tiles = division.total // division.tile
+    if tiles < shares:
+        raise ConfigError(
+            f"population.lanes is {factory.study.population.lanes}: {tiles} x {division.tile} "
+            f"lanes that are computed together, which {shares} workers cannot share; type "
+            f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+        )
+
+
 class NotWritten:
     """A `Population` base that cannot write single states."""
 

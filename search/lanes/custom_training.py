@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,26 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from ...core.checkpoint import restore_lane, save_lane
 from ...core.metrics import rows_of_chunk
 from ...core.policy_document import TRAINING
 from ...core.training import Lane, Shapes, Training, shapes_of
-from ...core.training_program import TrainingProgram, put_values
+from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
-from ...files.atomic_files import new_folder, write_text
+from ...files.atomic_files import write_text
 from ...machine.devices import prepare_devices
 from ...store.rows import Stream
-from ...studies.chunk_sizes import curve_rows, quanta_of, row_ends
+from ...studies.chunk_sizes import quanta_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
-from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
+from .contract import (
+    Change,
+    ChunkResult,
+    ChunkRow,
+    Division,
+    EvaluationResult,
+    Refill,
+    Resolved,
+)
 from .lane_count import auto_lanes, population_replicates, startable_replicates
 from .local import device_memory
-from .local_population import STREAMS, put_row
+from .local_population import STREAMS, ProgramLanes
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,9 @@ class TrainingFactory:
             self._shapes[resolved.bucket] = shapes_of(resolved.payload.training, self._traced)
         return self._shapes[resolved.bucket]
 
-    def program_of(self, resolved: Resolved, lanes: int | None = None) -> TrainingProgram:
+    def program_of(
+        self, resolved: Resolved, lanes: int | None = None, shares: int = 1, neighbours: int = 1
+    ) -> TrainingProgram:
         """Return the program of a bucket, without compiling.
 
         On a CPU a tile is one lane: under `vmap` a conditional runs both branches, which copies
@@ -103,11 +110,10 @@ class TrainingFactory:
         count = self.device_count
         lanes = self.study.population.lanes if lanes is None else lanes
         if lanes is None:
-            replicates, needed = (
-                startable_replicates(self.study), population_replicates(self.study)
-            )  # fmt: skip
+            bounds = (startable_replicates(self.study), population_replicates(self.study))
+            replicates, needed = (-(-bound // shares) for bound in bounds)
             each = 3 * self.shapes(resolved).state_bytes
-            memory = device_memory(self.devices)
+            memory = device_memory(self.devices) // neighbours
             lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
             if lanes < needed:
                 raise ConfigError(
@@ -132,6 +138,20 @@ class TrainingFactory:
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
 
+    def divide(
+        self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
+    ) -> Division:
+        """Divide the lanes of a bucket into equal shares; see `LocalFactory.divide`."""
+        lanes, count = lanes or self.study.population.lanes, self.device_count
+        own = None if lanes is None else -(-lanes // shares)
+        share = self.program_of(resolved, own, shares, neighbours)
+        total = -(-(lanes or shares * share.lanes) // count) * count
+        return Division.of(-(-total // share.tile) * share.tile, shares, share.tile, count)
+
+    def make_share(self, resolved: Resolved, division: Division) -> TrainingPopulation:
+        program = self.program_of(resolved, division.own)
+        return self._population(dataclasses.replace(program, tile=division.tile), resolved)
+
     def _population(self, program: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
         words = words_of_bucket(self.study, resolved.config)
         return TrainingPopulation(self.study, program, self.compiling, words)
@@ -142,10 +162,11 @@ class TrainingFactory:
         raise ConfigError(f"baseline {name!r}: {self.study.algorithm.name} has no heuristics")
 
 
-class TrainingPopulation:
-    """The lanes of one program of a training; see `Population`."""
+class TrainingPopulation(ProgramLanes):
+    """The lanes of one program of a training."""
 
     warmup_chunks = 0
+    _program: TrainingProgram
 
     def __init__(
         self,
@@ -154,45 +175,9 @@ class TrainingPopulation:
         compiling: Callable[[str], AbstractContextManager[object]],
         words: str,
     ):
-        self._study, self._program, self._compiling = study, program, compiling
-        self._lanes, self._compiles = program.empty(), threading.Lock()
-        self._place = program.lane_order()
-        self._words = f"{words or study.algorithm.label}; {program.lanes} lanes"
-        self._each = program.lane.training.steps_per_update
-        self.lanes, self.block = program.lanes, program.tile * len(program.devices)
-        self.steps_per_chunk = program.updates * self._each
-        split = curve_rows(study.log_every, self._each, program.updates)
-        self._row_ends = row_ends(program.updates, split.per_chunk)
-
-    @property
-    def program(self) -> TrainingProgram:
-        return self._program
-
-    @property
-    def compiles(self) -> int:
-        return int(self._program.compiled)
-
-    def compile(self) -> None:
-        if not self._program.compiled:
-            with self._compiling(f"training: {self._words}"), self._compiles:
-                self._program.compile()
-
-    def compile_evaluation(self) -> None:
-        if not self._program.evaluation_compiled:
-            with self._compiling(f"evaluation: {self._words}"), self._compiles:
-                self._program.compile_evaluation()
-
-    def compile_ahead(self) -> Callable[[], None] | None:
-        if self._program.devices[0].platform != "cpu":
-            return None
-        self._program.trace()
-
-        def compile_both() -> None:
-            with self._compiles:
-                self._program.compile()
-                self._program.compile_evaluation()
-
-        return compile_both
+        self._study, self._each = study, program.lane.training.steps_per_update
+        words = words or study.algorithm.label
+        super().__init__(program, self._each, study.log_every, compiling, words)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
@@ -228,23 +213,6 @@ class TrainingPopulation:
         }
         self._lanes = self._program.change(self._lanes, self._program.changes(given))
 
-    def take(self, lanes: Sequence[int]) -> list[Any]:
-        return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
-
-    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
-        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
-        for lane, (state, resolved) in states.items():
-            at = int(self._place[lane])
-            put_row(whole.state, state, at)
-            put_values(whole.hypers, resolved.payload.hypers, at)
-        self._lanes = self._program.place(whole)
-
-    def save_state(self, state: Any, directory: Path) -> None:
-        save_lane(new_folder(directory), state)
-
-    def restore_state(self, directory: Path) -> Any:
-        return restore_lane(directory, self._program.lane_state(self._lanes, 0))
-
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         self.compile_evaluation()
         if not lanes:
@@ -252,12 +220,6 @@ class TrainingPopulation:
         found = self._program.evaluate(self._lanes, self._place[list(lanes)].tolist())
         return [_result({name: rows[at] for name, rows in found.items()})
                 for at in range(len(lanes))]  # fmt: skip
-
-    def save(self, directory: Path) -> None:
-        self._program.save(self._lanes, directory)
-
-    def restore(self, directory: Path) -> None:
-        self._lanes = self._program.restore(self._lanes, directory)
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}

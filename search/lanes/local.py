@@ -225,16 +225,6 @@ class LocalFactory:
         total = -(-(lanes or asked or 1) // count) * count
         return Division.of(-(-total // tile) * tile, shares, tile, count)
 
-    def check_divides(self, resolved: Resolved, shares: int) -> None:
-        division = self.divide(resolved, None, shares)
-        tiles = division.total // division.tile
-        if tiles < shares:
-            raise ConfigError(
-                f"population.lanes is {self.study.population.lanes}: {tiles} x {division.tile} "
-                f"lanes that are computed together, which {shares} workers cannot share; type "
-                f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
-            )
-
     def make_share(self, resolved: Resolved, division: Division) -> LocalPopulation:
         """Make one share; its lanes have the same bits as in one process."""
         whole = self.program_of(resolved, division.own)

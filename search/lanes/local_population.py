@@ -38,34 +38,32 @@ STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""
 
 
-class LocalPopulation:
-    """The lanes of one program, which is compiled on first use.
+class ProgramLanes:
+    """The lanes of one program, compiled on first use, whatever it trains; see `Population`.
 
     `compiling` is entered around each compile, with `words` for the bucket.
     """
 
     def __init__(
         self,
-        split: Split,
-        compiled: Program,
-        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        words: str = "",
+        compiled: Any,  # a `Program` or a `TrainingProgram`
+        steps_per_update: int,
+        log_every: int | None,
+        compiling: Callable[[str], AbstractContextManager[object]],
+        words: str,
     ):
-        self._split, self._program, self._compiling = split, compiled, compiling
+        self._program, self._compiling = compiled, compiling
         self._lanes, self._compiles = compiled.empty(), threading.Lock()
         self._place = compiled.lane_order()
-        plan = compiled.plan
         self.lanes = compiled.lanes
-        self._words = f"{words or plan.env.id}; {compiled.lanes} lanes"
+        self._words = f"{words}; {compiled.lanes} lanes"
         self.block = compiled.tile * len(compiled.devices)
-        self.steps_per_chunk = compiled.updates * plan.steps_per_update
-        self.warmup_chunks = warmup_chunks(compiled)
-        split_into = curve_rows(split.study.log_every, plan.steps_per_update, compiled.updates)
+        self.steps_per_chunk = compiled.updates * steps_per_update
+        split_into = curve_rows(log_every, steps_per_update, compiled.updates)
         self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
-        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Any:
         return self._program
 
     @property
@@ -83,8 +81,7 @@ class LocalPopulation:
 
         Not on a GPU, where compiling times kernels on the busy device.
         """
-        plan, platform = self._program.plan, self._program.devices[0].platform
-        if is_gymnasium(plan.env.id) or platform != "cpu":
+        if self._program.devices[0].platform != "cpu":
             return None
         self._program.trace()
         return self._compile_quietly
@@ -93,6 +90,62 @@ class LocalPopulation:
         with self._compiles:
             self._program.compile()
             self._program.compile_evaluation()
+
+    def compile_evaluation(self) -> None:
+        if not self._program.evaluation_compiled:
+            with self._compiling(f"evaluation: {self._words}"), self._compiles:
+                self._program.compile_evaluation()
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
+
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
+        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
+        for lane, (state, resolved) in states.items():
+            at = int(self._place[lane])
+            put_row(whole.state, state, at)
+            put_row(whole.hypers, resolved.payload.hypers, at)
+        self._lanes = self._program.place(whole)
+
+    def save_state(self, state: Any, directory: Path) -> None:
+        save_lane(new_folder(directory), state)
+
+    def restore_state(self, directory: Path) -> Any:
+        return restore_lane(directory, self._program.lane_state(self._lanes, 0))
+
+    def save(self, directory: Path) -> None:
+        self._program.save(self._lanes, directory)
+
+    def restore(self, directory: Path) -> None:
+        self._lanes = self._program.restore(self._lanes, directory)
+
+
+class LocalPopulation(ProgramLanes):
+    """The lanes of one program of PPO."""
+
+    _program: Program
+
+    def __init__(
+        self,
+        split: Split,
+        compiled: Program,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        words: str = "",
+    ):
+        plan, study = compiled.plan, split.study
+        each, words = plan.steps_per_update, words or plan.env.id
+        super().__init__(compiled, each, study.log_every, compiling, words)
+        self._split = split
+        self.warmup_chunks = warmup_chunks(compiled)
+        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+    def compile_ahead(self) -> Callable[[], None] | None:
+        hosted = is_gymnasium(self._program.plan.env.id)
+        return None if hosted else super().compile_ahead()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
@@ -152,29 +205,13 @@ class LocalPopulation:
             put_row(rows.hypers, parts_of(change.resolved).hypers, at)
         self._lanes = self._program.change(self._lanes, rows)
 
-    def compile_evaluation(self) -> None:
-        if not self._program.evaluation_compiled:
-            with self._compiling(f"evaluation: {self._words}"), self._compiles:
-                self._program.compile_evaluation()
-
     def take(self, lanes: Sequence[int]) -> list[Any]:
         self._check_movable()
-        return [self._program.lane(self._lanes, int(self._place[lane])) for lane in lanes]
+        return super().take(lanes)
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         self._check_movable()
-        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
-        for lane, (state, resolved) in states.items():
-            at = int(self._place[lane])
-            put_row(whole.state, state, at)
-            put_row(whole.hypers, parts_of(resolved).hypers, at)
-        self._lanes = self._program.place(whole)
-
-    def save_state(self, state: Any, directory: Path) -> None:
-        save_lane(new_folder(directory), state)
-
-    def restore_state(self, directory: Path) -> Any:
-        return restore_lane(directory, self._program.lane(self._lanes, 0))
+        super().put(states)
 
     def _check_movable(self) -> None:
         id_ = self._program.plan.env.id
@@ -201,12 +238,6 @@ class LocalPopulation:
             for at in places
         ]
 
-    def save(self, directory: Path) -> None:
-        self._program.save(self._lanes, directory)
-
-    def restore(self, directory: Path) -> None:
-        self._lanes = self._program.restore(self._lanes, directory)
-
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
         new_folder(directory)
         for name in names:
@@ -228,7 +259,7 @@ class LocalPopulation:
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
-        state = self._program.lane(self._lanes, int(self._place[lane]))
+        state = self._program.lane_state(self._lanes, int(self._place[lane]))
         split = parts_of(resolved)
         parts = self._parts(int(self._place[lane]), split.hypers, state)
         begun = parts.pop("begun_anew", 0)

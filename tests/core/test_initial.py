@@ -85,7 +85,7 @@ def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
     still = {"learning_rate": 1e-30, "normalise_observations": True}
     rows = tiny.start(program, {0: (still, 1), 3: (still, 2)})
     after, _ = program.advance(tiny.seed, program.empty(), rows)
-    one, other = (program.lane(after, lane) for lane in (0, 3))
+    one, other = (program.lane_state(after, lane) for lane in (0, 3))
     for name in saved.params:
         if name.startswith("critic"):
             assert not equal(one.params[name], other.params[name])

@@ -19,7 +19,7 @@ def seen(tiny):
     program = tiny.program()
     rows = tiny.start(program, {3: (KNOBS, 1)})
     lanes, _ = program.advance(tiny.seed, program.empty(), rows)
-    state = program.lane(lanes, 3)
+    state = program.lane_state(lanes, 3)
     hypers = tiny.hypers(**KNOBS)
     run = jax.jit(lambda h, s: inspect_lane(tiny.plan, h, s))
     return state, jax.device_get(run(hypers, state))

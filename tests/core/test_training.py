@@ -12,7 +12,7 @@ from flax.training.train_state import TrainState
 
 from hpo.core.lane_state import lane_key, use_key
 from hpo.core.refill import INIT
-from hpo.core.training import Lane, Training, fixed, made, shapes_of, traced
+from hpo.core.training import Lane, Training, fixed, shapes_of, traced
 from hpo.core.training_program import TrainingProgram
 from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
@@ -284,11 +284,11 @@ class Stays(Base):
 )
 def test_broken_trainings_are_refused_in_words(cls, words):
     with pytest.raises(ConfigError, match=words):
-        shapes_of(made(cls, {}, 100), ("rate",))
+        shapes_of(cls.of({}, 100), ("rate",))
 
 
 def test_a_sound_training_says_its_shapes():
-    found = shapes_of(made(Net, {"width": 8}, 100), ("rate",))
+    found = shapes_of(Net.of({"width": 8}, 100), ("rate",))
     assert found.metrics == ("loss",) and found.values == ("return",)
     assert "params/params/layers_0/kernel" in found.state
     assert found.state_bytes == 4 * (2 + 3 * (8 + 8 + 8 + 1))

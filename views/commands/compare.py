@@ -38,13 +38,13 @@ from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
-from ..confirm_cost import confirm_command, confirm_cost
 from ..environment_text import AGGREGATES_NOTE, beside_lines, left_out_text
 from ..escape_control import note
 from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
 from ..json_output import print_answer
 from ..leaderboard_text import target
 from ..terminal.console import in_columns
+from ..time_spent import confirm_command, confirm_cost
 from ..units import in_unit, unit_of
 
 

@@ -25,11 +25,11 @@ from ...studies.several_environments import env_words, metric_words
 from ...studies.spec import Study
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..confirm_cost import confirm_cost
 from ..escape_control import echo, note
 from ..formatting import aligned, duration, number, param, steps, with_interval
 from ..json_output import print_answer, print_json
 from ..terminal.console import in_columns, knows_blocks
+from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, export_policy

@@ -38,7 +38,7 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
 
 
 def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, Any, Any]:
-    """Read a run of a user-defined training that a study kept or `hpo best --export` wrote.
+    """Read a run of a custom training that a study kept or `hpo best --export` wrote.
 
     Args:
         folder: of the run.

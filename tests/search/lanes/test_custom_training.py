@@ -1,7 +1,9 @@
 """Studies of custom trainings: from the file to tables, stopped and resumed."""
 
 import json
+import pickle
 import re
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -11,17 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.cli import main
 from hpo.core.saved_policy import load_policy
 from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
 from hpo.search.checks import check_continues, files_of_study, study_meta
+from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
 from hpo.search.lanes.custom_training import TrainingFactory
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.search.study_estimate import preview
+from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
@@ -148,6 +153,34 @@ def test_stopped_and_resumed_it_ends_with_the_same_tables(tmp_path, kind):
     assert lives > 1
     for name, table in tables(whole).items():
         assert table.equals(tables(cut)[name]), name
+
+
+@pytest.mark.parametrize("kind", ["asha", "pbt"])
+def test_workers_that_die_end_with_the_tables_of_one_process(tmp_path, kind):
+    """Each worker gets the study without its class, and runs the file itself."""
+    study = written(tmp_path, kind)
+    shares = run_file("tests/search/cluster/test_shares.py")
+    sent = pickle.loads(pickle.dumps(study))
+    assert sent == study and sent.algorithm.made is None
+    deaths = iter(["early", "late"])
+    team = shares.FakeTeam(
+        shares=2,
+        dies=lambda share, method, number: next(deaths, "") if number % 40 == 39 else "",
+    )
+    team._source = partial(LocalShares, sent, 2, 1)
+    for share in range(2):
+        team.replace(share)
+    machine = LocalShares(sent, 2, 1, 1, print).machine
+    run(study, tmp_path / "shared", SharedFactory(team, machine), (), samples.quick())
+    run(study, tmp_path / "alone", TrainingFactory(study), (), samples.quick())
+    assert team.deaths == 2
+    assert tables_equal(tmp_path / "alone", tmp_path / "shared") == []
+
+
+def test_too_few_lanes_for_so_many_workers_are_refused(tmp_path):
+    few = "executor: {type: ray, workers: 3}\npopulation: {lanes: 2}\n"
+    with pytest.raises(HpoError, match=r"lanes that are computed .* executor.workers: 2"):
+        preview(written(tmp_path, few))
 
 
 def test_a_study_is_read_and_replayed_by_its_record(tmp_path):
