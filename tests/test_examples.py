@@ -13,6 +13,7 @@ from hpo.testing.trainings import TrainingContract
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OF_DIGITS = {"width": 8, "batch_size": 16}
 OF_PQN = {"num_envs": 2, "num_steps": 8}
+OF_SAC = {"buffer_size": 256, "fill_buffer": 4, "batch_size": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,14 @@ class TestPQN(TrainingContract):
     @classmethod
     def setup_class(cls):
         cls.training = type("PQN", (example("rejax_training", "PQN"),), {"iterations": 1})
+
+
+class TestSAC(TrainingContract):
+    values, length, unused = OF_SAC, 1000, ("target_entropy_ratio",)  # of discrete actions
+
+    @classmethod
+    def setup_class(cls):
+        cls.training = type("SAC", (example("rejax_training", "SAC"),), {"iterations": 8})
 
 
 @pytest.mark.parametrize("name", ["SAC", "TD3", "DQN", "PQN"])
