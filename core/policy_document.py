@@ -18,7 +18,7 @@ from ..files.atomic_files import read_text
 from ..files.plain_data import is_dict, is_list, parse_json
 
 NAME = "policy.json"
-TRAINING = "training.json"  # in its place in the folder of a training of one's own
+TRAINING = "training.json"  # in its place in the folder of a custom training
 FORMAT = 1
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _MOST = (2.0 - 2.0**-23) * 2.0**127  # of float32

@@ -20,7 +20,7 @@ from ..machine.software import enable_compilation_cache
 from ..spaces.space import Parameter, Space
 from ..store.rows import Stream
 from ..studies.load import load, loads
-from ..studies.several_environments import only_one_environment
+from ..studies.several_environments import only_one_environment, only_ppo
 from ..studies.spec import EarlyTerminate, Seeds, Study
 from ..studies.user_code import run_own_code
 from ..studies.yaml_io import to_yaml
@@ -138,6 +138,7 @@ def check_changeable(study: Study) -> None:
     """Raise ConfigError for a searched static hyperparameter; the study's imports have run."""
     from ..core.envs.registry import float_params
 
+    only_ppo(study, "AutoRL")
     only_one_environment(study, "AutoRL")
     floats = {f"env.{name}" for name in float_params(study.env.id)}
     for name in study.space.names:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..machine.software import enable_compilation_cache
-from ..studies.several_environments import only_one_environment
+from ..studies.several_environments import only_one_environment, only_ppo
 from ..studies.spec import Study
 from ..studies.user_code import run_own_code
 from .forecast.program_timing import Chunks
@@ -48,6 +48,7 @@ def measure_lanes(
 
     Lanes train configurations drawn from the traced part of the space, as a study's would.
     """
+    only_ppo(study, "timing numbers of lanes")
     only_one_environment(study, "timing numbers of lanes")
     run_own_code(study)
     enable_compilation_cache()

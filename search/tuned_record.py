@@ -24,7 +24,7 @@ from ..store.rows import Stream, StudyMeta
 from ..store.study_folder import StudyFolder
 from ..studies.load import loads, recorded
 from ..studies.resolved import diff, resolved
-from ..studies.several_environments import only_one_environment
+from ..studies.several_environments import only_one_environment, only_ppo
 from ..studies.space_section import ships
 from ..studies.spec import Study
 from ..studies.study_keys import METRICS
@@ -171,6 +171,7 @@ def contribute(
     name: str | None = None,
 ) -> Record | None:
     """Run the winner, the default and published configurations; None: interrupted."""
+    only_ppo(candidate.study, "a tuned configuration")
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
     own_keys = study.env.values

@@ -75,6 +75,11 @@ def only_one_environment(study: Study, what: str) -> None:
         )
 
 
+def only_ppo(study: Study, what: str) -> None:
+    if not study.algorithm.is_ppo:
+        raise ConfigError(f"{what} is for PPO, but {study.name} trains {study.algorithm.label}")
+
+
 def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if has_key(id_, name)}
 

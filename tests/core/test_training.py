@@ -1,4 +1,4 @@
-"""Trainings of one's own: a lane equals the plain loop, whatever runs beside it."""
+"""Custom trainings: a lane equals the plain loop, whatever runs beside it."""
 
 from __future__ import annotations
 

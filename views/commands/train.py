@@ -31,6 +31,7 @@ from ..json_output import print_answer, print_json
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data
+from ..units import in_unit
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, export_policy
 from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
@@ -133,7 +134,8 @@ def _picture(results: Results) -> str | None:
     from ..charts.snapshot import read_snapshot
 
     path = results.folder / "training.png"
-    picture = curves(read_snapshot(StudyFolder(results.folder)))
+    snapshot = read_snapshot(StudyFolder(results.folder))
+    picture = in_unit(curves(snapshot), snapshot.study.algorithm.unit)
     draw_picture(path, picture, results.folder.name)
     return str(path)
 
@@ -142,7 +144,7 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     each = steps(max((point["env_steps"] for point in data["curve"]), default=study.env_steps))
     seeds = counted(study.seeds.per_config, "seed")
     on = " on each" if study.more_envs else ""
-    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps{on}"]
+    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} {study.algorithm.unit}{on}"]
     if data["value"] is None:
         words = f": {data['error']}" if data["error"] else ""
         lines.append(f"state    {data['state']}{words}; see hpo show 0")

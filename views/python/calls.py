@@ -49,16 +49,16 @@ class OneLine(RunView):
         self._shown = -float("inf")
 
     def say(self, text: str) -> None:
-        self._show(text)
+        self._show(in_unit(text, self.unit))
 
     def on_chunk(self, progress: Progress) -> None:
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
-            self.say(in_unit(status_line(progress), self.unit))
+            self.say(status_line(progress))
 
     def on_end(self, progress: Progress, state: str) -> None:
-        self.say(f"{state}: {in_unit(status_line(progress), self.unit)}")
+        self.say(f"{state}: {status_line(progress)}")
 
 
 def somebody_looks() -> bool:

@@ -19,6 +19,7 @@ from hpo.core.saved_policy import load_policy
 from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
+from hpo.search.autorl import AutoRLEnv
 from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
@@ -354,3 +355,13 @@ def test_the_schema_is_printed(tmp_path, capsys, monkeypatch):
     algorithm = written(tmp_path, "asha").algorithm
     assert main(["schema", "--algorithm", "walk.py:Walk"]) == 0
     assert json.loads(capsys.readouterr().out) == schema(algorithm)
+
+
+def test_what_is_for_ppo_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = written(tmp_path, "asha")
+    assert main(["tune-lanes", "study.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "timing numbers of lanes is for PPO, but study trains Walk" in said
+    with pytest.raises(HpoError, match="AutoRL is for PPO, but study trains Walk"):
+        AutoRLEnv(study)
