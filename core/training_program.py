@@ -67,17 +67,17 @@ class HyperChanges(Pytree):
     hypers: dict[str, Any]
 
 
-def put_values(rows: Mapping[str, Any], values: Mapping[str, Any], at: int) -> None:
-    for name, value in values.items():
-        rows[name][at] = value
-
-
 def init_state(
     lane: Lane, seed: Any, stream: Any, replicate: Any, hypers: Mapping[str, Any]
 ) -> TrainedState:
     key = lane_key(seed, stream, replicate)
     leaves = lane.init(use_key(key, INIT), hypers)
     return TrainedState(key, jnp.zeros((), jnp.int32), leaves)
+
+
+def shapes_of_lane(lane: Lane) -> TrainedState:
+    zero, hypers = np.int32(0), dict.fromkeys(lane.names, np.float32(0))
+    return jax.eval_shape(partial(init_state, lane), zero, zero, zero, hypers)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,11 +98,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def lane_shapes(self) -> TrainedState:
-        scalar = jax.ShapeDtypeStruct((), np.int32)
-        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
-        return jax.eval_shape(
-            lambda *args: init_state(self.lane, *args), scalar, scalar, scalar, hypers
-        )
+        return shapes_of_lane(self.lane)
 
     def empty(self) -> TrainedLanes:
         def zeros(leaf: Any) -> np.ndarray:
@@ -124,7 +120,8 @@ class TrainingProgram(LaneProgram):
         made.busy[list(busy)] = True
         for lane, (stream, replicate, hypers) in fresh.items():
             made.mask[lane], made.stream[lane], made.replicate[lane] = True, stream, replicate
-            put_values(made.hypers, hypers, lane)
+            for name, value in hypers.items():
+                made.hypers[name][lane] = value
         return made
 
     def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> HyperChanges:
@@ -134,7 +131,8 @@ class TrainingProgram(LaneProgram):
         for lane, (source, hypers) in given.items():
             made.mask[lane] = True
             made.source[lane] = lane if source is None else source
-            put_values(made.hypers, hypers, lane)
+            for name, value in hypers.items():
+                made.hypers[name][lane] = value
         return made
 
     def _local(
@@ -193,7 +191,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _metric_names(self) -> list[str]:
-        hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self.lane.names}
+        hypers = dict.fromkeys(self.lane.names, np.float32(0))
         return list(jax.eval_shape(self.lane.update, self.lane_shapes.leaves, hypers)[1])
 
     @cached_property
@@ -285,8 +283,6 @@ def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any
     traced = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
     fixed = {name: value for name, value in config.items() if name not in traced}
     lane = Lane(cls.of(fixed, length), tuple(traced))
-    zero = jax.ShapeDtypeStruct((), np.int32)
-    shapes = jax.eval_shape(partial(init_state, lane), zero, zero, zero, traced)
-    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes_of_lane(lane))
     leaves = [jnp.asarray(leaf) for leaf in restore_lane(folder, like).leaves]
     return lane.training, lane.state(leaves, traced), lane.hypers(traced)

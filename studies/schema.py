@@ -45,8 +45,7 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         del properties["env"]
         length = {"description": f"of a full run, in {algorithm.unit}"}
         properties["length"] = {**length, "type": ["integer", "string"]}
-        each = [{"required": ["algorithm", key]} for key in ("length", "env_steps")]
-        required = {"oneOf": each}
+        required = {"oneOf": [{"required": ["algorithm", key]} for key in ("length", "env_steps")]}
     closed = {"search": ("method", METHODS), "early_terminate": ("type", RULES)}
     return {
         "$schema": _DIALECT,

@@ -139,10 +139,6 @@ class LocalPopulation(ProgramLanes):
         self.warmup_chunks = warmup_chunks(compiled)
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
-    @property
-    def program(self) -> Program:
-        return self._program
-
     def compile_ahead(self) -> Callable[[], None] | None:
         hosted = is_gymnasium(self._program.plan.env.id)
         return None if hosted else super().compile_ahead()
