@@ -199,6 +199,12 @@ def test_two_environments_killed_once_end_with_equal_tables_and_busy_lanes(load,
     assert outcome.passed, outcome.numbers
 
 
+def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path):
+    pytest.importorskip("sklearn")
+    outcome = load("acceptance_points.custom_training").kills(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_rows_of_a_large_study_stream(load, tmp_path):
     outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
