@@ -199,8 +199,9 @@ def test_two_environments_killed_once_end_with_equal_tables_and_busy_lanes(load,
     assert outcome.passed, outcome.numbers
 
 
-def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path):
+def test_a_custom_training_killed_once_ends_with_equal_tables(load, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
+    monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "standard")  # as users have it
     outcome = load("acceptance_points.custom_training").kills(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers
 
