@@ -119,7 +119,7 @@ _GROUPS = {
     "Start": ("init", "check", "run", "train", "import"),
     "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
              "plot"),
-    "Use": ("best", "eval", "tuned", "export", "replay"),
+    "Use": ("best", "eval", "tuned", "export", "replay", "bundle", "verify"),
     "Manage": ("list", "watch", "serve", "stop", "rm"),
     "Look up": ("knobs", "envs", "schema"),
     "More": ("tune-lanes", "bench", "completion"),
@@ -275,9 +275,29 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _add_out(parser)
         _add_json(parser)
     _add_serve(verb)
+    _add_bundles(verb)
 
 
 _SOURCE = "the folder of the study file, if it names other files"
+
+
+def _add_bundles(verb: Callable[..., Any]) -> None:
+    bundle = verb("bundle", "bundle", "write a study and its claims into one file")
+    _option(bundle, "study", "STUDY", "a study or its folder")
+    _option(bundle, "trial", "TRIAL", "whose policy and value (default: the best)",
+            type=types.trial, nargs="?")  # fmt: skip
+    bundle.add_argument("-o", "--to", metavar="FILE", help="the zip to write", required=True)
+    _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
+    _add_out(bundle)
+    verify = verb("verify", "bundle", "check a bundle, and every claim in it")
+    _option(verify, "file", "FILE", "from `hpo bundle`")
+    _flag(verify, "--play", "evaluate its policy again")
+    _option(verify, "--episodes", "N", "--play: evaluate N episodes (default: 100)",
+            type=types.positive, default=100)  # fmt: skip
+    _flag(verify, "--retrain", "train its trial again, as `hpo replay`")
+    _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
+    for parser in (bundle, verify):
+        _add_json(parser)
 
 
 def _add_serve(verb: Callable[..., Any]) -> None:

@@ -35,7 +35,7 @@ def files_of_study(study: Study) -> dict[str, str]:
     into the study when it starts, so they are not among them.
     """
     source = Path(study.source)
-    paths = [*imported_files(study.imports, source), *_of_environment(study)]
+    paths = [*imported_files(study.imports, source), *files_of_environment(study)]
     paths += _of_policy(study, source)
     sums = {path: _sum(source / path) for path in dict.fromkeys(paths)}
     return {path: found for path, found in sums.items() if found is not None}
@@ -71,7 +71,8 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
 # ---------------------------------------------------------------------- which files
 
 
-def _of_environment(study: Study) -> list[str]:
+def files_of_environment(study: Study) -> list[str]:
+    """Return the files that a study's environments read, relative to its folder."""
     given: list[Mapping[str, Any]] = [study.env.values, study.evaluation.env]
     for parameter in study.space.parameters:
         name = parameter.name.removeprefix("env.")

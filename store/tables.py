@@ -176,8 +176,7 @@ def _type(column: str) -> pa.DataType:
 def write_evaluations(directory: Path, journal: Journal) -> None:
     """Publish `evaluations.parquet`: one row per episode, sorted by its key."""
     labels = envs.environment_names(journal.meta.environments)
-    taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if labels else _EPISODE_COLUMNS
-    names = sql_names(journal.evaluation_metrics(), taken)
+    names = episode_columns(journal)
     integer, number = pa.int64(), pa.float64()
     types = [integer, pa.string(), integer, integer, integer, number, integer]
     metrics = [(column, number) for column in names.values()]
@@ -191,6 +190,13 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
         shown = schema.insert(before, pa.field(envs.ENVIRONMENT, pa.string()))
     with parquet.replacing(directory / "evaluations.parquet", shown) as writer:
         parquet.write_grouped(writer, tables)
+
+
+def episode_columns(journal: Journal) -> dict[str, str]:
+    """Return metric of the environment -> its column in `evaluations`."""
+    several = journal.meta.environments
+    taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if several else _EPISODE_COLUMNS
+    return sql_names(journal.evaluation_metrics(), taken)
 
 
 def _episodes(

@@ -48,7 +48,8 @@ def do_rm(args: Namespace) -> int:
             study = summary_of(folder.path)
             trials = "" if study.error else f", {counted(study.trials, 'trial')}"
             note(f"{study.path}: {study.state}{trials}")
-        if not _confirmed(f"Remove {'it' if len(folders) == 1 else 'them'} for good? [y/N] "):
+        question = f"Remove {'it' if len(folders) == 1 else 'them'} for good? [y/N] "
+        if not confirmed(question, "remove", "--yes"):
             note("nothing was removed")
             return 1
     remove_studies(folders)
@@ -57,10 +58,11 @@ def do_rm(args: Namespace) -> int:
     return 0
 
 
-def _confirmed(question: str) -> bool:
+def confirmed(question: str, doing: str, option: str) -> bool:
+    """Ask in the terminal; `ConfigError` names the option where there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError(
-            "cannot ask: stdin is not a terminal; to remove without a question: --yes"
+            f"cannot ask: stdin is not a terminal; to {doing} without a question: {option}"
         )
     echo(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
