@@ -1,7 +1,7 @@
-"""A policy's forward pass in NumPy alone: no other package, no code of a bundle but this file.
+"""A policy's forward pass in NumPy alone; it needs no other package.
 
     from forward import Policy                  # in the folder `numpy` of an unzipped bundle
-    action = Policy(".").act([0.01, -0.2])      # one observation, or a batch
+    action = Policy("policy.json").act([0.01, -0.2])    # one observation, or a batch
 
 The likeliest action; `mask` marks valid choices. With `history: n` an observation is the last n.
 """
@@ -9,7 +9,6 @@ The likeliest action; `mask` marks valid choices. With `history: n` an observati
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ ACTIVATIONS = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0.0),
     "elu": lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
-    "gelu": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu": lambda x: 0.5 * x * (1.0 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
     "leaky_relu": lambda x: np.where(x >= 0.0, x, 0.01 * x),
     "silu": lambda x: x / (1.0 + np.exp(-x)),
 }
@@ -27,31 +26,26 @@ KINDS = ("categorical", "multi_discrete", "gaussian", "tanh_gaussian", "beta")
 
 
 class Policy:
-    """The policy in a folder of `policy.json` and `parameters.f32`."""
+    """The policy in a file that `hpo bundle` wrote."""
 
-    def __init__(self, folder: str | Path):
-        self.about: dict[str, Any] = json.loads((Path(folder) / "policy.json").read_text())
-        flat = np.fromfile(Path(folder) / "parameters.f32", "<f4")
-        self.arrays: dict[str, Any] = {}
-        for name, shape in self.about["arrays"].items():
-            part, flat = np.split(flat, [math.prod(shape)])
-            self.arrays[name] = part.reshape(shape).astype(np.float64)
+    def __init__(self, path: str | Path):
+        self.about: dict[str, Any] = json.loads(Path(path).read_text())
+        self.arrays = {name: np.array(rows) for name, rows in self.about["arrays"].items()}
 
     def act(self, observation: Any, mask: Any = None) -> Any:
-        about, arrays = self.about, self.arrays
-        x = np.asarray(observation, np.float64)
-        lead = x.shape[: x.ndim - len(about["observation"])]
-        if "statistics/mean" in arrays:
-            clip = about["observation_clip"] or np.inf
-            x = np.clip((x - arrays["statistics/mean"]) / arrays["statistics/std"], -clip, clip)
-        x, tower = x.reshape((*lead, -1)), about["tower"]
-        for i in range(about["layers"]):
+        config, arrays, x = self.about["config"], self.arrays, np.asarray(observation, np.float64)
+        lead = x.shape[: x.ndim - len(self.about["observation"])]
+        if config["normalise_observations"]:
+            clip = float(config["observation_clip"])
+            x = np.clip((x - arrays["mean"]) / arrays["std"], -clip, clip)
+        x, tower = x.reshape((*lead, -1)), "encoder" if config["shared_encoder"] else "actor"
+        for i in range(len(config["hidden_sizes"])):
             x = x @ arrays[f"{tower}/dense_{i}/kernel"] + arrays[f"{tower}/dense_{i}/bias"]
-            if about["layer_norm"]:
+            if config["layer_norm"]:
                 x = x - x.mean(-1, keepdims=True)
                 x = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
                 x = x * arrays[f"{tower}/norm_{i}/scale"] + arrays[f"{tower}/norm_{i}/bias"]
-            x = ACTIVATIONS[about["activation"]](x)
+            x = ACTIVATIONS[config["activation"]](x)
         return self._mode(x @ arrays["actor_head/kernel"].T + arrays["actor_head/bias"], mask)
 
     def _mode(self, x: Any, mask: Any) -> Any:
@@ -65,10 +59,12 @@ class Policy:
             chosen = np.stack([np.argmax(part, -1) for part in kept], -1)
             return chosen[..., 0] if kind == "categorical" else chosen
         if kind == "gaussian":
-            action = x if about["low"] is None else np.clip(x, about["low"], about["high"])
+            action = np.clip(x, *about["range"]) if about["range"] else x
         else:
-            alpha_beta = np.split(np.logaddexp(0.0, x) + 1.0, 2, -1) if kind == "beta" else ()
-            share = 0.5 * (np.tanh(x) + 1.0) if not alpha_beta else alpha_beta[0] / sum(alpha_beta)
-            low, high = np.asarray(about["low"]), np.asarray(about["high"])
+            share = 0.5 * (np.tanh(x) + 1.0)
+            if kind == "beta":
+                alpha, beta = np.split(np.logaddexp(0.0, x) + 1.0, 2, -1)
+                share = alpha / (alpha + beta)
+            low, high = np.asarray(about["range"])
             action = low + (high - low) * share
         return action.reshape((*action.shape[:-1], *about["action"]))

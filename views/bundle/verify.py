@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import glob
 import importlib.machinery
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from ...core.policy_document import NAME, read_document
@@ -19,37 +19,33 @@ from ...environments.registry import files_of
 from ...environments.table import ENVIRONMENTS
 from ...errors import HpoError, StoreError, counted, named
 from ...files.atomic_files import new_folder, read_text
-from ...files.plain_data import is_dict, parse_json
+from ...files.plain_data import parse_json
 from ...machine.software import versions
 from ...search.checks import files_of_environment
 from ...store.comparison import compare
 from ...store.journal import Journal
 from ...store.query import query
+from ...store.rows import Stream
 from ...store.study_folder import StudyFolder, first_of
 from ...studies.load import recorded
+from ...studies.spec import Study
 from ...studies.user_code import import_user_code, is_inside
-from ..formatting import duration, number, steps
+from ..formatting import number
 from .claims import claims_of, differences
 from .container import unpack
 from .numpy_policy import difference
-from .write import CLAIMS, FORMAT, LOCK, MANIFEST, NUMPY, SOURCE, lock_of, write_rows
+from .write import CLAIMS, COPIED, FORMAT, MANIFEST, NUMPY, SOURCE, write_rows
 
-_FIELDS: Mapping[str, Any] = {
-    "format": int, "hpo": str, "study": str, "trial": int, "not_in_it": list,
-    "policy": str | None, "numpy": str, "members": dict,
-}  # fmt: skip
-_PROBLEMS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
-             ValueError)  # fmt: skip
+_MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
+            ValueError)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level with its answer; None: it was not asked for, or cannot be answered."""
-
     name: str
-    holds: bool | None
+    holds: bool | None  # None: not asked for, or there is no answer
     words: str
-    found: Sequence[str] = ()  # what does not hold
+    wrong: Sequence[str] = ()
 
 
 class Bundle:
@@ -58,205 +54,140 @@ class Bundle:
     def __init__(self, path: Path, folder: Path):
         self.path, self.folder = path, new_folder(folder.resolve())
         sums = unpack(path, self.folder)
+        if MANIFEST not in sums:
+            raise StoreError(f"{path} is not a bundle: it has no {MANIFEST}")
+        del sums[MANIFEST]
         with _fitting(path):
-            manifest = parse_json(read_text(self.folder / MANIFEST)) if MANIFEST in sums else None
-        if not is_dict(manifest):
-            raise StoreError(f"{path} is not a bundle of hpo: it has no {MANIFEST}")
-        for name, kind in _FIELDS.items():
-            if not isinstance(manifest.get(name), kind):
-                raise StoreError(f"{path}: {MANIFEST} has no {name} as hpo writes it")
-        if manifest["format"] != FORMAT:
-            raise StoreError(f"{path} has format {manifest['format']}, this hpo reads {FORMAT}")
-        self.manifest, listed = manifest, manifest["members"]
-        policy = manifest["policy"]
-        if policy is not None and not is_inside(policy):
-            raise StoreError(f"{path}: the policy {policy!r:.200} is not inside the bundle")
-        wrong = [f"{name} is missing" for name in listed if name not in sums]
-        wrong += [f"{name} is not listed" for name in sums if name not in (*listed, MANIFEST)]
-        wrong += [
-            f"{name} changed" for name in listed if sums.get(name, listed[name]) != listed[name]
-        ]
-        if wrong:
-            raise StoreError(f"{path} is not as {MANIFEST} lists it: {first_of(wrong)}")
-
-    @property
-    def trial(self) -> int:
-        return self.manifest["trial"]
+            about = parse_json(read_text(self.folder / MANIFEST))
+            if about["format"] != FORMAT:
+                raise StoreError(f"it has format {about['format']!r:.50}, this hpo reads {FORMAT}")
+            listed = dict(about["members"])
+            wrong = [
+                f"{name} is missing" for name in {*listed, *COPIED, CLAIMS} if name not in sums
+            ]
+            wrong += [f"{name} is not listed" for name in sums if name not in listed]
+            wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
+            if wrong:
+                raise StoreError(first_of(wrong))
+            self.trial, self.members, self.outside = (
+                int(about["trial"]),
+                listed,
+                about["not_in_it"],
+            )
+            self.no_numpy = str(about["no_numpy"])
+            self.policy = self.folder / "policies" / f"trial_{self.trial}"
 
     @property
     def code(self) -> list[str]:
         """Its files that Python could run, without the copy of our own `forward.py`."""
-        suffixes = tuple(importlib.machinery.all_suffixes())
-        return [
-            name
-            for name in self.manifest["members"]
-            if name.endswith(suffixes) and PurePosixPath(name).parts[0] != NUMPY
-        ]
+        kinds = tuple(importlib.machinery.all_suffixes())
+        ours = f"{NUMPY}/forward.py"
+        return [name for name in self.members if name.endswith(kinds) and name != ours]
 
-    def intact(self) -> Level:
-        count = counted(len(self.manifest["members"]) + 1, "member")
-        return Level("intact", True, f"{count}, each with its sha256")
-
-    def consistent(self) -> tuple[Level, Mapping[str, Any]]:
-        """Compute every claim again; return them, too."""
+    def consistent(self) -> tuple[Level, dict[str, Any]]:
+        """Compute every claim again; return those that the rows give, too."""
         with _fitting(self.path):
-            return self._consistent()
-
-    def _consistent(self) -> tuple[Level, Mapping[str, Any]]:
-        claimed = parse_json(self._text(CLAIMS))
-        found = claims_of(self.folder, self.trial)
-        wrong = list(differences(claimed, found))
-        with Journal(self.folder) as journal:
-            meta = journal.meta
-        lock = parse_json(self._text(LOCK))
-        wrong += differences(lock.get("study"), lock_of(meta), f"{LOCK}: study")
-        if self._text("study.resolved.yaml") != meta.study_text:
-            wrong.append("study.resolved.yaml: it is not the study that the journal says ran")
-        rows, others = self._rows()
-        wrong += others
-        numpy = self.manifest["numpy"]
-        if not numpy and (words := difference(self.folder / NUMPY)):
-            wrong.append(f"{NUMPY}/{NAME}: {words}")
-        said = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
-        said += (
-            f"; no policy for NumPy: {numpy}" if numpy else "; NumPy gives the policy's actions"
-        )
-        return Level("consistent", not wrong, said, wrong), found
-
-    def _text(self, name: str) -> str:
-        if name not in self.manifest["members"]:
-            raise StoreError(f"{self.path} has no {name}")
-        return read_text(self.folder / name)
+            found = claims_of(self.folder, self.trial)
+            wrong = [*differences(parse_json(read_text(self.folder / CLAIMS)), found)]
+            rows, others = self._rows()
+            numpy = self.no_numpy or difference(self.folder / NUMPY / NAME)
+        wrong += [*others, *([] if self.no_numpy or not numpy else [f"{NUMPY}/{NAME}: {numpy}"])]
+        words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}; "
+        words += f"not for NumPy: {numpy}" if numpy else "NumPy gives the policy's actions"
+        return Level("consistent", not wrong, words, wrong), found
 
     def _rows(self) -> tuple[int, list[str]]:
-        """Return the rows of the tables, and how those differ from the journal's."""
+        """Return the number of rows, and how the tables differ from the journal's."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
         for file in sorted(again.glob("*.parquet")):
-            ours, theirs = (
-                f"FROM read_parquet('{glob.escape(str(one)).replace(chr(39), chr(39) * 2)}')"
-                for one in (self.folder / file.name, file)
-            )
-            columns, [(count,)] = query(self.folder, f"SELECT count(*) {ours}")
-            columns = ", ".join(f'"{name}"' for name in query(self.folder, f"{ours} LIMIT 0")[0])
-            total += count
-            for one, other, words in (
-                (ours, theirs, "that are not in the journal"),
-                (theirs, ours, "fewer than the journal"),
-            ):
-                sql = f"SELECT {columns} {one} EXCEPT ALL SELECT {columns} {other}"
-                if more := query(self.folder, f"SELECT count(*) FROM ({sql})")[1][0][0]:
-                    wrong.append(f"{file.name}: {counted(more, 'row')} {words}")
+            paths = (glob.escape(str(one)) for one in (self.folder / file.name, file))
+            ours, theirs = (f"FROM read_parquet('{one.replace(chr(39), '')}')" for one in paths)
+            total += query(self.folder, f"SELECT count(*) {ours}")[1][0][0]
+            here, there = (query(self.folder, f"{one} LIMIT 0")[0] for one in (ours, theirs))
+            if here != there:
+                wrong.append(
+                    f"{file.name}: columns {first_of(here)}, the journal {first_of(there)}"
+                )
+                continue
+            for one, other, words in ((ours, theirs, "not"), (theirs, ours, "only")):
+                sql = f"SELECT count(*) FROM ({one} EXCEPT ALL {other})"
+                if more := query(self.folder, sql)[1][0][0]:
+                    wrong.append(f"{file.name}: {counted(more, 'row')} {words} in the journal")
         return total, wrong
 
-    # ------------------------------------------------------------------ with code and jax
-
-    def allow(self, allowed: Callable[[list[str]], bool]) -> None:
-        if self.code and not allowed(self.code):
-            raise StoreError(
-                f"{self.path} brings code, which was not allowed to run: {first_of(self.code)}; "
-                "unzip and read it, then type --allow-code"
-            )
-
-    def play_cost(self, episodes: int) -> str:
-        return f"starts jax and plays {counted(episodes, 'episode')}: about a minute"
-
     def play(self, episodes: int) -> Level:
-        """Evaluate the policy again on new episodes; compare them with the recorded ones."""
-        if self.manifest["policy"] is None:
-            return Level("playable", None, self.manifest["numpy"])
-        folder = self.folder / self.manifest["policy"]
-        document = read_document(folder / NAME) if (folder / NAME).is_file() else None
-        if document is None or _source(document.eval_env.id) == "optical":
-            return Level(
-                "playable", None, "unzip it and use hpo eval: no single environment of episodes"
-            )
+        """Evaluate the policy on new episodes, and compare them with the recorded ones."""
+        if not (self.policy / NAME).is_file():
+            return Level("playable", None, f"there is no single policy: {self.no_numpy}")
+        document = read_document(self.policy / NAME)
+        known = ENVIRONMENTS.get(document.eval_env.id)
+        if known is not None and known.source == "optical":
+            return Level("playable", None, "a network serves requests: unzip it for `hpo eval`")
         for env in (document.env, document.eval_env):
-            _check_inside(self.path, files_of(env.id, env.keys).values())
-        _check_inside(self.path, document.imports)
-        import_user_code(document.imports, folder / "imports")
+            self._check_inside(files_of(env.id, env.keys).values())
+        self._check_inside(document.imports)
+        import_user_code(document.imports, self.policy / "imports")
         from ...core.saved_policy import load_policy
         from ...machine.devices import prepare_devices
 
         prepare_devices()
-        study, about = recorded(self._text("study.resolved.yaml")), document.about
-        found = load_policy(folder).evaluate(episodes, greedy=study.evaluation.greedy)
-        keys = [about.get(name) for name in ("trial", "replicate", "env_steps")]
-        where = "trial = {:d} AND replicate = {:d} AND env_steps = {:d}".format(*keys)
-        stream = str(about.get("stream")).replace("'", "")
-        sql = f"SELECT episode_return FROM evaluations WHERE {where} AND stream = '{stream}'"
-        before = [value for (value,) in query(self.folder, sql)[1]]
-        return Level("playable", *_agree(before, found.returns[0].tolist(), "episode"))
-
-    def retrain_cost(self) -> str:
-        with Journal(self.folder) as journal:
-            row, meta = journal.trial(self.trial), journal.meta
-        if row is None:
-            raise StoreError(f"{self.path} has no trial {self.trial}")
-        took = (
-            f"; it took {duration(row.train_seconds)} of a {meta.backend}"
-            if row.train_seconds
-            else ""
-        )
-        return f"trains {steps(row.env_steps)} env steps again{took}"
+        greedy = self._study().evaluation.greedy
+        played = load_policy(self.policy).evaluate(episodes, greedy=greedy).returns[0]
+        with _fitting(self.path):
+            stream, about = Stream(document.about["stream"]), document.about
+            sql = f"SELECT episode_return FROM evaluations WHERE stream = '{stream}'"
+            for name in ("trial", "replicate", "env_steps"):
+                sql += f" AND {name} = {int(about[name])}"
+            before = [float(value) for (value,) in query(self.folder, sql)[1]]
+        return Level("playable", *_agree(before, played.tolist()))
 
     def retrain(self) -> Level:
-        """Train the trial again by `hpo replay`."""
+        """Train the trial again by `hpo replay`: bit-equal, within the interval, or not."""
         from ...search.analysis.replay import replay
 
-        if outside := self.manifest["not_in_it"]:
-            return Level(
-                "retrained", None, f"files of the study are not in it: {first_of(outside)}"
-            )
-        study = recorded(self._text("study.resolved.yaml"))
+        if self.outside:
+            return Level("retrained", None, f"files are not in it: {first_of(self.outside)}")
+        study = self._study()
         start = [] if study.init is None else [study.init.folder]
-        _check_inside(self.path, [*study.imports, *start, *files_of_environment(study)])
+        self._check_inside([*study.imports, *start, *files_of_environment(study)])
         found = replay(StudyFolder(self.folder), self.trial, self.folder / SOURCE)
         if found.same:
             words = counted(len(found.points), "evaluation")
             return Level("retrained", True, f"bit-equal: {words}, {found.curve_rows} curve rows")
         last = [one for one in found.points if one.env_steps == found.points[-1].env_steps]
-        before, now = (
-            [v for one in last for v in getattr(one, side)] for side in ("recorded", "replayed")
-        )
-        holds, words = _agree(before, now, "episode")
-        was = parse_json(self._text(LOCK))["study"]["versions"]
-        here = versions()
+        before = [value for one in last for value in one.recorded]
+        holds, words = _agree(before, [value for one in last for value in one.replayed])
+        with Journal(self.folder) as journal:
+            was, here = journal.meta.versions, versions()
         moved = [
-            f"{one} {was[one]}, here {here[one]}"
-            for one in here
-            if one in was and was[one] != here[one]
+            f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)
         ]
         also = f" ({first_of(moved)})" if moved else ""
-        return Level("retrained", holds, f"not bit-equal{also}; {words}")
+        return Level("retrained", holds, f"not bit-equal{also}: {words}")
+
+    def _study(self) -> Study:
+        return recorded(read_text(self.folder / "study.resolved.yaml"))
+
+    def _check_inside(self, names: Iterable[object]) -> None:
+        for name in map(str, names):
+            if not is_inside(name):
+                raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
 
 
-def _agree(before: Sequence[float], now: Sequence[float], noun: str) -> tuple[bool | None, str]:
+def _agree(before: Sequence[float], now: Sequence[float]) -> tuple[bool | None, str]:
     """Return whether two samples have the same mean, as far as an interval tells."""
     if not before or not now:
-        return None, "the rows have no such evaluation to compare with"
+        return None, "no such evaluation was recorded"
     found = compare(now, before)
-    seen = (
-        f"{number(found.means[0])} on {counted(len(now), noun)}, recorded {number(found.means[1])}"
-    )
+    ours, theirs = map(number, found.means)
+    words = f"{ours} on {counted(len(now), 'episode')}, recorded {theirs} on {len(before)}"
     around = found.difference_interval
     if around.low is None or around.high is None:
-        return None, f"{seen}; an interval needs 5 of each"
-    inside = around.low <= 0.0 <= around.high
-    ends = f"the difference has the interval [{number(around.low)}, {number(around.high)}]"
-    return inside, f"{seen} on {len(before)}; {'within' if inside else 'outside'}: {ends}"
-
-
-def _source(id_: str) -> str:
-    return ENVIRONMENTS[id_].source if id_ in ENVIRONMENTS else ""
-
-
-def _check_inside(path: Path, names: Any) -> None:
-    for name in map(str, names):
-        if not is_inside(name):
-            raise StoreError(
-                f"{path}: it would read {name!r:.200}, which is not inside the bundle"
-            )
+        return None, f"{words}; an interval needs 5 of each"
+    holds = around.low <= 0.0 <= around.high
+    ends = f"[{number(around.low)}, {number(around.high)}]"
+    return holds, f"{words}, {'within' if holds else 'outside'} the interval {ends} of differences"
 
 
 @contextmanager
@@ -264,7 +195,7 @@ def _fitting(path: Path) -> Iterator[None]:
     """Turn errors about contents that were made up into one sentence."""
     try:
         yield
-    except HpoError as error:
-        raise StoreError(" ".join(str(error).split())[:600]) from error
-    except _PROBLEMS as error:
-        raise StoreError(f"{path}: its contents do not fit each other: {named(error)}") from error
+    except (HpoError, *_MISFITS) as error:
+        own = isinstance(error, HpoError)
+        text = str(error) if own else f"its contents do not fit each other: {named(error)}"
+        raise StoreError(f"{path}: {' '.join(text.split()):.500}") from error

@@ -9,8 +9,6 @@ import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import file_digest
 from importlib import metadata
 from pathlib import Path
@@ -34,62 +32,50 @@ from .container import pack
 from .numpy_policy import export
 
 FORMAT = 1
-MANIFEST, CLAIMS, LOCK, SOURCE, NUMPY = (
-    "bundle.json",
-    "claims.json",
-    "lock.json",
-    "source",
-    "numpy",
-)
+MANIFEST, CLAIMS, SOURCE, NUMPY = "bundle.json", "claims.json", "source", "numpy"
+COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
 _PACKAGE = Path(__file__).parents[2]
-_COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
+_NO_CODE = ("tests", "benchmarks", "scripts", "build")
 
 
-@dataclass(frozen=True)
-class Written:
-    path: Path
-    sha256: str
-    manifest: Mapping[str, Any]
-    claims: Mapping[str, Any]
+def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
+    """Write the bundle of a study; return what it says of itself, and its claims.
 
-
-def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> Written:
-    """Write the bundle of a study; `source`: the folder of the files that the study names.
-
-    Raises:
-        StoreError: the study runs, has no tables, or files that it names changed or are missing.
+    `source`: the folder of the files that the study names. `StoreError`: the study runs or has no
+    tables, or its files changed or are missing.
     """
     if to.exists():
         raise StoreError(f"{to} exists already; choose another file with --to")
     if (holder := lock_holder(folder.path)) is not None:
         raise StoreError(f"{folder.name} is being written by {holder}; wait for it, or stop it")
     require_tables(folder.path)
-    with Journal(folder.path) as journal:
-        meta = journal.meta
     with tempfile.TemporaryDirectory(prefix="hpo-bundle-") as temporary:
         staged = Path(temporary) / "study"
         staged.mkdir()
-        for name in _COPIED:
-            if (folder.path / name).is_file():
-                shutil.copyfile(folder.path / name, staged / name)
+        for name in filter(lambda name: (folder.path / name).is_file(), COPIED):
+            shutil.copyfile(folder.path / name, staged / name)
         write_rows(staged, staged)
         claims = claims_of(staged, trial)
+        with Journal(staged) as journal:
+            outside = _copy_source(journal.meta, source, staged / SOURCE)
+        copied = f"policies/trial_{claims['trial']}"
+        kept = folder.path / copied
+        why = f"no policy of trial {claims['trial']} was kept"
+        if kept.is_dir():
+            shutil.copytree(kept, staged / copied)
+            why = export(staged / copied, staged / NUMPY)
         manifest = {
-            "format": FORMAT,
-            "hpo": __version__,
-            "study": meta.name,
-            "trial": claims["trial"],
-            "not_in_it": _copy_source(meta, source, staged / SOURCE),
-            **_copy_policy(folder, claims["trial"], staged),
+            **{"format": FORMAT, "hpo": __version__, "study": claims["study"]},
+            **{"trial": claims["trial"], "policy": copied if kept.is_dir() else None},
+            **{"no_numpy": why, "not_in_it": outside},
         }
         _write_json(staged / CLAIMS, claims)
-        _write_json(staged / LOCK, _lock(meta))
-        files = [path for path in staged.rglob("*") if path.is_file()]
-        named = {path.relative_to(staged).as_posix(): path for path in sorted(files)}
-        manifest["members"] = {name: sha256(path) for name, path in named.items()}
+        _write_json(staged / "lock.json", _lock())
+        paths = {p.relative_to(staged).as_posix(): p for p in staged.rglob("*") if p.is_file()}
+        manifest["members"] = {name: sha256(paths[name]) for name in sorted(paths)}
         _write_json(staged / MANIFEST, manifest)
-        pack({MANIFEST: staged / MANIFEST, **named}, to)
-    return Written(to, sha256(to), manifest, claims)
+        pack({name: staged / name for name in (MANIFEST, *manifest["members"])}, to)
+    return {**manifest, "claims": claims["claims"]}
 
 
 def write_rows(folder: Path, to: Path) -> None:
@@ -104,20 +90,16 @@ def sha256(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def as_text(data: Any) -> str:
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
-
-
 def _write_json(path: Path, data: Any) -> None:
-    write_text(path, as_text(data))
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     """Copy the files that the study names; return those outside their folder, which stay out."""
     if changes := changed_files(meta.files, source):
         raise StoreError(
-            "these files are not as they were when the study ran; name the folder of the study "
-            f"file, or restore them:\n{words_of_changes(changes)}",
+            "these files are not as they were when the study ran; restore them, or name the "
+            f"folder of the study file:\n{words_of_changes(changes)}",
             source="DIR",
         )
     inside = [path for path in meta.files if is_inside(path)]
@@ -130,34 +112,11 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     return [path for path in meta.files if path not in inside]
 
 
-def _copy_policy(folder: StudyFolder, trial: int, staged: Path) -> dict[str, Any]:
-    kept = folder.policies / f"trial_{trial}"
-    if not kept.is_dir():
-        return {"policy": None, "numpy": f"no policy of trial {trial} was kept"}
-    copied = staged / "policies" / kept.name
-    shutil.copytree(kept, copied)
-    why = export(copied, staged / NUMPY)
-    return {"policy": copied.relative_to(staged).as_posix(), "numpy": why}
-
-
-def _lock(meta: StudyMeta) -> dict[str, Any]:
-    here = {one.metadata["Name"]: one.version for one in metadata.distributions()}
-    code = {
-        path.relative_to(_PACKAGE).as_posix(): sha256(path)
-        for path in sorted(_PACKAGE.rglob("*.py"))
-        if path.relative_to(_PACKAGE).parts[0] not in ("tests", "benchmarks", "scripts", "build")
-    }
+def _lock() -> dict[str, Any]:
+    """Return the software here; the versions that the study ran with are among the claims."""
+    paths = [path.relative_to(_PACKAGE) for path in sorted(_PACKAGE.rglob("*.py"))]
     return {
-        "study": lock_of(meta),
-        "bundled_with": {
-            "python": platform.python_version(),
-            "packages": dict(sorted(here.items())),
-        },
-        "hpo_code": code,
+        "python": platform.python_version(),
+        "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
+        "hpo": {str(p): sha256(_PACKAGE / p) for p in paths if p.parts[0] not in _NO_CODE},
     }
-
-
-def lock_of(meta: StudyMeta) -> dict[str, Any]:
-    """Return what the journal says of the software and files that the study ran with."""
-    found = {"versions": meta.versions, "backend": meta.backend, "devices": meta.devices}
-    return {**found, "files": dict(meta.files)}

@@ -2,81 +2,70 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
-from ...store.study_folder import find_study
+from ...errors import StoreError, counted
+from ...store.study_folder import find_study, first_of
 from ..bundle.verify import Bundle, Level
 from ..bundle.write import sha256, write_bundle
 from ..escape_control import echo, note
-from ..json_output import print_answer, print_json
+from ..formatting import duration, steps
+from ..json_output import print_answer
 from .stop_rm import confirmed
-
-_ANSWERS = {True: "yes", False: "NO", None: "-"}
 
 
 def do_bundle(args: Namespace) -> int:
+    path = Path(args.to)
     folder = find_study(args.study, Path(args.out), note)
-    written = write_bundle(folder, args.trial, Path(args.source), Path(args.to))
-    manifest, claims = written.manifest, written.claims["claims"]
-    lines = [one["sentence"] for one in claims]
-    for why in filter(None, (manifest["numpy"] and f"No policy for NumPy: {manifest['numpy']}.",)):
-        lines.append(why)
-    size = written.path.stat().st_size
-    lines.append(f"{written.path}: {size:,} bytes, sha256 {written.sha256}")
-    data = {"path": str(written.path), "bytes": size, "sha256": written.sha256}
-    data |= {**manifest, "claims": claims}
-    print_answer(args.json, data, "\n".join(lines))
+    about = write_bundle(folder, args.trial, Path(args.source), path)
+    lines = [one["sentence"] for one in about["claims"]]
+    lines += [f"No policy for NumPy: {why}." for why in filter(None, [about["no_numpy"]])]
+    data = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)}
+    lines.append(f"wrote {path}: {data['bytes']:,} bytes, sha256 {data['sha256']}")
+    print_answer(args.json, {**data, **about}, "\n".join(lines))
     return 0
 
 
 def do_verify(args: Namespace) -> int:
     """Check the levels that were asked for; exit code 1 if one does not hold."""
-    path = Path(args.file)
-    levels: list[Level] = []
+    path, levels = Path(args.file), list[Level]()
 
     def show(level: Level) -> None:
         levels.append(level)
         if not args.json:
-            for text in (
-                f"{level.name:<11}{_ANSWERS[level.holds]:<4} {level.words}",
-                *level.found,
-            ):
-                echo(text)
+            answer = {True: "yes", False: "NO", None: "-"}[level.holds]
+            echo("\n  ".join([f"{level.name:<11} {answer:<4} {level.words}", *level.wrong]))
 
     with tempfile.TemporaryDirectory(prefix="hpo-verify-") as temporary:
         bundle = Bundle(path, Path(temporary) / "study")
-        show(bundle.intact())
-        level, claims = bundle.consistent()
+        show(Level("intact", True, f"{counted(len(bundle.members), 'member')} by sha256"))
+        level, found = bundle.consistent()
         show(level)
-        costs = {"play": bundle.play_cost(args.episodes), "retrain": bundle.retrain_cost()}
-        for name, run in (
-            ("play", lambda: bundle.play(args.episodes)),
-            ("retrain", bundle.retrain),
+        sentences = [one["sentence"] for one in found["claims"]]
+        play = f"starts jax and plays {counted(args.episodes, 'episode')}: about a minute"
+        share = f"its share of the study took {duration(found['train_seconds'])}"
+        train = f"starts jax and trains {steps(found['env_steps'])} env steps: {share}"
+        for name, asked, option, cost, run in (
+            ("playable", args.play, "--play", play, lambda: bundle.play(args.episodes)),
+            ("retrained", args.retrain, "--retrain", train, bundle.retrain),
         ):
-            if not getattr(args, name):
-                word = {"play": "playable", "retrain": "retrained"}[name]
-                show(Level(word, None, f"not asked: --{name} {costs[name]}"))
+            if not asked:
+                show(Level(name, None, f"not asked: {option} {cost}"))
                 continue
-            note(costs[name])
-            bundle.allow(lambda files: args.allow_code or _ask(files))
+            note(cost)
+            _allow(bundle, args.allow_code)
             show(run())
-    holds = all(level.holds is not False for level in levels)
-    data: dict[str, Any] = {"path": str(path), "sha256": sha256(path), "holds": holds}
-    if args.json:
-        print_json({**data, "levels": [vars(level) for level in levels], **claims})
-    elif holds:
-        echo(
-            "\n".join(
-                ["", *(one["sentence"] for one in claims["claims"]), f"sha256 {data['sha256']}"]
-            )
-        )
-    return 0 if holds else 1
+    data = {"path": str(path), "sha256": sha256(path), "sentences": sentences}
+    data["holds"] = all(level.holds is not False for level in levels)
+    text = "\n".join(["", *sentences, f"sha256 {data['sha256']}"] if data["holds"] else [])
+    print_answer(args.json, {**data, "levels": [vars(level) for level in levels]}, text)
+    return 0 if data["holds"] else 1
 
 
-def _ask(files: list[str]) -> bool:
-    note(f"the bundle brings code: {', '.join(files)}")
-    return confirmed("Run it? [y/N] ", "run this code", "--allow-code")
+def _allow(bundle: Bundle, allowed: bool) -> None:
+    if bundle.code and not allowed:
+        note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+        if not confirmed("Run it? [y/N] ", "run this code", "--allow-code"):
+            raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
