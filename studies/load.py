@@ -302,9 +302,10 @@ class _Reader:
         optical = env is not None and env.source == "optical"
         if "baselines" not in self.root.value:
             return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
-        if items and not optical:
-            text = "baselines need an optical network as env; leave them out"
-            self.notes.add(text, items[0])
+        if not optical:
+            if items:
+                text = "baselines need an optical network as env; leave them out"
+                self.notes.add(text, items[0])
             return ()
         from ..core.envs.optical.optical_settings import parse_baseline  # no jax
 

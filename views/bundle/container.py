@@ -48,21 +48,22 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
         content, at = path.read_bytes(), 0
     entries: list[Entry] = []
     sums: dict[str, str] = {}
-    while content[at : at + 4] == b"PK\3\4":
+    while content[at : at + 4] == b"PK\3\4" or _listed(content, at):
         if len(content) < (start := at + _LOCAL.size) or len(entries) == _MOST_MEMBERS:
             raise StoreError(f"{path} ends in a header, or has too many members")
         *_, method, _, _, crc, packed, size, length, _ = _LOCAL.unpack(content[at:start])
         name = content[start : start + length].decode("ascii", "backslashreplace")
-        _check_name(name, entries, f"{path}: ")
+        listed = _listed(content, at) or name
+        _check_name(name, entries, f"{path}: the member {listed}: ")
         if method or packed != size:
-            raise StoreError(f"{path}: {name} is compressed; members of a bundle are not")
+            raise StoreError(f"{path}: {listed} is compressed; members of a bundle are not")
         head = _local(name, size, crc)
-        if not content.startswith(head, at):
-            raise StoreError(f"{path} is damaged: the header of {name} changed")
+        if listed != name or not content.startswith(head, at):
+            raise StoreError(f"{path} is damaged: the header of {listed} ({name}) changed")
         at += len(head)
         data = content[at : at + size]
         if len(data) < size or zlib.crc32(data) != crc:
-            raise StoreError(f"{path} is damaged: {name} changed, or is cut off (CRC)")
+            raise StoreError(f"{path} is damaged: {listed} changed, or is cut off (CRC)")
         entries.append((name, size, crc))
         sums[name] = sha256(data).hexdigest()
         make_folder((folder / name).parent)
@@ -75,6 +76,14 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
     if at != len(content):
         raise StoreError(f"{path} is damaged: there is more after its end")
     return sums
+
+
+def _listed(content: bytes, at: int) -> str:
+    """Return the name of the member at a place in the list of members, "" if it has none."""
+    start = int.from_bytes(content[-6:-2], "little")
+    entry = re.escape(struct.pack("<2I", _MODE, at)) + rb"([ -~]+?)PK[\1\5]"
+    found = re.search(entry, content[start:])
+    return "" if found is None else found[1].decode()
 
 
 def _check_name(name: str, before: Sequence[Entry], prefix: str = "") -> None:

@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...core.policy_document import NAME, PolicyDocument, read_document
 from ...errors import HpoError
 from ...files.atomic_files import new_folder, write_text
 from ...store.codec import finite_json
 from ...studies.user_code import import_user_code
 from . import forward
 
+FILE = "policy.json"
 _OBSERVATIONS, _CLOSE = 16, 1e-3
 
 
 def export(policy: Path, to: Path) -> str:
     """Write a policy for NumPy into a new folder; return why it has no such form, else ""."""
-    if not (policy / NAME).is_file():
+    if not (policy / FILE).is_file():
         return "it is of a custom training, or of several environments"
+    from ...core.policy_document import read_document
+
     try:
-        document = read_document(policy / NAME)
+        document = read_document(policy / FILE)
         network, dtype = document.config.get("network"), document.config.get("dtype")
         if network != "mlp" or dtype != "float32":
             return f"it is a {network} in {dtype}; NumPy plays an mlp in float32"
-        about = _about(policy, document)
+        about = _about(policy, document.imports)
     except HpoError as error:  # damaged, or its environment is not installed here
-        return str(error)
+        return str(error).replace(f"{policy}/", "")
     if about is None:
         return "its distribution is a custom one, or its observations are no array"
     new_folder(to)
     shutil.copyfile(forward.__file__, to / "forward.py")
-    write_text(to / NAME, json.dumps(about, allow_nan=False))
-    return difference(to / NAME)
+    write_text(to / FILE, json.dumps(about, allow_nan=False))
+    return difference(to / FILE)
 
 
-def _about(policy: Path, document: PolicyDocument) -> dict[str, Any] | None:
-    import_user_code(document.imports, policy / "imports")  # as its training did
+def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
+    import_user_code(imports, policy / "imports")  # as its training did
     from ...core import actions
     from ...core.envs import registry
     from ...core.pytree import named_leaves
@@ -63,14 +66,15 @@ def _about(policy: Path, document: PolicyDocument) -> dict[str, Any] | None:
     given = np.asarray(given).astype(seen.dtype)
     ranged = kind in ("tanh_gaussian", "beta")
     ranged |= kind == "gaussian" and (plan.action_low, plan.action_high) != (None, None)
-    ends = actions.action_range(plan, env.action_space) if ranged else ()
+    space: Any = env.action_space
+    ends = actions.action_range(plan, space) if ranged else ()
     return {
         "observation": list(seen.shape),
         "config": finite_json(dict(saved.config)),
         "distribution": kind,
         "sizes": list(actions.component_sizes(env) or arrays["actor_head/bias"].shape),
         "range": [end.tolist() for end in ends],
-        "action": list(getattr(env.action_space, "shape", ())),
+        "action": list(getattr(space, "shape", ())),
         "arrays": {name: array.astype(np.float64).tolist() for name, array in arrays.items()},
         "observations": given.tolist(),
         "actions": np.asarray(saved.act(given, None, None, None)[0]).tolist(),
@@ -91,5 +95,5 @@ def difference(path: Path) -> str:
         TypeError,
         ValueError,
     ) as error:
-        return f"{NAME} is not as hpo writes it: {error}"
+        return f"{FILE} is not as hpo writes it: {error}"
     return "" if worst <= _CLOSE else f"NumPy's actions differ by {worst:.3g} from those recorded"

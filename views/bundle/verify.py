@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.policy_document import NAME, read_document
 from ...environments.registry import files_of
 from ...environments.table import ENVIRONMENTS
 from ...errors import HpoError, StoreError, counted, named
@@ -33,8 +32,8 @@ from ...studies.user_code import import_user_code, is_inside
 from ..formatting import number
 from .claims import claims_of, differences
 from .container import unpack
-from .numpy_policy import difference
-from .write import CLAIMS, COPIED, FORMAT, MANIFEST, NUMPY, SOURCE, write_rows
+from .numpy_policy import FILE, difference
+from .write import CLAIMS, COPIED, FORMAT, LOCK, MANIFEST, NUMPY, SOURCE, as_text, write_rows
 
 _MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
             ValueError)  # fmt: skip
@@ -58,23 +57,21 @@ class Bundle:
             raise StoreError(f"{path} is not a bundle: it has no {MANIFEST}")
         del sums[MANIFEST]
         with _fitting(path):
-            about = parse_json(read_text(self.folder / MANIFEST))
+            text = read_text(self.folder / MANIFEST)
+            about = parse_json(text)
             if about["format"] != FORMAT:
                 raise StoreError(f"it has format {about['format']!r:.50}, this hpo reads {FORMAT}")
-            listed = dict(about["members"])
-            wrong = [
-                f"{name} is missing" for name in {*listed, *COPIED, CLAIMS} if name not in sums
-            ]
+            self.trial, self.members = int(about["trial"]), dict(about["members"])
+            listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
+            wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
             wrong += [f"{name} is not listed" for name in sums if name not in listed]
             wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
-            if wrong:
-                raise StoreError(first_of(wrong))
-            self.trial, self.members, self.outside = (
-                int(about["trial"]),
-                listed,
-                about["not_in_it"],
-            )
-            self.no_numpy = str(about["no_numpy"])
+            if wrong or text != as_text(
+                {"format": FORMAT, "trial": self.trial, "members": listed}
+            ):
+                raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
+            lock = parse_json(read_text(self.folder / LOCK))
+            self.outside, self.no_numpy = list(map(str, lock["not_in_it"])), str(lock["no_numpy"])
             self.policy = self.folder / "policies" / f"trial_{self.trial}"
 
     @property
@@ -89,9 +86,15 @@ class Bundle:
         with _fitting(self.path):
             found = claims_of(self.folder, self.trial)
             wrong = [*differences(parse_json(read_text(self.folder / CLAIMS)), found)]
+            ran = {
+                f"{SOURCE}/{p}": s for p, s in found["ran_with"]["files"].items() if is_inside(p)
+            }
+            code = [name for name in self.code if name.startswith(f"{SOURCE}/")]
             rows, others = self._rows()
-            numpy = self.no_numpy or difference(self.folder / NUMPY / NAME)
-        wrong += [*others, *([] if self.no_numpy or not numpy else [f"{NUMPY}/{NAME}: {numpy}"])]
+            numpy = self.no_numpy or difference(self.folder / NUMPY / FILE)
+        odd = [name for name in {*ran, *code} if self.members.get(name) != ran.get(name)]
+        wrong += [f"{name}: is not a file that the study ran with" for name in sorted(odd)]
+        wrong += [*others, *([] if self.no_numpy or not numpy else [f"{NUMPY}/{FILE}: {numpy}"])]
         words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}; "
         words += f"not for NumPy: {numpy}" if numpy else "NumPy gives the policy's actions"
         return Level("consistent", not wrong, words, wrong), found
@@ -118,9 +121,11 @@ class Bundle:
 
     def play(self, episodes: int) -> Level:
         """Evaluate the policy on new episodes, and compare them with the recorded ones."""
-        if not (self.policy / NAME).is_file():
+        if not (self.policy / FILE).is_file():
             return Level("playable", None, f"there is no single policy: {self.no_numpy}")
-        document = read_document(self.policy / NAME)
+        from ...core.policy_document import read_document
+
+        document = read_document(self.policy / FILE)
         known = ENVIRONMENTS.get(document.eval_env.id)
         if known is not None and known.source == "optical":
             return Level("playable", None, "a network serves requests: unzip it for `hpo eval`")

@@ -32,7 +32,8 @@ from .container import pack
 from .numpy_policy import export
 
 FORMAT = 1
-MANIFEST, CLAIMS, SOURCE, NUMPY = "bundle.json", "claims.json", "source", "numpy"
+MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"
+SOURCE, NUMPY = "source", "numpy"
 COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
 _PACKAGE = Path(__file__).parents[2]
 _NO_CODE = ("tests", "benchmarks", "scripts", "build")
@@ -64,18 +65,15 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         if kept.is_dir():
             shutil.copytree(kept, staged / copied)
             why = export(staged / copied, staged / NUMPY)
-        manifest = {
-            **{"format": FORMAT, "hpo": __version__, "study": claims["study"]},
-            **{"trial": claims["trial"], "policy": copied if kept.is_dir() else None},
-            **{"no_numpy": why, "not_in_it": outside},
-        }
-        _write_json(staged / CLAIMS, claims)
-        _write_json(staged / "lock.json", _lock())
+        about = {"hpo": __version__, "not_in_it": outside, "no_numpy": why}
+        write_text(staged / CLAIMS, as_text(claims))
+        write_text(staged / LOCK, as_text({**about, **_lock()}))
         paths = {p.relative_to(staged).as_posix(): p for p in staged.rglob("*") if p.is_file()}
-        manifest["members"] = {name: sha256(paths[name]) for name in sorted(paths)}
-        _write_json(staged / MANIFEST, manifest)
-        pack({name: staged / name for name in (MANIFEST, *manifest["members"])}, to)
-    return {**manifest, "claims": claims["claims"]}
+        members = {name: sha256(paths[name]) for name in sorted(paths)}
+        manifest = {"format": FORMAT, "trial": claims["trial"], "members": members}
+        write_text(staged / MANIFEST, as_text(manifest))
+        pack({name: staged / name for name in (MANIFEST, *members)}, to)
+    return {"study": claims["study"], **manifest, **about, "claims": claims["claims"]}
 
 
 def write_rows(folder: Path, to: Path) -> None:
@@ -90,8 +88,8 @@ def sha256(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _write_json(path: Path, data: Any) -> None:
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+def as_text(data: Any) -> str:
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
@@ -118,5 +116,5 @@ def _lock() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
-        "hpo": {str(p): sha256(_PACKAGE / p) for p in paths if p.parts[0] not in _NO_CODE},
+        "code": {str(p): sha256(_PACKAGE / p) for p in paths if p.parts[0] not in _NO_CODE},
     }

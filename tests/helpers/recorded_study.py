@@ -1,0 +1,77 @@
+"""A finished study of rows made up, without jax: trials, test seeds, a state, code it imports."""
+
+import re
+
+import numpy as np
+
+from hpo.search.checks import study_meta
+from hpo.store.rows import EvaluationRow, Stream, TrialRow, TrialState
+from hpo.store.study_folder import StudyFolder
+from hpo.store.study_store import StudyStore
+from hpo.studies.load import loads
+
+STUDY = """\
+name: recorded
+env: CartPole-v1
+env_steps: 4000
+imports: [my_code.py]
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+seeds: {per_config: 3}
+confirm: {top_k: 2, choose: 4, report: 8}
+budget: {trials: 6}
+"""
+SEEDS = {Stream.SEARCH: 3, Stream.CHOOSE: 4, Stream.REPORT: 8}
+EPISODES = 5
+
+
+def write_study(source, name="recorded", more="", code="", level=20.0):
+    """Write its files into `source`, and its results into results/NAME there."""
+    source.mkdir(parents=True, exist_ok=True)
+    text = STUDY.replace("name: recorded", f"name: {name}")
+    if more:  # in the place of the key of that name
+        text = re.sub(f"^{more.partition(':')[0]}:.*\n", "", text, flags=re.M) + f"{more}\n"
+    (source / "study.yaml").write_text(text)
+    (source / "my_code.py").write_text(code)
+    study = loads(text, "study.yaml", source)
+    meta = study_meta(study, "cpu", 2)
+    folder = StudyFolder(source / "results" / name)
+    trials, evaluations = [], []
+    rng = np.random.default_rng(3)
+    with StudyStore(folder, meta) as store:
+        for trial in range(6):
+            values = {}
+            for stream, seeds in SEEDS.items():
+                if stream is not Stream.SEARCH and trial not in (0, 5):
+                    continue
+                shown = np.round(rng.normal(100 + level * trial, 8.0, (seeds, EPISODES)), 3)
+                lengths = np.round(shown).astype(int)
+                measured = shown if study.metric.name == "eval/return_mean" else lengths
+                values[stream] = tuple(float(np.mean(row)) for row in measured.astype(float))
+                evaluations += [
+                    EvaluationRow(trial, stream, seed, 4000, episode, float(shown[seed, episode]),
+                                  int(lengths[seed, episode]))
+                    for seed in range(seeds)
+                    for episode in range(EPISODES)
+                ]  # fmt: skip
+                for seed in range(seeds):
+                    store.curves.add_chunk([trial], [stream], [seed], [4000], {"loss": np.ones(1)})
+            trials.append(
+                TrialRow(
+                    trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
+                    {"learning_rate": 1e-4 * (trial + 1)},
+                    value=float(np.mean(values[Stream.SEARCH])),
+                    seed_values=values[Stream.SEARCH],
+                    env_steps=12_000,
+                    choose_values=values.get(Stream.CHOOSE, ()),
+                    report_values=values.get(Stream.REPORT, ()),
+                )
+            )  # fmt: skip
+        rows = {"trials": trials, "evaluations": evaluations}
+        store.commit(loop_state="{}", checkpoint=None, phase="finished", **rows)
+        store.publish(force=True)
+        (folder.path / "study.yaml").write_text(text)
+        (folder.path / "study.resolved.yaml").write_text(meta.study_text)
+        (folder.policies / "trial_5").mkdir(parents=True)
+        (folder.policies / "trial_5" / "training.json").write_text("{}")
+    return folder.path

@@ -1,0 +1,350 @@
+"""Bundles travel, name what changed, refuse what is not theirs, and run none of its code."""
+
+import json
+import random
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from helpers.recorded_study import EPISODES, SEEDS, write_study
+from hpo.cli import main
+from hpo.errors import StoreError
+from hpo.search.analysis.verdict import conclusion_of
+from hpo.store.journal import Journal
+from hpo.store.query import query
+from hpo.store.study_folder import StudyFolder, read_leaderboard
+from hpo.views.bundle import container
+
+MUTANTS = 200
+PIECES = [b"", b"9", b"}", b"null", b"\xff", b'"']
+
+
+def trap(path):
+    """Code that leaves a file where it runs."""
+    return f"import pathlib\npathlib.Path({str(path)!r}).write_text('ran')\n"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The folder of a study file, whose code is a trap, and of its results."""
+    folder = tmp_path_factory.mktemp("source")
+    write_study(folder, code=trap(folder / "ran"))
+    yield folder
+    assert not (folder / "ran").exists()
+
+
+@pytest.fixture(scope="module")
+def study(source):
+    return source / "results" / "recorded"
+
+
+@pytest.fixture(scope="module")
+def bundle(source, study, tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "recorded.zip"
+    assert main(["bundle", str(study), "--source", str(source), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def members(bundle, tmp_path):
+    """Name -> content of the bundle's members, in order."""
+    names = container.unpack(bundle, tmp_path / "members")
+    return {name: (tmp_path / "members" / name).read_bytes() for name in names}
+
+
+def packed(members, path, honest=True):
+    """Write members as a bundle, whose manifest has their hashes if it is `honest`."""
+    if honest:
+        manifest = json.loads(members["bundle.json"])
+        sums = {n: sha256(data).hexdigest() for n, data in members.items() if n != "bundle.json"}
+        text = f"{json.dumps({**manifest, 'members': sums}, indent=1)}\n".encode()
+        members = {**members, "bundle.json": text}
+    folder = path.with_suffix(".d")
+    for name, data in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    container.pack({name: folder / name for name in members}, path)
+    return path
+
+
+def verified(path, capsys, *words):
+    code = main(["verify", str(path), *words])
+    return code, capsys.readouterr()
+
+
+# ---------------------------------------------------------------------- what travels
+
+
+def test_a_bundle_verifies_anywhere_without_jax(bundle, tmp_path):
+    moved = tmp_path / "else where" / "renamed.zip"
+    moved.parent.mkdir()
+    moved.write_bytes(bundle.read_bytes())
+    lines = ["import sys", "from hpo.cli import main", f"code = main(['verify', {str(moved)!r}])"]
+    lines.append("assert 'jax' not in sys.modules; sys.exit(code)")
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "intact      yes" in done.stdout and "consistent  yes" in done.stdout
+    assert "--retrain starts jax and trains" in done.stdout  # says what it would cost
+    assert sha256(moved.read_bytes()).hexdigest() in done.stdout
+
+
+def test_the_same_study_gives_the_same_bytes(source, study, bundle, tmp_path):
+    words = ["--source", str(source), "-o", str(tmp_path / "again.zip")]
+    assert main(["bundle", str(study), *words]) == 0
+    assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
+
+
+def test_any_unzip_gives_a_study_that_hpo_reads(bundle, study, tmp_path):
+    with zipfile.ZipFile(bundle) as zipped:
+        assert zipped.testzip() is None
+        zipped.extractall(tmp_path / "recorded")
+    entries = read_leaderboard(StudyFolder(study))
+    assert read_leaderboard(StudyFolder(tmp_path / "recorded")) == entries
+    assert (tmp_path / "recorded" / "study.yaml").read_text() == (study / "study.yaml").read_text()
+
+
+def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, members):
+    with Journal(study) as journal:
+        conclusion = conclusion_of(journal)
+    best = read_leaderboard(StudyFolder(study))[0]
+    found = json.loads(members["claims.json"])
+    said = [claim["sentence"] for claim in found["claims"]]
+    assert [one for one in conclusion.said if one not in said] == []
+    value, verdict, cost = found["claims"][0], found["claims"][1], found["claims"][-1]
+    around = {"low": best.ci_low, "high": best.ci_high}
+    assert value["numbers"] == {"value": best.value, "seeds": SEEDS["report"], **around}
+    seen = dict(query(study, value["sql"])[1])
+    assert {len(episodes) for episodes in seen.values()} == {EPISODES}
+    assert np.mean(list(seen.values())) == pytest.approx(best.value)
+    pairs = [np.mean(a) - np.mean(b) for _, a, b in query(study, verdict["sql"])[1]]
+    assert np.mean(pairs) == pytest.approx(verdict["numbers"]["difference"])
+    assert verdict["numbers"]["verdict"] == conclusion.verdict == "better"
+    assert query(study, cost["sql"])[1] == [tuple(cost["numbers"].values())]
+
+
+def test_another_trial_than_the_best(source, study, tmp_path, capsys):
+    words = ["bundle", str(study), "--source", str(source), "-o", str(tmp_path / "b.zip")]
+    assert main([*words[:2], "1", *words[2:]]) == 0
+    said = capsys.readouterr().out
+    assert "Trial 1 has rank" in said and "no policy of trial 1 was kept" in said
+    code, said = verified(tmp_path / "b.zip", capsys)
+    assert code == 0 and "not for NumPy: no policy" in said.out
+    assert main(words) == 2 and "exists already" in capsys.readouterr().err
+    words[-1] = str(tmp_path / "c.zip")
+    assert main([*words[:2], "999", *words[2:]]) == 2
+    assert "has no trial 999" in capsys.readouterr().err
+    words[3] = str(tmp_path)
+    assert main(words) == 2 and "my_code.py: is gone" in capsys.readouterr().err
+
+
+KINDS = {
+    "no confirm": "confirm: null",
+    "a median": "metric: {name: eval/length_median, goal: minimize, aggregate: median}",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_kinds_of_studies(tmp_path, capsys, kind):
+    study = write_study(tmp_path, more=KINDS[kind])
+    words = ["bundle", str(study), "--source", str(tmp_path), "-o", str(tmp_path / "b.zip")]
+    assert main(words) == 0
+    code, said = verified(tmp_path / "b.zip", capsys)
+    assert code == 0, said
+
+
+# ---------------------------------------------------------------------- what changed
+
+
+def test_every_changed_byte_is_named_by_its_member(tmp_path):
+    files = {"bundle.json": b'{"a": 1}', "journal.sqlite": bytes(range(40)), "source/my.py": b"x"}
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    path = tmp_path / "b.zip"
+    container.pack({name: tmp_path / name for name in files}, path)
+    whole = path.read_bytes()
+    owner = [name for name, data in files.items() for _ in range(30 + len(name) + len(data))]
+    owner += [name for name in files for _ in range(46 + len(name))]
+    owner += [""] * 22
+    assert len(owner) == len(whole)
+    for at, name in enumerate(owner):
+        for bit in (1, 16, 128):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+            with pytest.raises(StoreError) as raised:
+                container.unpack(path, tmp_path / f"out-{at}-{bit}")
+            assert name in str(raised.value), (at, bit, str(raised.value))
+
+
+def mutants(whole, members, tmp_path):
+    """Yield 200 damaged bundles: bytes, lengths, members, JSON with and without new hashes."""
+    rng = random.Random(7)
+    names = list(members)
+    path = tmp_path / "mutant.zip"
+    for number in range(MUTANTS):
+        kind, name = number % 8, rng.choice(names[1:])
+        changed = dict(members)
+        if kind == 0:
+            content = bytearray(whole)
+            for _ in range(rng.randint(1, 5)):
+                content[rng.randrange(len(content))] ^= rng.randint(1, 255)
+            path.write_bytes(content)
+        elif kind == 1:
+            path.write_bytes(whole[: rng.randrange(len(whole))])
+        elif kind == 2:
+            changed = {(f"{n}x" if n == name else n): data for n, data in members.items()}
+        elif kind == 3:
+            del changed[name]
+        elif kind == 4:
+            changed[f"source/more{number}.py"] = trap(tmp_path / "ran").encode()
+        else:
+            name = rng.choice(["bundle.json", "claims.json"]) if kind < 7 else name
+            text = bytearray(changed[name])
+            at = rng.randrange(len(text))
+            text[at : at + rng.randint(1, 4)] = rng.choice(
+                [b"", b"9", b"}", b"null", b"\xff", b'"']
+            )
+            changed[name] = bytes(text)
+        if kind > 1:
+            try:  # half of them with hashes that are right again
+                packed(changed, path, honest=number % 16 > 7 and name != "bundle.json")
+            except ValueError:
+                continue
+        yield f"{number}: {name}", path
+
+
+def test_200_damaged_bundles_are_refused_in_a_sentence(bundle, members, tmp_path, capsys):
+    codes = []
+    for what, path in mutants(bundle.read_bytes(), members, tmp_path):
+        code, said = verified(path, capsys, "--allow-code")
+        codes.append(code)
+        if code == 0:  # the hashes of a file that no claim rests on were made right again
+            assert what.split(": ")[-1] in ("study.yaml", "lock.json", "curves.parquet"), what
+            continue
+        assert code in (1, 2), what
+        assert "Traceback" not in said.out + said.err
+        if code == 2:
+            assert len(said.err.strip().splitlines()) == 1, (what, said.err)
+        else:
+            assert "NO" in said.out
+    assert len(codes) == MUTANTS and codes.count(0) < MUTANTS / 10
+    assert {1, 2} <= set(codes)
+    assert not (tmp_path / "ran").exists()
+
+
+# ---------------------------------------------------------------------- what is made up
+
+
+def edited(members, path, name, change):
+    """A bundle whose JSON member is changed, with hashes that are right again."""
+    data = json.loads(members[name])
+    change(data)
+    return packed({**members, name: json.dumps(data).encode()}, path)
+
+
+def test_a_claim_changed_by_hand_is_refuted_with_both_numbers(members, tmp_path, capsys):
+    real = json.loads(members["claims.json"])["claims"][1]["numbers"]["difference"]
+
+    def flatter(data):
+        data["claims"][1]["numbers"]["difference"] = real + 10.0
+
+    path = edited(members, tmp_path / "b.zip", "claims.json", flatter)
+    code, said = verified(path, capsys)
+    assert code == 1 and "consistent  NO" in said.out
+    line = next(line for line in said.out.splitlines() if "difference" in line)
+    assert repr(real + 10.0) in line and repr(real) in line
+
+
+@pytest.mark.parametrize("part", ["sentence", "sql", "estimator"])
+def test_words_of_a_claim_changed_by_hand_are_refuted(members, tmp_path, capsys, part):
+    def change(data):
+        data["claims"][0][part] += "!"
+
+    code, said = verified(edited(members, tmp_path / "b.zip", "claims.json", change), capsys)
+    assert code == 1 and f"claims[0].{part}: claimed" in said.out
+
+
+def test_rows_and_claims_changed_together_differ_from_the_journal(
+    source, study, members, tmp_path, capsys
+):
+    better = write_study(tmp_path / "better", level=30.0, code=(source / "my_code.py").read_text())
+    words = ["--source", str(tmp_path / "better"), "-o", str(tmp_path / "better.zip")]
+    assert main(["bundle", str(better), *words]) == 0
+    container.unpack(tmp_path / "better.zip", tmp_path / "flattered")
+    for name in ("evaluations.parquet", "trials.parquet", "claims.json"):
+        members[name] = (tmp_path / "flattered" / name).read_bytes()
+    code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
+    assert code == 1
+    assert "trials.parquet: 5 rows not in the journal" in said.out
+    assert "evaluations.parquet" in said.out and "conclusion.against.means" in said.out
+
+
+def test_code_and_study_of_others_are_not_those_that_ran(members, tmp_path, capsys):
+    members["source/my_code.py"] = trap(tmp_path / "ran").encode()
+    members["study.resolved.yaml"] += b"# more\n"
+    code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
+    assert code == 1 and not (tmp_path / "ran").exists()
+    assert "source/my_code.py: is not a file that the study ran with" in said.out
+    assert "ran_with.study: claimed True, the rows give False" in said.out
+
+
+def zipped(path, entries, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for entry, data in entries:
+            archive.writestr(entry, data)
+    return path
+
+
+def link():
+    entry = zipfile.ZipInfo("study.yaml", (1980, 1, 1, 0, 0, 0))
+    entry.create_system, entry.external_attr = 3, 0o120777 << 16
+    return entry
+
+
+HOSTILE = {
+    "leads out": ([("../../outside.txt", b"x")], "is not a plain path"),
+    "absolute": ([("/tmp/hpo-outside.txt", b"x")], "is not a plain path"),
+    "drive": ([("C:\\outside.txt", b"x")], "is not a plain path"),
+    "a bomb": ([("claims.json", bytes(10**8))], "is compressed"),
+    "twice": ([("a.json", b"1"), ("A.JSON", b"2")], "two members have the place of A.JSON"),
+    "a file as folder": ([("a", b"1"), ("a/b", b"2")], "two members have the place of a/b"),
+    "a link": ([(link(), b"/etc/passwd")], "study.yaml in its list of members changed"),
+    "an empty zip": ([], "is not a bundle"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_zips_are_refused_before_anything_is_written(tmp_path, capsys, kind):
+    entries, words = HOSTILE[kind]
+    packing = zipfile.ZIP_DEFLATED if kind == "a bomb" else zipfile.ZIP_STORED
+    entries = [
+        (zipfile.ZipInfo(one, (1980, 1, 1, 0, 0, 0)) if isinstance(one, str) else one, data)
+        for one, data in entries
+    ]
+    for entry, _ in entries:
+        entry.compress_type = packing
+    path = zipped(tmp_path / "b.zip", entries, packing)
+    code, said = verified(path, capsys)
+    assert code == 2 and len(said.err.strip().splitlines()) == 1 and words in said.err, said.err
+    assert [one.name for one in tmp_path.iterdir()] == ["b.zip"]
+
+
+def test_what_is_no_zip_at_all(tmp_path, capsys):
+    (tmp_path / "text").write_text("hello")
+    for path in (tmp_path, tmp_path / "none.zip", tmp_path / "text"):
+        code, said = verified(path, capsys)
+        assert code == 2 and len(said.err.strip().splitlines()) == 1, said.err
+
+
+@pytest.mark.parametrize("word", ["--play", "--retrain"])
+def test_code_is_named_and_not_run_without_leave(bundle, capsys, monkeypatch, word):
+    monkeypatch.setattr("sys.stdin", None)
+    code, said = verified(bundle, capsys, word)
+    assert code == 2 and "source/my_code.py" in said.err and "--allow-code" in said.err
+    assert "starts jax" in said.err.splitlines()[0]  # what it costs comes first
