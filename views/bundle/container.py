@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from ...errors import StoreError
-from ...files.atomic_files import make_folder, output, write_bytes
+from ...files.atomic_files import output
 from ...files.plain_data import reading
 from ...studies.user_code import is_inside
 
@@ -47,7 +47,7 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
             raise StoreError(f"{path} is larger than any bundle")
         content, at = path.read_bytes(), 0
     entries: list[Entry] = []
-    sums: dict[str, str] = {}
+    members: dict[str, bytes] = {}
     while content[at : at + 4] == b"PK\3\4" or _listed(content, at):
         if len(content) < (start := at + _LOCAL.size) or len(entries) == _MOST_MEMBERS:
             raise StoreError(f"{path} ends in a header, or has too many members")
@@ -65,9 +65,7 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
         if len(data) < size or zlib.crc32(data) != crc:
             raise StoreError(f"{path} is damaged: {listed} changed, or is cut off (CRC)")
         entries.append((name, size, crc))
-        sums[name] = sha256(data).hexdigest()
-        make_folder((folder / name).parent)
-        write_bytes(folder / name, data)
+        members[name] = data
         at += size
     for name, part in _directory(entries):
         if not content.startswith(part, at):
@@ -75,7 +73,10 @@ def unpack(path: Path, folder: Path) -> dict[str, str]:
         at += len(part)
     if at != len(content):
         raise StoreError(f"{path} is damaged: there is more after its end")
-    return sums
+    for name, data in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return {name: sha256(data).hexdigest() for name, data in members.items()}
 
 
 def _listed(content: bytes, at: int) -> str:
