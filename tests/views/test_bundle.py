@@ -266,6 +266,12 @@ def test_words_of_a_claim_changed_by_hand_are_refuted(members, tmp_path, capsys,
     assert code == 1 and f"claims[0].{part}: claimed" in said.out
 
 
+def test_a_key_given_twice_shows_readers_nothing_else(members, tmp_path, capsys):
+    text = members["claims.json"].replace(b'"sentence": "', b'"sentence": "x", "sentence": "', 1)
+    code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
+    assert code == 1 and "its JSON is not written as hpo writes it" in said.out
+
+
 def test_rows_and_claims_changed_together_differ_from_the_journal(
     source, study, members, tmp_path, capsys
 ):
