@@ -61,13 +61,13 @@ def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
         return Algorithm(data["class"], table, data["unit"])
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
     match = _CLASS.fullmatch(given) if isinstance(given, str) else None
-    if match is None:
+    if match is None or source is None:  # a record never runs a file
         text = f"algorithm is {node.shown()}; allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"
         notes.add(text, root, "algorithm")
         return Algorithm()
     ask_for_devices_of(root)
     with notes.at(root, "algorithm", "algorithm: "):
-        return _loaded(given, match["file"], match["name"], source or Path("."))
+        return _loaded(given, match["file"], match["name"], source)
     return Algorithm()
 
 

@@ -137,7 +137,7 @@ class _Reader:
             vocabulary = OwnVocabulary(algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
-        parameters, rules = space_nodes(notes, root, self.source)
+        parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
         parts: dict[str, Any] = {**top, **self._parts(top, known), "fixed": fixed, "space": space}
         specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs

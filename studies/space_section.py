@@ -297,8 +297,11 @@ def ships(name: str) -> bool:
     return (_PACKAGE / name).is_file()
 
 
-def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, list[Node]]:
-    """Return the mapping of parameters (or None) and the rules, files followed."""
+def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | None, list[Node]]:
+    """Return the mapping of parameters (or None) and the rules, files followed.
+
+    Without a `source`, as of a record, only files that ship are read.
+    """
     forbid, node = root.value.get("forbid"), root.value.get("space")
     rules: list[Node] = forbid.value if forbid is not None and forbid.is_list else []
     if node is None or not node.is_map:
@@ -316,12 +319,12 @@ def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, li
     return None, rules
 
 
-def _find(given: Node, source: Path) -> Path:
+def _find(given: Node, source: Path | None) -> Path:
     name = given.value
     if not isinstance(name, str) or not is_inside(name):
         text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
         raise ConfigError(f"{text}that ships, such as spaces/ppo.yaml")
-    for base in (source, _PACKAGE):
+    for base in filter(None, (source, _PACKAGE)):
         if (base / name).is_file():
             return base / name
     shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))

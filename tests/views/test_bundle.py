@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,13 +11,14 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from helpers.recorded_study import EPISODES, SEEDS, write_study
+from helpers.recorded_study import EPISODES, SEEDS, STUDY, write_study
 from hpo.cli import main
-from hpo.errors import StoreError
+from hpo.errors import HpoError, StoreError
 from hpo.search.analysis.verdict import conclusion_of
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder, read_leaderboard
+from hpo.studies.load import recorded
 from hpo.views.bundle import container
 
 MUTANTS = 200
@@ -192,8 +194,8 @@ def mutants(whole, members, tmp_path):
         changed = dict(members)
         if kind == 0:
             content = bytearray(whole)
-            for _ in range(rng.randint(1, 5)):
-                content[rng.randrange(len(content))] ^= rng.randint(1, 255)
+            for at in rng.sample(range(len(content)), rng.randint(1, 5)):
+                content[at] ^= rng.randint(1, 255)
             path.write_bytes(content)
         elif kind == 1:
             path.write_bytes(whole[: rng.randrange(len(whole))])
@@ -205,12 +207,11 @@ def mutants(whole, members, tmp_path):
             changed[f"source/more{number}.py"] = trap(tmp_path / "ran").encode()
         else:
             name = rng.choice(["bundle.json", "claims.json"]) if kind < 7 else name
-            text = bytearray(changed[name])
-            at = rng.randrange(len(text))
-            text[at : at + rng.randint(1, 4)] = rng.choice(
-                [b"", b"9", b"}", b"null", b"\xff", b'"']
-            )
-            changed[name] = bytes(text)
+            while changed[name] == members[name]:
+                text = bytearray(members[name])
+                at = rng.randrange(len(text))
+                text[at : at + rng.randint(1, 4)] = rng.choice(PIECES)
+                changed[name] = bytes(text)
         if kind > 1:
             # half of those that claims rest on have hashes that are right again
             rests = kind == 4 or name in CLAIMED
@@ -351,3 +352,18 @@ def test_code_is_named_and_not_run_without_leave(bundle, capsys, monkeypatch, wo
     code, said = verified(bundle, capsys, word)
     assert code == 2 and "source/my_code.py" in said.err and "--allow-code" in said.err
     assert "starts jax" in said.err.splitlines()[0]  # what it costs comes first
+
+
+@pytest.mark.parametrize(
+    "key", ["algorithm: study/my_code.py:SAC", "space: {file: study/space.yaml}"]
+)
+def test_a_study_made_up_runs_and_reads_nothing_of_this_folder(tmp_path, monkeypatch, key):
+    """A record is no study file: it has an algorithm with its class, and a space in full."""
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "my_code.py").write_text(trap(tmp_path / "ran"))
+    (tmp_path / "study" / "space.yaml").write_text("space: {gamma: {min: 0.9, max: 0.99}}")
+    monkeypatch.chdir(tmp_path)
+    text = re.sub(f"^{key.partition(':')[0]}:.*\n( .*\n)*", "", STUDY, flags=re.M)
+    with pytest.raises(HpoError):
+        recorded(f"{text}{key}\n")
+    assert not (tmp_path / "ran").exists()

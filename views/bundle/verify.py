@@ -19,7 +19,7 @@ from ...environments.table import ENVIRONMENTS
 from ...errors import HpoError, StoreError, counted, named
 from ...files.atomic_files import new_folder, read_text
 from ...files.plain_data import parse_json
-from ...machine.software import versions
+from ...machine.software import versions_of_study
 from ...search.checks import files_of_environment
 from ...store.comparison import compare
 from ...store.journal import Journal
@@ -56,7 +56,7 @@ class Bundle:
         if MANIFEST not in sums:
             raise StoreError(f"{path} is not a bundle: it has no {MANIFEST}")
         del sums[MANIFEST]
-        with _fitting(path):
+        with self._fitting():
             text = read_text(self.folder / MANIFEST)
             about = parse_json(text)
             if about["format"] != FORMAT:
@@ -66,13 +66,23 @@ class Bundle:
             wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
             wrong += [f"{name} is not listed" for name in sums if name not in listed]
             wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
-            if wrong or text != as_text(
-                {"format": FORMAT, "trial": self.trial, "members": listed}
-            ):
+            again = {"format": FORMAT, "trial": self.trial, "members": listed}
+            if wrong or text != as_text(again):
                 raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
             lock = parse_json(read_text(self.folder / LOCK))
             self.outside, self.no_numpy = list(map(str, lock["not_in_it"])), str(lock["no_numpy"])
             self.policy = self.folder / "policies" / f"trial_{self.trial}"
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Turn errors about contents that were made up into one sentence."""
+        try:
+            yield
+        except (HpoError, *_MISFITS) as error:
+            own = isinstance(error, HpoError)
+            text = str(error) if own else f"its contents do not fit each other: {named(error)}"
+            text = " ".join(text.split()).replace(f"{self.folder}/", "")
+            raise StoreError(f"{self.path}: {text:.500}") from error
 
     @property
     def code(self) -> list[str]:
@@ -83,15 +93,14 @@ class Bundle:
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
         """Compute every claim again; return those that the rows give, too."""
-        with _fitting(self.path):
+        with self._fitting():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
             wrong = [*differences(claimed := parse_json(text), found)]
             if text != as_text(claimed):  # one key twice: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON is not written as hpo writes it")
-            ran = {
-                f"{SOURCE}/{p}": s for p, s in found["ran_with"]["files"].items() if is_inside(p)
-            }
+            files = found["ran_with"]["files"].items()
+            ran = {f"{SOURCE}/{path}": summed for path, summed in files if is_inside(path)}
             code = [name for name in self.code if name.startswith(f"{SOURCE}/")]
             rows, others = self._rows()
             numpy = self.no_numpy or difference(self.folder / NUMPY / FILE)
@@ -108,13 +117,13 @@ class Bundle:
         write_rows(self.folder, again)
         for file in sorted(again.glob("*.parquet")):
             paths = (glob.escape(str(one)) for one in (self.folder / file.name, file))
-            ours, theirs = (f"FROM read_parquet('{one.replace(chr(39), '')}')" for one in paths)
+            ours, theirs = (
+                f"FROM read_parquet('{one.replace(chr(39), chr(39) * 2)}')" for one in paths
+            )
             total += query(self.folder, f"SELECT count(*) {ours}")[1][0][0]
             here, there = (query(self.folder, f"{one} LIMIT 0")[0] for one in (ours, theirs))
             if here != there:
-                wrong.append(
-                    f"{file.name}: columns {first_of(here)}, the journal {first_of(there)}"
-                )
+                wrong.append(f"{file.name}: its columns are not the journal's")
                 continue
             for one, other, words in ((ours, theirs, "not"), (theirs, ours, "only")):
                 sql = f"SELECT count(*) FROM ({one} EXCEPT ALL {other})"
@@ -142,7 +151,7 @@ class Bundle:
         prepare_devices()
         greedy = self._study().evaluation.greedy
         played = load_policy(self.policy).evaluate(episodes, greedy=greedy).returns[0]
-        with _fitting(self.path):
+        with self._fitting():
             stream, about = Stream(document.about["stream"]), document.about
             sql = f"SELECT episode_return FROM evaluations WHERE stream = '{stream}'"
             for name in ("trial", "replicate", "env_steps"):
@@ -167,7 +176,7 @@ class Bundle:
         before = [value for one in last for value in one.recorded]
         holds, words = _agree(before, [value for one in last for value in one.replayed])
         with Journal(self.folder) as journal:
-            was, here = journal.meta.versions, versions()
+            was, here = journal.meta.versions, versions_of_study(study)
         moved = [
             f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)
         ]
@@ -175,7 +184,8 @@ class Bundle:
         return Level("retrained", holds, f"not bit-equal{also}: {words}")
 
     def _study(self) -> Study:
-        return recorded(read_text(self.folder / "study.resolved.yaml"))
+        with self._fitting(), Journal(self.folder) as journal:
+            return recorded(journal.meta.study_text)
 
     def _check_inside(self, names: Iterable[object]) -> None:
         for name in map(str, names):
@@ -196,14 +206,3 @@ def _agree(before: Sequence[float], now: Sequence[float]) -> tuple[bool | None, 
     holds = around.low <= 0.0 <= around.high
     ends = f"[{number(around.low)}, {number(around.high)}]"
     return holds, f"{words}, {'within' if holds else 'outside'} the interval {ends} of differences"
-
-
-@contextmanager
-def _fitting(path: Path) -> Iterator[None]:
-    """Turn errors about contents that were made up into one sentence."""
-    try:
-        yield
-    except (HpoError, *_MISFITS) as error:
-        own = isinstance(error, HpoError)
-        text = str(error) if own else f"its contents do not fit each other: {named(error)}"
-        raise StoreError(f"{path}: {' '.join(text.split()):.500}") from error

@@ -36,7 +36,6 @@ MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"
 SOURCE, NUMPY = "source", "numpy"
 COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
 _PACKAGE = Path(__file__).parents[2]
-_NO_CODE = ("tests", "benchmarks", "scripts", "build")
 
 
 def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path) -> dict[str, Any]:
@@ -112,9 +111,10 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
 
 def _lock() -> dict[str, Any]:
     """Return the software here; the versions that the study ran with are among the claims."""
-    paths = [path.relative_to(_PACKAGE) for path in sorted(_PACKAGE.rglob("*.py"))]
+    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
+    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
-        "code": {str(p): sha256(_PACKAGE / p) for p in paths if p.parts[0] not in _NO_CODE},
+        "code": {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)},
     }

@@ -51,8 +51,9 @@ def do_verify(args: Namespace) -> int:
             ("playable", args.play, "--play", play, lambda: bundle.play(args.episodes)),
             ("retrained", args.retrain, "--retrain", train, bundle.retrain),
         ):
-            if not asked:
-                show(Level(name, None, f"not asked: {option} {cost}"))
+            if not asked or not level.holds:
+                why = f"not asked: {option} {cost}"
+                show(Level(name, None, why if level.holds else "it is not consistent"))
                 continue
             note(cost)
             _allow(bundle, args.allow_code)
