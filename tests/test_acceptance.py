@@ -199,6 +199,11 @@ def test_two_environments_killed_once_end_with_equal_tables_and_busy_lanes(load,
     assert outcome.passed, outcome.numbers
 
 
+def test_a_bundle_of_real_lanes_is_played_and_trained_again(load, tmp_path):
+    outcome = load("acceptance_points.bundles").travels(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_rows_of_a_large_study_stream(load, tmp_path):
     outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers

@@ -124,6 +124,7 @@ POINTS: dict[str, dict[int, Point]] = {
     },
     "results": {
         1: Point("five tuned configurations trained again", "tuned_again", "verified"),
+        2: Point("a bundle verifies elsewhere, and says what was changed", "bundles", "travels"),
         3: Point("five environments, 64 trials, killed three times", "several", "killed"),
     },
     "optical": {

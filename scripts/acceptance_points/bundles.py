@@ -1,0 +1,88 @@
+"""Results point 2: a bundle of the first study, verified in another checkout and damaged by hand.
+
+In short the study has few trials and this checkout verifies it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import sys
+from pathlib import Path
+
+from .common import ROOT, Outcome, call, hpo_command
+from .fresh import fresh_clone, fresh_python
+
+DAMAGED = 200
+_SMALL = ("env_steps=4096", "early_terminate=null", "budget.trials=3", "seeds.per_config=1",
+          "confirm.top_k=1", "confirm.choose=2", "confirm.report=6")  # fmt: skip
+
+
+def travels(small: bool, work: Path) -> Outcome:
+    """Run the study, bundle it, verify every level elsewhere, then change bytes and a claim."""
+    fewer = [word for key in _SMALL for word in ("--set", key)] if small else []
+    call([*hpo_command(), "run", ROOT / "studies" / "first.yaml", "--quiet", *fewer], work)
+    path = work / "first.zip"
+    call([*hpo_command(), "bundle", work / "results" / "first", "-o", path], work)
+    python, elsewhere = Path(sys.executable), work / "elsewhere"
+    elsewhere.mkdir()
+    if not small:
+        clone, python = fresh_clone(work), fresh_python(work)
+        call([python, "-m", "pip", "install", "-q", "."], clone)
+    words = [*hpo_command(python), "verify", path, "--play", "--retrain", "--json"]
+    found = json.loads(call(words, elsewhere).stdout)
+    levels = {one["name"]: one for one in found["levels"]}
+    refused = sum(map(_refused, _damaged(path, work / "damaged.zip")))
+    answer, words = _verified(_flattered(path, work / "flattered"))
+    passed = found["holds"] and all(one["holds"] is not False for one in levels.values())
+    passed &= "bit-equal" in levels["retrained"]["words"]
+    passed &= refused == DAMAGED and answer == 1 and "claimed" in words
+    refuted = next((line.strip() for line in words.splitlines() if "claimed" in line), "nothing")
+    each = "; ".join(f"{name}: {one['words']}" for name, one in levels.items())
+    said = found["sentences"][1 if len(found["sentences"]) > 1 else 0]
+    numbers = f"{path.stat().st_size:,} bytes; {said} {each}; {refused} of {DAMAGED} with changed "
+    return Outcome(passed, f"{numbers}bytes refused in a sentence; by hand: {refuted}")
+
+
+def _damaged(path: Path, to: Path) -> list[Path]:
+    rng, content = random.Random(1), path.read_bytes()
+    found = list[Path]()
+    for number in range(DAMAGED):
+        changed = bytearray(content)
+        changed[rng.randrange(len(changed))] ^= rng.randint(1, 255)
+        found.append(to.with_name(f"{number}-{to.name}"))
+        found[-1].write_bytes(changed)
+    return found
+
+
+def _refused(path: Path) -> bool:
+    code, words = _verified(path)
+    return code == 2 and len(words.strip().splitlines()) == 1
+
+
+def _verified(path: Path) -> tuple[int, str]:
+    from hpo.cli import main
+
+    seen = io.StringIO()
+    with contextlib.redirect_stdout(seen), contextlib.redirect_stderr(seen):
+        code = main(["verify", str(path)])
+    return code, seen.getvalue()
+
+
+def _flattered(path: Path, folder: Path) -> Path:
+    """Make the first claim's value better, and the hashes right again."""
+    from hpo.views.bundle.container import pack, unpack
+    from hpo.views.bundle.write import CLAIMS, MANIFEST, as_text, sha256
+
+    names = unpack(path, folder)
+    claims = json.loads((folder / CLAIMS).read_text())
+    claims["claims"][0]["numbers"]["value"] += 10.0
+    (folder / CLAIMS).write_text(as_text(claims))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["members"][CLAIMS] = sha256(folder / CLAIMS)
+    (folder / MANIFEST).write_text(as_text(manifest))
+    made = folder.with_suffix(".zip")
+    pack({name: folder / name for name in names}, made)
+    return made
