@@ -327,3 +327,12 @@ def test_training_one_configuration_tells_every_environment(tmp_path):
     policy = Path(data["policy"])
     assert sorted(path.name for path in policy.iterdir()) == sorted(engine.IDS)
     assert one_policy(policy) == policy / sorted(engine.IDS)[0]
+
+
+def test_a_bundle_of_scores_verifies(folder, tmp_path, capsys):
+    path = str(tmp_path / "scores.zip")
+    assert main(["bundle", str(folder), "-o", path, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)["claims"][0]
+    best = read_leaderboard(StudyFolder(folder))[0]
+    assert value["numbers"]["value"] == pytest.approx(best.value) and "FROM trials" in value["sql"]
+    assert main(["verify", path]) == 0
