@@ -98,6 +98,34 @@ def test_a_bundle_verifies_anywhere_without_jax(bundle, tmp_path):
     assert sha256(moved.read_bytes()).hexdigest() in done.stdout
 
 
+OPENED = """
+import sys, tempfile
+from pathlib import Path
+import hpo
+from hpo.cli import main
+opened = set()
+def hook(event, args):
+    if event in ("open", "sqlite3.connect") and isinstance(args[0], str):
+        opened.add(args[0].removeprefix("file://"))
+sys.addaudithook(hook)
+code = main(["verify", sys.argv[1]])
+ours = [sys.prefix, sys.base_prefix, *hpo.__path__, str(Path(hpo.__path__[0]).resolve())]
+ours += [sys.argv[1], f"{tempfile.gettempdir()}/hpo-verify-", "/dev/", "/proc/", "/sys/"]
+ours += ["/etc/", "/usr/share/zoneinfo/"]
+tried = str(Path(tempfile.gettempdir()))  # tempfile writes a file there, to see whether it can
+print([one for one in sorted(opened) if one.startswith("/") and str(Path(one).parent) != tried
+       and not one.startswith(tuple(ours))], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_verifying_opens_nothing_outside_its_folder(bundle, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED, str(bundle)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stderr == "[]\n", done.stderr
+
+
 def test_the_same_study_gives_the_same_bytes(source, study, bundle, tmp_path):
     words = ["--source", str(source), "-o", str(tmp_path / "again.zip")]
     assert main(["bundle", str(study), *words]) == 0
