@@ -7,8 +7,8 @@ verify a bundle, both are made again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from ...search.analysis.verdict import ceiling_of, conclusion_of
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import measure
 from ...store.codec import finite_json
-from ...store.interim_analyses import looks_of, winners_looks
+from ...store.interim_analyses import Look, looks_of, winners_looks
 from ...store.journal import Journal
-from ...store.leaderboard import default_of, leaderboard_of
+from ...store.leaderboard import Entry, default_of, leaderboard_of
 from ...store.query import query
-from ...store.rows import StudyMeta, as_left
+from ...store.rows import StudyMeta, TrialRow, as_left
 from ...store.statistics import aggregate, interval
 from ...store.tables import episode_columns
 from ...store.value_bounds import value_bounds
@@ -47,102 +47,117 @@ _CLOSE = 1e-9  # versions of NumPy may sum in another order
 def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     """Return the claims about a trial (None: the best) and about the study, as JSON data."""
     with Journal(folder) as journal, journal.at_one_commit():
-        meta, rows = journal.meta, as_left(journal.trials())
+        rows, meta = as_left(journal.trials()), journal.meta
         entries, conclusion = leaderboard_of(meta, rows), conclusion_of(journal)
         looks, columns = looks_of(journal.attributes()), episode_columns(journal)
     first = next((one for one in entries if trial in (None, one.trial)), None)
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
-    claims: list[dict[str, Any]] = []
-
-    def claim(said: str, sql: str, estimator: str, numbers: Mapping[str, Any]) -> None:
-        parts = {"sentence": said, "sql": sql, "estimator": estimator}
-        claims.append({**parts, "numbers": numbers})
-
-    sql = _seeds_sql(meta, first.trial, first.measured_from, columns)
-    if first.measured_value is not None and (found := [*_seeds(meta, folder, sql).values()]):
-        how = meta.aggregate if first.measured_from == "search" else "mean"
-        numbers = {"value": aggregate(found, how), "seeds": len(found)}
-        if first.ci_low is not None:
-            around = value_bounds(meta).around(interval(found, how))
-            numbers |= {"low": around.low, "high": around.high}
-        said = winner_line(entries, meta.metric)
-        if first is not entries[0]:
-            value = with_interval(first.measured_value, first.ci_low, first.ci_high)
+    tables, by_number = _Tables(folder, meta, columns), {row.trial: row for row in rows}
+    best, default = first is entries[0], default_of(rows)
+    claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
+    if first.measured_value is not None and (value := tables.value(first)) is not None:
+        said, (sql, numbers) = winner_line(entries, meta.metric), value
+        if not best:
+            shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
             seeds = seeds_text(first.measured_seeds, first.measured_from)
-            said = f"Trial {first.trial} has rank {first.rank}: {meta.metric} {value} on {seeds}."
-        claim(said, sql, _MEAN, numbers)
-    default, numbers = default_of(rows), {"verdict": conclusion.verdict}
-    said = [*conclusion.said, *details(conclusion)] if first is entries[0] else []
+            said = f"Trial {first.trial} has rank {first.rank}: {meta.metric} {shown} on {seeds}."
+        claims.append(_claim(said, sql, _MEAN, numbers))
+    sentences = [*conclusion.said, *details(conclusion)] if best else []
+    numbers = {"verdict": conclusion.verdict}
     if default is not None and default.trial != first.trial:
-        ours, theirs = (
-            _seeds_sql(meta, one, "report", columns) for one in (first.trial, default.trial)
-        )
-        samples = (_seeds(meta, folder, ours), _seeds(meta, folder, theirs))
-        for row in rows:
-            if row.trial in (first.trial, default.trial):
-                lost = dict.fromkeys(row.report_diverged, math.nan)
-                samples[row.trial == default.trial].update(lost)
-        both = len(samples[0].keys() & samples[1].keys())
-        earlier = winners_looks(looks, first.trial, default.trial, both)
-        if both and all(samples):
-            against = _against(meta, *samples, earlier)
+        pair = tables.against(by_number[first.trial], default, looks)
+        if pair is not None:
+            sql, against = pair
             numbers = asdict(against)
-            sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
-            sql += f"({theirs}) b USING (replicate) ORDER BY replicate"
-            said = said or [f"Against the default trial {first.trial} is {against.verdict}."]
-    for one in said:
-        claim(one, sql, _VERDICT, numbers)
+            sentences = sentences or [
+                f"Trial {first.trial} against the default: {against.verdict}."
+            ]
+    claims += [_claim(said, sql, _VERDICT, numbers) for said in sentences]
     _, [spent] = query(folder, _COST)
     trained, evaluated = (int(count or 0) for count in spent)
     said = f"Training took {trained:,} env steps, evaluations {evaluated:,}."
-    claim(said, _COST, "sum", {"trained": trained, "evaluated": evaluated})
+    claims.append(_claim(said, _COST, "sum", {"trained": trained, "evaluated": evaluated}))
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
     ran_with["study"] = (folder / "study.resolved.yaml").read_text() == meta.study_text
-    seconds = next(row.train_seconds for row in rows if row.trial == first.trial)
     study = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
-    study |= {"env_steps": first.env_steps, "train_seconds": seconds}
+    study |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
     return finite_json({**study, "claims": claims, "conclusion": as_json(conclusion)})
 
 
-def _against(
-    meta: StudyMeta, ours: Mapping[int, float], theirs: Mapping[int, float], earlier: Any
-) -> Against:
-    top = ceiling_of(plain(read_text(meta.study_text, "study.resolved.yaml")), meta)
-    how = {"goal": meta.goal, "bounds": value_bounds(meta), "ceiling": top, "earlier": earlier}
-    return conclude(ours, theirs, **how).against
+def _claim(said: str, sql: str, estimator: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sentence": said, "sql": sql, "estimator": estimator, "numbers": numbers}
 
 
-def _seeds_sql(meta: StudyMeta, trial: int, stream: str, columns: Mapping[str, str]) -> str:
-    """Return SQL for what each seed showed last: `replicate`, `seen` (a value, or episodes)."""
-    if meta.environments:  # one score of several environments
-        name = _VALUES.get(stream, "seed_values")
-        lost = "report_diverged" if stream == "report" else "[]::BIGINT[]"
-        seeds = f"range(len({name}) + len({lost}))"
-        seeds = f"[s FOR s IN {seeds} IF NOT list_contains({lost}, s)]"
-        shown = f"unnest({seeds}) AS replicate, unnest({name}) AS seen"
-        return f"SELECT {shown} FROM trials WHERE trial = {trial}"
-    here = f"FROM evaluations WHERE trial = {trial} AND stream = '{stream}'"
-    last = f"(SELECT replicate, max(env_steps) {here} GROUP BY replicate)"
-    key = meta.metric.removeprefix("eval/")
-    quantity = f"episode_{key.rpartition('_')[0]}"
-    column = quantity if quantity[8:] in ("return", "length") else columns.get(key, key)
-    return (
-        f'SELECT replicate, list("{column}" ORDER BY episode) AS seen {here} AND (replicate, '
-        f"env_steps) IN {last} GROUP BY replicate ORDER BY replicate"
-    )
+@dataclass(frozen=True)
+class _Tables:
+    folder: Path
+    meta: StudyMeta
+    columns: Mapping[str, str]  # metric of the environment -> column
 
+    def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
+        """Return SQL and numbers of a trial's value; None without rows."""
+        sql = self._sql(entry.trial, entry.measured_from)
+        found = [*self._seeds(sql).values()]
+        if not found:
+            return None
+        how = self.meta.aggregate if entry.measured_from == "search" else "mean"
+        numbers = {"value": aggregate(found, how), "seeds": len(found)}
+        if entry.ci_low is not None:
+            around = value_bounds(self.meta).around(interval(found, how))
+            numbers |= {"low": around.low, "high": around.high}
+        return sql, numbers
 
-def _seeds(meta: StudyMeta, folder: Path, sql: str) -> dict[int, float]:
-    """Return replicate -> value."""
-    found: dict[int, float] = {}
-    for replicate, seen in query(folder, sql)[1]:
-        if isinstance(seen, list):
-            each = np.asarray(seen, np.float64)
-            key = meta.metric.removeprefix("eval/")
-            seen = measure(meta.metric, EvaluationResult(each, each, {key: each}))
-        found[int(replicate)] = float(seen)
-    return found
+    def against(
+        self, row: TrialRow, default: TrialRow, looks: Sequence[Look]
+    ) -> tuple[str, Against] | None:
+        """Return SQL and result of a trial and the default on shared test seeds; None without."""
+        ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
+        a, b = (
+            self._seeds(sql) | dict.fromkeys(one.report_diverged, math.nan)
+            for sql, one in ((ours, row), (theirs, default))
+        )
+        if not (both := a.keys() & b.keys()):
+            return None
+        study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
+        found = conclude(
+            a, b, goal=self.meta.goal, bounds=value_bounds(self.meta),
+            ceiling=ceiling_of(study, self.meta),
+            earlier=winners_looks(looks, row.trial, default.trial, len(both)),
+        )  # fmt: skip
+        sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
+        return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
+
+    def _sql(self, trial: int, stream: str) -> str:
+        """Return SQL for `replicate` and `seen`, its last value or the episodes behind it."""
+        if self.meta.environments:  # one score of several environments
+            name = _VALUES.get(stream, "seed_values")
+            lost = "report_diverged" if stream == "report" else "[]::BIGINT[]"
+            seeds = f"range(len({name}) + len({lost}))"
+            seeds = f"[s FOR s IN {seeds} IF NOT list_contains({lost}, s)]"
+            shown = f"unnest({seeds}) AS replicate, unnest({name}) AS seen"
+            return f"SELECT {shown} FROM trials WHERE trial = {trial}"
+        here = f"FROM evaluations WHERE trial = {trial} AND stream = '{stream}'"
+        last = f"(SELECT replicate, max(env_steps) {here} GROUP BY replicate)"
+        key = self.meta.metric.removeprefix("eval/")
+        quantity = f"episode_{key.rpartition('_')[0]}"
+        known = quantity in ("episode_return", "episode_length")
+        column = quantity if known else self.columns.get(key, key)
+        return (
+            f'SELECT replicate, list("{column}" ORDER BY episode) AS seen {here} AND (replicate, '
+            f"env_steps) IN {last} GROUP BY replicate ORDER BY replicate"
+        )
+
+    def _seeds(self, sql: str) -> dict[int, float]:
+        """Return replicate -> value."""
+        found: dict[int, float] = {}
+        for replicate, seen in query(self.folder, sql)[1]:
+            if isinstance(seen, list):
+                each, metric = np.asarray(seen, np.float64), self.meta.metric
+                shown = EvaluationResult(each, each, {metric.removeprefix("eval/"): each})
+                seen = measure(metric, shown)
+            found[int(replicate)] = float(seen)
+        return found
 
 
 def differences(claimed: Any, found: Any, where: str = "") -> Iterator[str]:
