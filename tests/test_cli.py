@@ -81,7 +81,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
              "importance", "compare", "confirm", "what-if", "plot", "report", "stop", "rm",
-             "serve", "watch", "tuned")  # fmt: skip
+             "serve", "watch", "tuned", "bundle", "verify")  # fmt: skip
     assert all(re.search(rf"^  {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
@@ -94,7 +94,7 @@ def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     first, out = say("--help")[1], say("--help", "-v")[1]
     verbs = re.findall(r"^  (\S+)", out, re.M)
-    assert len(verbs) == 30 and set(verbs) == set(make_parser()[1])
+    assert len(verbs) == 32 and set(verbs) == set(make_parser()[1])
     assert len(out.splitlines()) <= 48 and len(first.splitlines()) <= 25
     assert all(re.search(rf"\s{verb}[\s,]", first) for verb in verbs)
     for words in ([], *([verb] for verb in verbs)):
