@@ -13,11 +13,11 @@ from .field import key, keys_of
 from .load import of_its_day, study_of
 from .overrides import apply_overrides
 from .sections import read_section
-from .spec import Budget, Study
+from .spec import Budget, Metric, Study
 from .yaml_io import Node, Notes, read_file, read_text
 
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
-               "population")  # fmt: skip
+               "population", "metric")  # fmt: skip
 """Keys of a study that a method may have; the table has the others."""
 _OWN: Mapping[str, Any] = {
     "budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0}, "baselines": []
@@ -86,6 +86,11 @@ class BenchFile:
         if given.is_map:  # episodes and steps are those that were recorded
             values = {**root.value["evaluation"].value, **every, **given.value}
             made.value["evaluation"] = Node(given.line, values, given.key_lines)
+        metric = root.value.get("metric", _node({}))
+        if (weight := own.value.get("metric", _node({}))).is_map:  # checked: training_weight alone
+            shows = metric.value.get("name", _node(Metric.name)).value == Metric.name
+            values = {**metric.value, **(weight.value if shows else {})}
+            made.value["metric"] = Node(weight.line, values, weight.key_lines)
         study = study_of(made, self.shown, self.source, "bench", (), None)
         early = study.early_terminate
         for wrong, why in (
@@ -139,6 +144,10 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
             if word not in METHOD_KEYS:
                 known = f"{suggestion(word, METHOD_KEYS)} Known: {', '.join(METHOD_KEYS)}"
                 notes.add(f"method {name}: unknown key {word!r};{known}", own, word)
+        metric = own.value.get("metric")
+        if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
+            text = "metric: allowed: {training_weight: W}; the table has its name and goal"
+            notes.add(f"method {name}: {text}", own, "metric")
     spec = BenchSpec(**{one.name: values[one.name] for one in fields(BenchSpec)})
     if spec.baseline is not None and spec.baseline not in methods.value:
         text = f"bench.baseline: no method {spec.baseline!r};"

@@ -48,7 +48,7 @@ _MOST_ENDS = 8
 
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
-    found = [_seeds, _method, _lengths, _early, _budget, _default, _distributions, _executor]
+    found = [_seeds, _training_weight, _method, _lengths, _early, _budget, _default, _distributions, _executor]
     found += [_ray_tune, _several, _workers, _own_training]
     return [problem for rule in found for problem in rule(study)]
 
@@ -117,6 +117,22 @@ def _seeds(study: Study) -> Problems:
     if early is not None and (rule_row(early.type).finishes or early.evolves):
         text = f"seeds.racing adds seeds to whole runs, which {early.type} "
         yield "seeds.racing", f"{text}does not have; leave one of them out"
+
+
+def _training_weight(study: Study) -> Problems:
+    """A training return is of one environment, and stands beside an evaluated return alone."""
+    metrics = study.objectives or (study.metric,)
+    if not any(metric.training_weight for metric in metrics):
+        return
+    if len(metrics) > 1:
+        yield "objectives", "training_weight is for studies with one metric; leave it out"
+    elif study.metric.name != "eval/return_mean":
+        text = f"training_weight is for metric eval/return_mean, not {study.metric.name}"
+        yield "metric.training_weight", f"{text}; leave it out"
+    elif study.more_envs or study.evaluation.env:
+        where = "several environments" if study.more_envs else "eval_env"
+        text = f"training_weight does not work with {where}; leave one of them out"
+        yield "metric.training_weight", text
 
 
 def _method(study: Study) -> Problems:

@@ -87,6 +87,13 @@ class Metric:
     name: str = key("eval/return_mean", "a metric of docs/reference/study-file.md")
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
+    training_weight: float = key(
+        0.0,
+        "weight of the mean return of the last 100 training episodes in values that choose; test "
+        "seeds show the evaluation alone",
+        low=0.0,
+        high=1.0,
+    )
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,8 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     found: dict[tuple[int, Stream], dict[int, float]] = {}
     for packed in journal.packed_evaluations(without=Stream.SEARCH):
         of_trial = found.setdefault((packed.trial, Stream(packed.stream)), {})
-        of_trial[packed.replicate] = objective.seen(result_of(packed))[0]
+        own = objective.of_test if packed.stream == Stream.REPORT else objective
+        of_trial[packed.replicate] = own.seen(result_of(packed))[0]
     return found
 
 

@@ -24,6 +24,7 @@ from ..samplers.registry import Batch, Sampler
 from .tables import Table
 
 _PREFIX = "eval/"
+_RECENT = "episode_return_100"
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,11 @@ class TablePopulation(SimulatedPopulation):
         for name, values in self._table.curves.items():
             metrics[name] = np.full(self.lanes, np.nan)
             metrics[name][busy] = values[cells]
+        recent = metrics.pop(_RECENT, np.full(self.lanes, np.nan))
+        known = np.isfinite(recent)  # a mean of 100 episodes, as the engine's rolling mean
+        metrics["episodes"] = np.where(known, 100.0, 0.0)
+        metrics["episode_return"] = np.where(known, recent, 0.0)
+        metrics["episode_length"] = np.zeros(self.lanes)
         return ChunkResult(metrics, diverged, 0.0)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:

@@ -97,7 +97,7 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
     for packed in store.journal.packed_evaluations(without=Stream.SEARCH):
         found = result_of(packed)
         key = (packed.trial, Stream(packed.stream), packed.replicate)
-        value, scores = ledger.objective.seen(found)
+        value, scores = ledger.objective_on(key[1]).seen(found)
         ended[key] = value, ledger.objectives.measure(found), scores
     reached = {
         (trial, Stream(stream), replicate): at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...store.rows import BaselineRow, EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, PopulationFactory, Refill
 from ..state.buckets import Bucket
+from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial
@@ -153,7 +155,8 @@ def take_evaluations(
             continue
         trained = bucket.trained(run)
         ledger.count_evaluation(run, int(np.sum(result.lengths)))
-        value, scores = ledger.objective.seen(result)
+        result, objective = _with_training(ledger, run, result), ledger.objective_on(run.stream)
+        value, scores = objective.seen(result)
         extras = ledger.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
             _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
@@ -166,6 +169,15 @@ def take_evaluations(
             ledger.trials[run.trial].see_values()
     ledger.unwritten.add(*written)
     return written
+
+
+def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> EvaluationResult:
+    """Add what training showed to the evaluation's metrics, if it has a weight."""
+    if not ledger.study.metric.training_weight:
+        return result
+    shown = run.recent_return if run.recent_episodes else math.nan
+    trained = {TRAINING_RETURN: np.full(len(result.returns), shown)}
+    return replace(result, metrics={**result.metrics, **trained})
 
 
 def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,8 @@ from ...studies.study_keys import COSTS
 from ..lanes.contract import EvaluationResult
 
 _PREFIX = "eval/"
+TRAINING_RETURN = "training_return"
+"""Metric of an evaluation: what training showed by then, see `Metric.training_weight`."""
 _STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean": lambda values: np.mean(values, axis=-1),
     "median": lambda values: np.median(values, axis=-1),
@@ -96,6 +98,11 @@ class Objective:
     def of(cls, study: Study) -> Objective:
         return cls(study.metric, scales(study), study.over_environments)
 
+    @cached_property
+    def of_test(self) -> Objective:
+        """The same on test seeds, where training returns do not count."""
+        return replace(self, metric=replace(self.metric, training_weight=0.0))
+
     def measure(self, result: EvaluationResult) -> float:
         """Return the metric of one evaluation; over several environments the aggregated score."""
         return self.seen(result)[0]
@@ -103,10 +110,16 @@ class Objective:
     def seen(self, result: EvaluationResult) -> tuple[float, list[float]]:
         """Return `measure`, and the score on each of several environments."""
         if not self.scales:
-            return measure(self.metric.name, result), []
+            return self._with_training(measure(self.metric.name, result), result), []
         each = zip(parts_of(result, len(self.scales)), self.scales, strict=True)
         scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
         return together(scores, self.over), scores
+
+    def _with_training(self, value: float, result: EvaluationResult) -> float:
+        weight, trained = self.metric.training_weight, result.metrics.get(TRAINING_RETURN)
+        if not weight or trained is None or not np.isfinite(trained[0]):
+            return value  # no episode of training has ended
+        return (1.0 - weight) * value + weight * float(trained[0])
 
     def aggregate(self, values: Sequence[float]) -> float:
         return aggregate(values, self.metric.aggregate)

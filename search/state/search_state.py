@@ -169,6 +169,9 @@ class Ledger:
         objectives = (value, *others) if self.objectives.others else ()
         return objectives, self.objectives.limited(extras)
 
+    def objective_on(self, stream: Stream) -> Objective:
+        return self.objective.of_test if stream is Stream.REPORT else self.objective
+
     def decide(
         self, trial: Trial, *, action: str, rule: str, cutoff: float | None, rank: int,
         judged: int, **copied: Any,

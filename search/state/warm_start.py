@@ -270,7 +270,10 @@ def _differences(study: Study, other: Mapping[str, Any]) -> str:
     pairs = {
         "env": (other["env"].get("id"), study.env.id),
         "env_steps": (other["env_steps"], study.env_steps),
-    }
+        "metric.training_weight": (
+            other.get("metric", {}).get("training_weight", 0.0), study.metric.training_weight
+        ),
+    }  # fmt: skip
     for name, value in other.get("fixed", {}).items():
         if name not in study.space.names:
             pairs[name] = (value, _our_value(study, name))
