@@ -62,6 +62,7 @@ def decided_pairs(
     theirs: Sequence[float],
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
+    interim: bool = False,
 ) -> Decision:
     """Decide between finite values on the same seeds, in the order they ran; greater is better.
 
@@ -70,15 +71,15 @@ def decided_pairs(
     """
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     gap, count = mean(differences), len(differences)
-    found = paired_over_looks(ours, theirs, earlier, bounds)
-    fewest = fewest_pairs(next_level(earlier))
+    found = paired_over_looks(ours, theirs, earlier, bounds, interim)
+    fewest = fewest_pairs(next_level(earlier, interim))
     if count < fewest:
         return Decision("undecided", found, fewest - count)
     if found.low is None:  # the same difference on every seed: only the exact test decides
         if is_rounding(gap, ours, theirs):
             return Decision("no_difference", found)
         return Decision("better" if gap > 0 else "worse", found)
-    level = next_level([*earlier, count])
+    level = next_level([*earlier, count], interim)
     needed = seeds_to_tell(gap, deviation(differences), level)
     if needed is not None:  # as many have to differ as the exact test needs
         unequal = sum(value != 0.0 for value in differences) / count
@@ -142,11 +143,12 @@ def compare(
     paired: bool = False,
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
+    interim: bool = False,
 ) -> Comparison:
     """Compare values of A and B, one per seed.
 
-    `paired`: value i of both is from the same seed; `earlier`: see `paired_over_looks`; `bounds`:
-    of the values.
+    `paired`: value i of both is from the same seed; `earlier`, `interim`: see
+    `paired_over_looks`; `bounds`: of the values.
     """
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
@@ -159,7 +161,7 @@ def compare(
     else:
         ends = bounds.signed(sign)
         found = (
-            decided_pairs(ours, theirs, earlier, ends)
+            decided_pairs(ours, theirs, earlier, ends, interim)
             if paired
             else _decided_unpaired(ours, theirs, ends)
         )

@@ -4,6 +4,9 @@ Testing again with more seeds, at 5 % each time, is wrong in 8 %. So the 5 % are
 looks: 4 % for the first, a fifth of that for the second, and so on. For means of normal returns
 two looks are wrong in at most 4.96 %, even if the first decides the size of the second (Proschan
 and Hunsberger 1995). A look is a trial's values on a new number of test seeds.
+
+Where a study plans an interim look (`confirm.interim`), the first two trade their levels: an early
+stop needs strong evidence, and the planned end keeps its power (as O'Brien and Fleming 1979).
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ _NAME = "looks"
 _FIRST, _NEXT = 0.04, 0.2
 
 
-def level_of(look: int) -> float:
+def level_of(look: int, interim: bool = False) -> float:
     """Return the two-sided error rate of a look, counted from 1; the sum of all is 5 %.
 
     >>> [round(level_of(look), 5) for look in (1, 2, 3)]
     [0.04, 0.008, 0.0016]
+    >>> [round(level_of(look, interim=True), 5) for look in (1, 2, 3)]
+    [0.008, 0.04, 0.0016]
     """
+    look = 3 - look if interim and look < 3 else look
     return _FIRST * _NEXT ** (look - 1)
 
 
@@ -36,7 +42,7 @@ def fewest_pairs(level: float) -> int:
     return math.ceil(1 - math.log2(level))
 
 
-def levels(earlier: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
+def levels(earlier: Sequence[int], interim: bool = False) -> tuple[list[tuple[int, float]], float]:
     """Return (pairs, level) of each earlier look that could decide, and the next look's level.
 
     `earlier`: pairs at each look in order, 0 for a look at different values. A look at too few
@@ -48,21 +54,21 @@ def levels(earlier: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
     found: list[tuple[int, float]] = []
     look = 1
     for pairs in earlier:
-        level = level_of(look)
+        level = level_of(look, interim)
         if pairs and pairs < fewest_pairs(level):
             continue
         found += [(pairs, level)] if pairs else []
         look += 1
-    return found, level_of(look)
+    return found, level_of(look, interim)
 
 
-def next_level(earlier: Sequence[int]) -> float:
+def next_level(earlier: Sequence[int], interim: bool = False) -> float:
     """Return the error rate of the next look, see `levels`.
 
     >>> next_level([]), next_level([8])
     (0.04, 0.008)
     """
-    return levels(earlier)[1]
+    return levels(earlier, interim)[1]
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ class Look:
     trial: int
     seeds: int
     won: bool = False  # it was the winner
+    interim: bool = False  # before the planned number of seeds, see `Confirm.interim`
 
 
 def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
@@ -79,14 +86,32 @@ def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
     for row in attributes:
         if row.trial is None and row.name == _NAME:
             return tuple(
-                Look(int(trial), int(seeds), bool(won)) for trial, seeds, won in row.value
+                Look(int(trial), int(seeds), *map(bool, more)) for trial, seeds, *more in row.value
             )
     return ()
 
 
 def attribute_of_looks(looks: Iterable[Look]) -> AttributeRow:
     """Return the study attribute that keeps them."""
-    return AttributeRow(None, _NAME, [[look.trial, look.seeds, look.won] for look in looks])
+    return AttributeRow(None, _NAME, [
+        [look.trial, look.seeds, look.won, *([True] if look.interim else [])] for look in looks
+    ])  # fmt: skip
+
+
+def begins_interim(looks: Sequence[Look]) -> bool:
+    """Return whether a study's verdict began with an interim look."""
+    return next((look.interim for look in looks if look.won), False)
+
+
+def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
+    """Return whether the first look at two trials together was an interim one."""
+    seen = set[int]()
+    for look in looks:
+        if look.trial in (a, b):
+            seen.add(look.trial)
+            if len(seen) == 2:
+                return look.interim
+    return False
 
 
 def earlier_looks(looks: Sequence[Look], a: int, b: int, seeds: int) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
 """The order of trials: confirmed, then finished, then by the rung they reached, then all others.
 
 Confirmed trials are ordered by the mean of their selection seeds (`choose`); the winner's value is
-the mean of its test seeds (`report`). With several objectives or constraints, confirmed and
-finished trials are ordered by constrained domination: feasible ones by front, then by crowding.
+the mean of its test seeds (`report`). Without selection seeds the best finished trial wins. With
+several objectives or constraints, confirmed and finished trials are ordered by constrained
+domination: feasible ones by front, then by crowding.
 """
 
 from __future__ import annotations
@@ -220,9 +221,25 @@ def leaderboard(
         _place_groups(entries, keys, ranking)
     ordered = sorted(range(len(entries)), key=keys.__getitem__)
     ranked = [_changed(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
+    if ranked and not seeds and len(ranking.goals) < 2:
+        ranked[0] = _tested(ranked[0], rows[ordered[0]])
     shown = {entry.trial for entry in _shown_front(ranked)}
     volume = volume_of(ranked, ranking) if shown else None
     return [replace(e, hypervolume=volume) if e.trial in shown else e for e in ranked]
+
+
+def _tested(entry: Entry, row: TrialRow) -> Entry:
+    """Return the best of the search with its test values, if it has any: it is the winner."""
+    if entry.state is not TrialState.FINISHED or not row.by_report_seed:
+        return entry
+    around, values = interval(row.report_values), row.report_values
+    if not values:  # it diverged on every test seed
+        return _changed(entry, state=TrialState.CONFIRMED, confirmed=True)
+    return _changed(
+        entry, state=TrialState.CONFIRMED, confirmed=True, value=mean(values), ci_low=around.low,
+        ci_high=around.high, ci_kind=around.kind, value_from="report", values=values,
+        seeds=len(values), scores=row.report_scores,
+    )  # fmt: skip
 
 
 def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:

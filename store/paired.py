@@ -163,13 +163,15 @@ def paired_over_looks(
     theirs: Sequence[float],
     earlier: Sequence[int] = (),
     bounds: Bounds = UNBOUNDED,
+    interim: bool = False,
 ) -> Interval:
     """Return the 95 % interval of the mean difference over all looks together.
 
     The intersection of the intervals of all looks, each at its level; this look's if it is empty.
-    `earlier`: pairs at each earlier look, the first ones of these; 0 for different values.
+    `earlier`: pairs at each earlier look, the first ones of these; 0 for different values;
+    `interim`: see `interim_analyses.level_of`.
     """
-    before, level = levels(earlier)
+    before, level = levels(earlier, interim)
     now = paired_interval(ours, theirs, level=level, bounds=bounds)
     if now.low is None or now.high is None:
         return now

@@ -244,12 +244,13 @@ def conclude(
     why: str = "",
     alone: WithoutCopying | None = None,
     earlier: Sequence[int] = (),
+    interim: bool = False,
 ) -> Conclusion:
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
     `beaten`: other trials on the selection seeds; `bounds`: of the values; `sharing`: other trials
     with all the winner's values; `shown`: all values of the study; `why`: `default` is None, as a
-    sentence; `earlier`: see `interim_analyses.winners_looks`.
+    sentence; `earlier`, `interim`: see `interim_analyses.winners_looks` and `level_of`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -264,7 +265,9 @@ def conclude(
     ends = bounds.signed(sign)
     if ceiling is not None:
         ends = replace(ends, high=sign * ceiling)
-    compared = partial(_compared, winner, sign=sign, top=top, bounds=ends, earlier=earlier)
+    compared = partial(
+        _compared, winner, sign=sign, top=top, bounds=ends, earlier=earlier, interim=interim
+    )
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)
     elif is_default:
@@ -319,7 +322,7 @@ def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
 
 def _compared(
     winner: Sample, other: Sample, rival: str, *, sign: float, top: float | None, bounds: Bounds,
-    earlier: Sequence[int],
+    earlier: Sequence[int], interim: bool,
 ) -> Against:  # fmt: skip
     """Pair two samples and decide; `top`: the ceiling, if all seeds of the winner are at it."""
     both = sorted(winner.keys() & other.keys())
@@ -331,14 +334,14 @@ def _compared(
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        enough = len(both) >= fewest_pairs(next_level(earlier)) and lost > own_lost
+        enough = len(both) >= fewest_pairs(next_level(earlier, interim)) and lost > own_lost
         only: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
         return Against(rival, only, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = zip(*finite, strict=True)
     known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
     before = [sum(seed < size for seed in known) for size in earlier]
-    found = decided_pairs(ours, theirs, before, bounds)
+    found = decided_pairs(ours, theirs, before, bounds, interim)
     verdict: Verdict = found.verdict
     more = found.more_seeds
     if own_lost > lost:  # fewer values are biased upwards

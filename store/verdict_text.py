@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import counted
 from .comparison import WORDS
-from .interim_analyses import Look, winners_looks
+from .interim_analyses import Look, begins_interim, winners_looks
 from .leaderboard import Entry, default_of
 from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from .value_bounds import value_bounds
@@ -284,6 +284,7 @@ def concluded(
         why=apart or why_alone,
         alone=alone,
         earlier=earlier,
+        interim=begins_interim(looks),
     )
     return _with_sentences(replace(found, tells="" if found.copying is not None else tells))
 

@@ -89,7 +89,7 @@ class BenchFile:
         metric = root.value.get("metric", _node({}))
         if (weight := own.value.get("metric", _node({}))).is_map:  # checked: training_weight alone
             shows = metric.value.get("name", _node(Metric.name)).value == Metric.name
-            values = {**metric.value, **(weight.value if shows else {})}
+            values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
         study = study_of(made, self.shown, self.source, "bench", (), None)
         early = study.early_terminate

@@ -48,7 +48,17 @@ _MOST_ENDS = 8
 
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
-    found = [_seeds, _training_weight, _method, _lengths, _early, _budget, _default, _distributions, _executor]
+    found = [
+        _seeds,
+        _training_weight,
+        _method,
+        _lengths,
+        _early,
+        _budget,
+        _default,
+        _distributions,
+        _executor,
+    ]
     found += [_ray_tune, _several, _workers, _own_training]
     return [problem for rule in found for problem in rule(study)]
 
@@ -253,6 +263,15 @@ def _budget(study: Study) -> Problems:
         if trials is not None and confirm.top_k > trials:
             most = counted(trials, "trial")
             yield "confirm.top_k", f"confirm.top_k is {confirm.top_k}, but the budget is {most}"
+        if not confirm.choose and len(study.objectives) > 1:
+            text = "a front of several objectives needs selection seeds"
+            yield "confirm.choose", f"confirm.choose is 0, but {text}; allowed: at least 1"
+        if confirm.interim is not None and not (confirm.default and confirm.report):
+            text = "confirm.interim compares with the default on test seeds, which do not run"
+            yield "confirm.interim", f"{text}; leave it out"
+        elif confirm.interim is not None and confirm.interim >= confirm.report:
+            text = f"confirm.interim is {confirm.interim}; allowed: below confirm.report"
+            yield "confirm.interim", f"{text} ({confirm.report})"
         last = max((trial for trial, _ in confirm.also), default=-1)
         if trials is not None and last >= trials:
             text = f"confirm.also has trial {last}, but there are {trials} trials"

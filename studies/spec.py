@@ -199,8 +199,16 @@ class Confirm:
     """The best trials run again on selection seeds, the winner and the default on test seeds."""
 
     top_k: int = key(5, "trials run again; 0: none, and no winner", high=1000)
-    choose: int = key(8, "selection seeds: new seeds that decide the winner", low=1, high=1000)
+    choose: int = key(
+        8, "selection seeds: new seeds that decide the winner; 0: the search decides", high=1000
+    )
     report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
+    interim: int | None = key(
+        None,
+        "test seeds after which a clear difference from the default, or none, ends the test",
+        low=8,
+        high=1000,
+    )
     default: bool = key(True, "the default configuration runs on the test seeds, too")
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
         (),

@@ -1,7 +1,8 @@
 """The confirm stage: run the best trials on selection seeds and the winner on test seeds.
 
 The search seeds picked these trials, which biases their values upwards. So the `choose` seeds
-only choose, and the reported value comes from the `report` seeds. Several objectives have a
+only choose (0: the best of the search wins), and the reported value comes from the `report` seeds.
+With `interim` the test may end early, see `store.interim_analyses`. Several objectives have a
 front instead of a winner: the best trials run on the `choose` seeds and form a new front. The
 default runs on the `report` seeds, too (with a front, on the `choose` seeds), and so do the
 trials listed in `confirm.also`.
@@ -12,6 +13,8 @@ an earlier stage competes with the new candidates, and test values stay when the
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +23,14 @@ import numpy as np
 
 from ...errors import ConfigError, counted
 from ...store.codec import plain_json
+from ...store.comparison import decided_pairs
+from ...store.interim_analyses import begins_interim, winners_looks
 from ...store.leaderboard import seeds_that_choose
+from ...store.paired import UNBOUNDED, Bounds
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
+from ...store.value_bounds import RETURN, bounds_in
 from ...studies.study_keys import COSTS
 from ..analysis.checkpoint_values import result_of
 from ..lanes.contract import Resolved
@@ -139,8 +146,17 @@ class ConfirmStage:
             for trial in ledger.trials.values()
             if trial.state is TrialState.FINISHED and trial.value is not None
         )
-        if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
+        if confirm is None or not finished or confirm.top_k < 1:
             self._leave()
+            return
+        if not confirm.choose:
+            # Selection seeds of an earlier stage still decide.
+            chosen = seeds_that_choose(ledger.trials.values()) and first_confirmed(ledger)
+            winner = chosen or finished[0]
+            self._state.choose([winner.number])
+            winner.leave()  # a study resumed here has none of the search's replicates
+            winner.forget_lack()
+            self._test(winner)
             return
         best = finished[: confirm.top_k]
         best += [
@@ -205,25 +221,73 @@ class ConfirmStage:
         if confirm is None or not whole or out_of_budget or front:
             self._leave()
             return
-        winner = min(whole, key=lambda trial: _best_choice(ledger, trial))
-        state.win(winner.number, reports=confirm.report > 0)
-        if confirm.report:
-            self._start_default(after=self._start_winner(winner, confirm.report))
+        self._test(min(whole, key=lambda trial: _best_choice(ledger, trial)))
+
+    def _test(self, winner: Trial) -> None:
+        """Start the winner and the default on the test seeds, on some of them at an interim look.
+
+        Without a default to compare with there is no such look.
+        """
+        confirm, default = self._confirm, None
+        wanted = 0 if confirm is None else confirm.report
+        self._state.win(winner.number, reports=wanted > 0)
+        if confirm is None or not wanted:
+            self._leave()
+            return
+        if confirm.interim is not None and confirm.default:
+            default = self._default()
+        if confirm.interim is not None and default is not None and default is not winner:
+            wanted = min(confirm.interim, wanted)
+        self._start_default(wanted, after=self._start_winner(winner, wanted))
+
+    def _end_report(self) -> None:
+        state, confirm = self._state, self._confirm
+        if state.winner is None or confirm is None:
+            self._leave()
+            return
+        winner = self._ledger.trials[state.winner]
+        seeds = len(winner.runs_of(Stream.REPORT))
+        if not _was_cut(winner) and self._start_default(seeds):
+            return  # it had to wait, or an earlier version began this phase without it
+        both = [number for number in (state.winner, state.default) if number is not None]
+        for number in both:
+            self._take_report(number)
+        is_interim = seeds < confirm.report and not any(
+            _was_cut(self._ledger.trials[number]) for number in both
+        )
+        self._look(is_interim)
+        if is_interim and not self._is_clear():
+            for number in both:
+                self._run_tests(number, confirm.report)
         else:
             self._leave()
 
-    def _end_report(self) -> None:
-        state = self._state
-        if state.winner is None:
-            self._leave()
-            return
-        if not _was_cut(self._ledger.trials[state.winner]) and self._start_default():
-            return  # it had to wait, or an earlier version began this phase without it
-        for number in (state.winner, state.default):
-            if number is not None:
-                self._take_report(number)
-        self._look()
-        self._leave()
+    def _is_clear(self) -> bool:
+        """Return whether the seeds of an interim look decide, or do not favour the winner."""
+        trials, state = self._ledger.trials, self._state
+        if state.winner is None or state.default is None:
+            return False
+        ours, theirs = (trials[n].by_report_seed for n in (state.winner, state.default))
+        seeds = sorted(ours.keys() & theirs.keys())
+        sign = -self._ledger.objective.loss(1.0)
+        pairs = [(sign * ours[seed], sign * theirs[seed]) for seed in seeds]
+        if not seeds or not all(map(math.isfinite, itertools.chain(*pairs))):
+            return False
+        looks = self._ledger.looks
+        earlier = winners_looks(looks, state.winner, state.default, len(seeds))
+        before = [sum(seed < size for seed in seeds) for size in earlier]
+        own, other = zip(*pairs, strict=True)
+        found = decided_pairs(
+            own, other, before, self._bounds(sign), interim=begins_interim(looks)
+        )
+        return found.verdict in ("better", "worse") or mean(own) <= mean(other)
+
+    def _bounds(self, sign: float) -> Bounds:
+        study = self._ledger.study
+        if study.more_envs or study.metric.name != RETURN:
+            return UNBOUNDED
+        given = {**study.env.values, **study.evaluation.env}
+        return bounds_in(study.env.id, given, study.space.names).signed(sign)
 
     def _start_winner(self, trial: Trial, seeds: int) -> int:
         """Start the winner on the test seeds; return the env steps still to run there."""
@@ -239,7 +303,7 @@ class ConfirmStage:
             runs = self._fresh.runs(trial.number, Stream.REPORT, trial.report_seeds(seeds))
         return runs, bucket
 
-    def _start_default(self, after: int = 0) -> bool:
+    def _start_default(self, seeds: int, after: int = 0) -> bool:
         """Start the default on the test seeds; return whether it starts now.
 
         It does not if the study omits it, it is the winner, it already runs, or no program can
@@ -257,7 +321,7 @@ class ConfirmStage:
         if trial.number not in state.candidates:
             trial.leave()
             trial.forget_lack()
-        runs, bucket = self._on_test_seeds(trial, confirm.report)
+        runs, bucket = self._on_test_seeds(trial, seeds)
         if bucket is None:
             return False
         left = env_steps_left(self._ledger.study, state.usage)
@@ -281,18 +345,22 @@ class ConfirmStage:
             return False
         self._state.ask_for(sorted(asked))
         for number, seeds in asked.items():
-            trial = ledger.trials[number]
-            over = {
-                run.replicate: run
-                for run in trial.runs_of(Stream.REPORT)
-                if run.state in (RunState.ENDED, RunState.DIVERGED)
-            }
-            trial.leave()
-            if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
-                trial.forget_lack()
-            runs, bucket = self._on_test_seeds(trial, seeds)
-            _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
+            self._run_tests(number, seeds)
         return True
+
+    def _run_tests(self, number: int, seeds: int) -> None:
+        """Run a trial on test seeds, those that are over stay."""
+        trial = self._ledger.trials[number]
+        over = {
+            run.replicate: run
+            for run in trial.runs_of(Stream.REPORT)
+            if run.state in (RunState.ENDED, RunState.DIVERGED)
+        }
+        trial.leave()
+        if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
+            trial.forget_lack()
+        runs, bucket = self._on_test_seeds(trial, seeds)
+        _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
 
     def _default_of_front(self, best: Sequence[Trial]) -> list[Trial]:
         """Return [default] if it joins the front on the selection seeds, else [].
@@ -351,10 +419,11 @@ class ConfirmStage:
             trial.prove()
         self._ledger.touch(trial)
 
-    def _look(self) -> None:
+    def _look(self, interim: bool = False) -> None:
         winner = first_confirmed(self._ledger)
         is_default = winner is None or winner.number in (0, REFERENCE_TRIAL)
-        self._ledger.note_looks(None if is_default or winner is None else winner.number)
+        number = None if is_default or winner is None else winner.number
+        self._ledger.note_looks(number, interim)
 
     def _keep_policy(self) -> None:
         """Keep the winner's policy at the boundary where its last replicate ends."""
@@ -379,8 +448,15 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
 
 
 def first_confirmed(ledger: Ledger) -> Trial | None:
-    """Return the best trial on the selection seeds, of those with a value on all of them."""
+    """Return the best trial on the selection seeds, of those with a value on all of them.
+
+    Without selection seeds it is the best of the search, if it has test values.
+    """
     seeds = seeds_that_choose(ledger.trials.values())
+    if not seeds and ledger.objectives.others == ():
+        finished = [t for t in ledger.trials.values() if t.state is TrialState.FINISHED]
+        best = ledger.best(finished) if finished else None
+        return best if best is not None and best.by_report_seed else None
     confirmed = [t for t in ledger.trials.values() if seeds and len(t.choose_values) == seeds]
     return min(confirmed, key=lambda trial: _best_choice(ledger, trial), default=None)
 

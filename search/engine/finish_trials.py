@@ -14,7 +14,7 @@ from pathlib import Path
 from scipy.special import stdtrit
 
 from ...files.atomic_files import copy_folder, delete_folder, make_folder, sync_tree
-from ...store.rows import Stream, TrialState
+from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...studies.several_environments import metric_words
 from ...studies.spec import Checkpoint
 from ..state.buckets import Bucket
@@ -287,7 +287,8 @@ class Policies:
 
 def _has_won(trial: Trial) -> bool:
     """Return whether it won once: it may win again, without a lane that still has its policy."""
-    return bool(trial.choose_values and trial.report_values)
+    chosen = trial.choose_values or trial.number not in (0, REFERENCE_TRIAL)
+    return bool(chosen and trial.report_values)
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:

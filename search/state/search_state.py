@@ -94,18 +94,20 @@ class Ledger:
         for name, value in trial.attributes.items():
             self.unwritten.add(AttributeRow(trial.number, name, value))
 
-    def note_looks(self, winner: int | None) -> None:
+    def note_looks(self, winner: int | None, interim: bool = False) -> None:
         """Write the numbers of test seeds with values, if new (`store.interim_analyses`).
 
         Call it before a stage that adds test seeds or winners, and at its end. `winner` is the
-        trial of the study's conclusion, unless it is the default.
+        trial of the study's conclusion, unless it is the default. `interim`: before the planned
+        number of seeds.
         """
         sizes = {
             number: len(trial.report_values) + len(trial.report_diverged)
             for number, trial in sorted(self.trials.items())
         }
-        seen = [Look(one, size, one == winner) for one, size in sizes.items() if size]
-        new = [look for look in seen if look not in self.looks]
+        known = {(look.trial, look.seeds, look.won) for look in self.looks}
+        seen = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
+        new = [look for look in seen if (look.trial, look.seeds, look.won) not in known]
         if new:
             self.looks = (*self.looks, *new)
             self.unwritten.add(attribute_of_looks(self.looks))

@@ -27,7 +27,7 @@ from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
 from ...store.codec import finite_json
 from ...store.comparison import WORDS, Comparison, compare
-from ...store.interim_analyses import Look, earlier_looks, looks_of
+from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins_interim
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.paired import FEWEST_PAIRS, Bounds
@@ -105,6 +105,7 @@ class _Chosen:
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
     earlier: tuple[int, ...] = ()  # pairs at each earlier look
+    interim: bool = False  # the first look was an interim one
     bounds: Bounds = field(default_factory=Bounds)
 
 
@@ -129,7 +130,8 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
-    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds)
+    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
+                     chosen.interim)  # fmt: skip
     differs = apart(sides[0].world, sides[1].world)
     verdict = f"no verdict: they were evaluated in different environments ({differs})"
     verdict = verdict if differs else result.sentence()
@@ -184,7 +186,10 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
                   for side in (ours, theirs)]  # fmt: skip
         caution = "" if a.at is not None else _caution(stream, a, b)
         earlier = _earlier_pairs(a, b, shared) if paired and stream is Stream.REPORT else ()
-        return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier)
+        interim = pair_begins_interim(a.looks, a.trial, b.trial)
+        return _Chosen(
+            values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
+        )
     raise StoreError(
         f"{a.name} and {b.name} have no seeds in common: {a.name} has {_seed_counts(a)}, {b.name} "
         f"{_seed_counts(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
