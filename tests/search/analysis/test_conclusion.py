@@ -551,7 +551,7 @@ def test_a_study_that_grows_is_looked_at_again(tmp_path):
 def test_a_study_from_before_looks_were_kept_counts_what_it_shows(tmp_path, monkeypatch):
     steps = {"early_terminate": None, "space": samples.REAL}
     with monkeypatch.context() as before:
-        before.setattr(Ledger, "note_looks", lambda ledger, winner: None)
+        before.setattr(Ledger, "note_looks", lambda ledger, winner, interim=False: None)
         go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
     with Journal(tmp_path) as journal:
         assert looks_of(journal.attributes()) == ()

@@ -1,0 +1,209 @@
+"""Confirm without selection seeds, an interim look at the test seeds, and training returns."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from helpers import search_samples as samples
+from helpers.loading import run_file
+from hpo.errors import StudyError
+from hpo.search.analysis.verdict import conclusion_of
+from hpo.search.run import run
+from hpo.search.seeds import generator
+from hpo.store import Stream, tables_equal
+from hpo.store.comparison import decided_pairs
+from hpo.store.interim_analyses import looks_of, pair_begins_interim
+from hpo.store.journal import Journal
+from hpo.studies.load import loads
+from hpo.studies.spec import Metric
+
+growing = run_file("tests/search/engine/test_growing_confirm.py")
+dies, Died = growing.dies, growing.Died
+POOR = run_file("tests/search/engine/test_confirm_default.py").SPACE  # a default that is beaten
+CONFIRM = samples.Confirm(top_k=1, choose=0, report=16, interim=8)
+
+
+class Noisy(samples.AnalyticFactory):
+    """Returns differ between the seeds of a configuration by more than what seeds share."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        result_of = population.result_of
+
+        def noisy(lane):
+            found = result_of(lane)
+            own = f"{lane.payload['learning_rate']:.6e} {lane.stream}"
+            shift = 3.0 * generator(self.seed, own, lane.replicate).standard_normal()
+            return dataclasses.replace(found, returns=found.returns + shift)
+
+        population.result_of = noisy
+        return population
+
+
+class Shows(Noisy):
+    """Training shows returns, 10 lower than the skill."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        advance = population.advance
+
+        def shows(refills, busy):
+            found = advance(refills, busy)
+            means = 100.0 * found.metrics["skill"] - 10.0
+            more = {
+                "episodes": np.full(population.lanes, 100.0), "episode_return": means,
+                "episode_length": np.full(population.lanes, 7.0),
+            }  # fmt: skip
+            return dataclasses.replace(found, metrics={**found.metrics, **more})
+
+        population.advance = shows
+        return population
+
+
+def study(space=POOR, confirm=CONFIRM, **changes):
+    return samples.study(**{"space": space, "confirm": confirm, **changes})
+
+
+def go(folder, asked, factory=None):
+    return run(asked, folder, factory or Noisy(), (), samples.quick())
+
+
+def rows_of(folder):
+    with Journal(folder) as journal:
+        return {row.trial: row for row in journal.trials()}
+
+
+def test_the_best_of_the_search_wins_and_a_clear_difference_ends_the_test(tmp_path):
+    results, rows = go(tmp_path, study()), rows_of(tmp_path)
+    first = results.best
+    finished = [row for row in rows.values() if row.state == "finished"]
+    assert first.trial == max(finished, key=lambda row: row.value).trial != 0
+    assert (first.confirmed, first.value_from, first.seeds) == (True, "report", 8)
+    assert first.value == np.mean(rows[first.trial].report_values)
+    assert len(rows[0].report_values) == 8 and rows[first.trial].choose_values == ()
+    assert results.usage.confirm_env_steps == 16 * growing.LENGTH
+    with Journal(tmp_path) as journal:
+        looks, found = looks_of(journal.attributes()), conclusion_of(journal)
+    assert {(look.trial, look.seeds, look.interim) for look in looks} == {
+        (0, 8, True), (first.trial, 8, True)
+    }  # fmt: skip
+    ours, theirs = rows[first.trial].report_values, rows[0].report_values
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(1 - 0.008)
+    assert found.verdict == "better"
+    assert (found.against.interval.low, found.against.interval.high) == pytest.approx(
+        (expected.low, expected.high)
+    )
+    assert pair_begins_interim(looks, 0, first.trial)
+    assert not pair_begins_interim(looks, 0, first.trial + 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_goes_on_unless_the_look_decides_or_does_not_favour_the_winner(tmp_path, seed):
+    """The default is nearly the best, so that both happen; the rule from SciPy beside it."""
+    space = dataclasses.replace(POOR, parameters=(
+        samples.parameter("learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"),
+        POOR.parameters[1],
+    ))  # fmt: skip
+    asked = study(space, seed=seed, metric=Metric())
+    results, rows = go(tmp_path, asked, Noisy(seed=seed)), rows_of(tmp_path)
+    winner = results.best.trial
+    if winner == 0:
+        assert len(rows[0].report_values) == 16
+        return
+    ours, theirs = rows[winner].report_values, rows[0].report_values
+    gaps = np.subtract(ours[:8], theirs[:8])
+    low, high = stats.ttest_1samp(gaps, 0.0).confidence_interval(1 - 0.008)
+    signs = np.array(list(itertools.product((-1, 1), repeat=8))) @ np.abs(gaps)
+    exact = np.mean(np.abs(signs) >= abs(gaps.sum()) - 1e-9) <= 0.008
+    clear = gaps.mean() <= 0 or ((low > 0 or high < 0) and exact)
+    assert {len(ours), len(theirs)} == {8 if clear else 16}
+
+
+@pytest.mark.parametrize("space", [POOR, samples.REAL], ids=["clear", "open"])
+def test_killed_at_any_boundary_it_ends_as_undisturbed(tmp_path, space, dies, monkeypatch):
+    asked, factory = study(space, metric=Metric(training_weight=0.5)), Shows(lanes=4)
+    passed = dies(0)
+    go(tmp_path / "whole", asked, factory)
+    count = len(passed)
+    for number, at in enumerate([count // 3, *range(count - 6, count, 2)]):
+        monkeypatch.undo()
+        dies(at)
+        with pytest.raises(Died):
+            go(tmp_path / f"broken{number}", asked, factory)
+        monkeypatch.undo()
+        go(tmp_path / f"broken{number}", asked, factory)
+        assert tables_equal(tmp_path / "whole", tmp_path / f"broken{number}") == []
+
+
+def test_two_looks_are_wrong_in_at_most_5_percent():
+    """Of equal configurations; some stop at the first look because it does not favour the winner."""
+    rng, wrong, early = np.random.default_rng(0), 0, 0
+    for _ in range(4000):
+        ours, theirs = rng.standard_normal((2, 16)).tolist()
+        first = decided_pairs(ours[:8], theirs[:8], (), interim=True).verdict
+        early += first in ("better", "worse")
+        ends = first in ("better", "worse") or np.mean(ours[:8]) <= np.mean(theirs[:8])
+        last = first if ends else decided_pairs(ours, theirs, [8], interim=True).verdict
+        wrong += last in ("better", "worse")
+    assert 0.001 < early / 4000 < 0.012
+    assert wrong / 4000 < 0.05
+
+
+def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test(tmp_path):
+    asked = study(metric=Metric(training_weight=0.25), confirm=samples.Confirm(2, 3, 6))
+    go(tmp_path, asked, Shows())
+    with Journal(tmp_path) as journal:
+        rows = {row.trial: row for row in journal.trials()}
+        episodes = list(journal.evaluations())
+    last = max(episode.env_steps for episode in episodes)
+    seen: dict[tuple[int, Stream], dict[int, list]] = {}
+    for episode in episodes:
+        if episode.env_steps == last:
+            of_trial = seen.setdefault((episode.trial, episode.stream), {})
+            of_trial.setdefault(episode.replicate, []).append(episode)
+    kinds = set()
+    for (trial, stream), replicates in seen.items():
+        row = rows[trial]
+        values = {Stream.SEARCH: row.seed_values, Stream.CHOOSE: row.choose_values,
+                  Stream.REPORT: row.report_values}[stream]  # fmt: skip
+        weight = 0.0 if stream is Stream.REPORT else 0.25
+        expected = [
+            (1 - weight) * np.mean([one.episode_return for one in some])
+            + weight * (100.0 * some[0].metrics["skill"] - 10.0)
+            for _, some in sorted(replicates.items())
+        ]
+        assert values == pytest.approx(expected)
+        kinds.add(stream)
+    assert kinds == set(Stream)
+
+
+def test_without_an_episode_the_evaluation_counts_alone(tmp_path):
+    go(tmp_path / "plain", study())
+    go(tmp_path / "weighted", study(metric=Metric(training_weight=0.5)))  # shows no episodes
+    plain, weighted = rows_of(tmp_path / "plain"), rows_of(tmp_path / "weighted")
+    assert {n: row.value for n, row in plain.items()} == {n: r.value for n, r in weighted.items()}
+
+
+BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("confirm: {report: 8, interim: 8}", "confirm.interim is 8; allowed: below"),
+        ("confirm: {default: false, interim: 8}", "which do not run"),
+        ("confirm: {interim: 7}", "confirm.interim"),
+        ("confirm: {choose: 0}, objectives: [{name: eval/return_mean}, "
+         "{name: env_steps, goal: minimize}]", "needs selection seeds"),
+        ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
+        ("metric: {training_weight: 1.5}", "metric.training_weight"),
+        ("objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
+         "goal: minimize}]", "is for studies with one metric"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(keys, words):
+    with pytest.raises(StudyError, match=words):
+        loads(BASE % keys)
