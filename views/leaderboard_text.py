@@ -125,7 +125,8 @@ status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k env steps per seed.
          default: trial with the default configuration.
 search*N value in the search, mean of N seeds per trial. A stopped trial shows
-         its value where it was stopped.
+         its value where it was stopped. With metric.training_weight, training
+         returns count in it.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are

@@ -316,7 +316,8 @@ def _why_nothing(
         return [f"No verdict yet: {what}."]
     if first.value_from == Stream.CHOOSE:
         return ["Undecided: the winner has no value on the test seeds."]
-    return ["Undecided: no trial has a value on every selection seed."]
+    kind = "selection" if confirm["choose"] else "test"
+    return [f"Undecided: no trial has a value on every {kind} seed."]
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:

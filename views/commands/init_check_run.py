@@ -113,9 +113,13 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
     if confirm is not None and confirm.top_k:
-        confirmed = f"best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
-        last = "; then winner" + " and default" * confirm.default + f" on {confirm.report} more"
-        confirmed += last if confirm.report else ""
+        last = "winner" + " and default" * confirm.default + " on "
+        last += f"{confirm.interim} to " if confirm.interim is not None else ""
+        if confirm.choose:
+            confirmed = f"best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
+            confirmed += f"; then {last}{confirm.report} more" if confirm.report else ""
+        elif confirm.report:
+            confirmed = f"{last}{counted(confirm.report, 'new seed')}"
     lines = [
         _answer(report),
         "",
