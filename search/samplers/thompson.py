@@ -140,7 +140,8 @@ def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray,
             row[: len(one.losses)] = -one.losses[:, objective]
         y -= np.median(np.nanmean(y, 1))
         mean = np.nanmean(y, 1)
-        scale = float(np.quantile(mean, 0.9)) or float(np.abs(mean).mean()) or 1.0
+        scale, size = float(np.quantile(mean, 0.9)), float(np.abs(mean).mean())
+        scale = scale if scale > 1e-9 * size else size or 1.0  # else it may be a rounding error
         y = np.where(y < 0.0, -scale * np.log1p(np.maximum(-y, 0.0) / scale), y)
         unit = float(np.nanmean(y, 1).std()) or 1.0
         added = [one.extra[min(objective, len(one.extra) - 1)] for one in results]

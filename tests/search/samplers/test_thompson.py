@@ -108,6 +108,19 @@ def means(history):
     return {trial: pytest.approx(float(one.losses.mean())) for trial, one in found.items()}
 
 
+@pytest.mark.filterwarnings("error")
+def test_rounding_errors_among_equal_values_are_no_scale():
+    """Most trials fail alike, and the mean of three equal values may be a rounding error away."""
+    rng = np.random.default_rng(0)
+    for value in rng.normal(-200.0, 100.0, 200):
+        bad = [thompson.Result(np.full((3, 1), value), np.zeros(1)) for _ in range(9)]
+        worse = [thompson.Result(np.full((3, 1), value + 50.0), np.zeros(1))]
+        y, extra = thompson.weighed([*bad, *worse], np.ones(1))
+        phi = np.hstack([np.ones((10, 1)), rng.normal(size=(10, 3))])
+        assert np.isfinite(thompson.fit(y, extra, phi, 4).mean).all()
+        assert y[9].mean() < y[:9].mean()
+
+
 def test_stopped_trials_are_carried_on_by_a_regression():
     """At the rung x = -1, 0, 1 and at the end y = -3, 0, 3: sum xy = 6, sum xx = 2.
 
