@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
+from .chance_of_best import ChosenTrial
 from .comparison import decided_pairs
 from .interim_analyses import fewest_pairs, next_level
 from .paired import UNBOUNDED, Bounds, chance_of_better, paired_interval
@@ -211,6 +212,7 @@ class Conclusion:
     alone: str = ""  # the latter, such as `trial 5 of pbt-alone`
     tells: str = ""  # how to get it, as a sentence
     lone: bool = False  # there is only one trial, so its search seeds selected nothing
+    chosen: ChosenTrial | None = None  # by the seeds that chose the winner
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:

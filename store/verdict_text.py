@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ..errors import counted
+from .chance_of_best import ChosenTrial, chance_of_best
 from .comparison import WORDS
 from .interim_analyses import Look, begins_interim, winners_looks
 from .leaderboard import Entry, default_of
@@ -34,7 +35,7 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
 
 
 def details(conclusion: Conclusion) -> list[str]:
-    """Return the means of both sides, and the probability of improvement."""
+    """Return means of both sides, the probability of improvement, and that of the best choice."""
     winner = conclusion.winner
     if winner is None or conclusion.front is not None or conclusion.lone:
         return []
@@ -45,6 +46,10 @@ def details(conclusion: Conclusion) -> list[str]:
             found.append(f"Means: {winner} {own}, {against.rival} {other}.")
         if against.verdict in ("better", "worse"):
             found += _chance(winner, against)
+    if conclusion.chosen is not None:
+        of = f"Of the {conclusion.chosen.trials} trials that its seeds chose from,"
+        found.append(f"{of} {winner} is the best with probability {conclusion.chosen.chance:.2f}.")
+        found.append(f"The best is expected to be {_number(conclusion.chosen.loss)} better.")
     return found
 
 
@@ -286,7 +291,27 @@ def concluded(
         earlier=earlier,
         interim=begins_interim(looks),
     )
-    return _with_sentences(replace(found, tells="" if found.copying is not None else tells))
+    tells = "" if found.copying is not None else tells
+    return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(meta, rows, winner)))
+
+
+def _among_chosen(
+    meta: StudyMeta, rows: Sequence[TrialRow], winner: TrialRow
+) -> ChosenTrial | None:
+    """Return how likely the winner is the best of those it was chosen from."""
+    if meta.constraints or meta.aggregate != "mean":
+        return None
+    of = "choose_values" if winner.choose_values else "seed_values"
+    seeds = len(getattr(winner, of))
+    sign = 1.0 if meta.goal == "maximize" else -1.0
+    those = [
+        row for row in rows
+        if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
+    ]  # fmt: skip
+    if winner not in those:
+        return None
+    values = [[sign * value for value in getattr(row, of)] for row in those]
+    return chance_of_best(values, those.index(winner))
 
 
 def _lone_trial_verdict(

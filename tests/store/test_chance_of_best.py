@@ -1,0 +1,47 @@
+"""How likely the chosen trial is the best: against simulated truth and a plain Monte Carlo."""
+
+import numpy as np
+import pytest
+
+from hpo.store.chance_of_best import chance_of_best
+
+
+def test_it_is_that_of_the_model_drawn_many_times():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(9, 1)) + rng.normal(0, 0.7, (9, 2)) + rng.normal(0, 3.0, 2)
+    chosen = int(y.mean(1).argmax())
+    found = chance_of_best(y.tolist(), chosen)
+    # The model again, step by step.
+    own = [[y[i, s] - y[:, s].mean() for s in range(2)] for i in range(9)]
+    means = [sum(row) / 2 for row in own]
+    noise = sum((own[i][s] - means[i]) ** 2 for i in range(9) for s in range(2)) / 8
+    above = [mean - sorted(means)[4] for mean in means]
+    spread = np.mean([x * x for x in above if x >= 0]) - noise / 2
+    kept = spread / (spread + noise / 2)
+    draws = np.array(above) * kept + np.sqrt(kept * noise / 2) * rng.normal(size=(200_000, 9))
+    assert spread > 0.05 * noise and found is not None and found.trials == 9
+    assert found.chance == pytest.approx(np.mean(draws.argmax(1) == chosen), abs=0.004)
+    assert found.loss == pytest.approx(np.mean(draws.max(1) - kept * above[chosen]), abs=0.004)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
+def test_what_it_says_is_how_often_it_is_so(noise):
+    rng, rows = np.random.default_rng(1), []
+    for _ in range(1500):
+        truth = rng.normal(size=12)
+        y = truth[:, None] + noise * rng.normal(size=(12, 2)) + rng.normal(size=2)
+        chosen = int(y.mean(1).argmax())
+        found = chance_of_best(y.tolist(), chosen)
+        assert found is not None
+        rows.append((found.chance, truth.argmax() == chosen,
+                     found.loss, truth.max() - truth[chosen]))  # fmt: skip
+    chance, hit, loss, lost = np.mean(np.array(rows, float), axis=0)
+    assert chance == pytest.approx(hit, abs=0.06)
+    assert loss == pytest.approx(lost, rel=0.25)
+
+
+def test_where_it_is_unknown_it_is_none():
+    assert chance_of_best([[1.0, 2.0], [2.0, 1.0]], 0) is None  # two trials
+    assert chance_of_best([[1.0], [2.0], [3.0]], 2) is None  # one seed
+    assert chance_of_best([[1.0, 1.0]] * 4, 0) is None  # no noise
+    assert chance_of_best([[1.0, float("nan")], [2.0, 1.0], [3.0, 1.0]], 0) is None
