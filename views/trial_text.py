@@ -125,8 +125,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal)
-        search = plain(read_text(meta.study_text, "study.resolved.yaml"))["search"]
-        start_up = start_up_words(search, journal.asks(), rows)
+        study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+        start_up = start_up_words(study["search"], journal.asks(), rows)
         scores = None
         if names:  # loaded on use: it brings numpy, which no other view of a table needs
             from ..search.analysis.across_environments import environment_scores
@@ -138,6 +138,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     return {
         "study": folder.name,
         "metric": meta.metric,
+        "training_weight": (study.get("metric") or {}).get("training_weight", 0.0),
         "goal": meta.goal,
         "trials": len(entries),
         "study_seconds_by_part": spent,
@@ -305,6 +306,8 @@ def _details(data: Mapping[str, Any]) -> list[str]:
         if values := data[f"{name}_values"]:
             seeds = counted(len(values), "seed")
             lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
+            if name != "report" and (weight := data["training_weight"]):
+                lines.append(f"{'':<10} (training returns count {weight:g} in these)")
     for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
         lines.append(f"{'' if place else 'verdict':<10} {text}")
     lines.append(
