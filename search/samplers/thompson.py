@@ -22,7 +22,7 @@ from .history_window import Losses, Window, penalised
 from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
 _LEAST_FINISHED, _LEAST_KNOWN = 2, 4  # trials, before there is a model
-_DRAWS = 1_000  # of the space, at most, for the candidates of one proposal
+_DRAWS, _SHARED = 1_000, 64  # draws of the space, from which so many proposals take candidates
 _MOST_PAIRED = 30  # columns, at most, whose products are modelled
 _SURFACE, _QUADRATIC = 0.6, 0.35  # of the variance between configurations; of the surface's
 _LEAST_BETWEEN = 0.15  # variance between configurations: at least this share of that of means
@@ -211,6 +211,13 @@ def fit(y: np.ndarray, extra: np.ndarray, phi: np.ndarray, linear: int) -> Mixed
     return MixedModel(mean, root, noise, seed, own, prior)
 
 
+@dataclass(frozen=True)
+class _Pool:
+    params: Sequence[dict[str, Any]]
+    phi: np.ndarray  # their features
+    weights: np.ndarray  # how likely each is a candidate; the sum is 1
+
+
 class Thompson:
     """See the module; several objectives get random weights for each proposal."""
 
@@ -220,6 +227,20 @@ class Thompson:
         self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
         self.options = options_of("thompson", spec.options)
         self.coordinates = Coordinates(spec.space)
+        self._pools: dict[int, _Pool] = {}  # the latest one
+
+    def pool(self, trial: int) -> _Pool:
+        """Return the draws of the space that a trial's candidates are from."""
+        number = trial // _SHARED
+        if number not in self._pools:
+            rng = generator(self.seed, "thompson-pool", number)
+            params = [self.space.draw(rng) for _ in range(_DRAWS)]
+            rows = np.array([self.coordinates.of(one) for one in params])
+            distance = np.linalg.norm(rows - self.coordinates.default, axis=1)
+            weights = self.options["floor"] + np.exp(-0.5 * (distance / self.options["width"]) ** 2)
+            phi = self.coordinates.features(rows)
+            self._pools = {number: _Pool(params, phi, weights / weights.sum())}
+        return self._pools[number]
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         results, params = results_of(self.window.of(history)), {p.trial: p.params for p in history}
@@ -239,7 +260,7 @@ class _ThompsonBatch:
     def draw(self, trial: int, attempt: int) -> Draw | None:
         if self._ranked[0] != trial:
             rng = generator(self._method.seed, "thompson", trial)
-            self._ranked = trial, self._candidates(rng)
+            self._ranked = trial, self._candidates(trial, rng)
         if attempt < len(self._ranked[1]):
             return Draw(self._ranked[1][attempt])
         rng = generator(self._method.seed, "thompson-rest", trial, attempt)
@@ -248,29 +269,19 @@ class _ThompsonBatch:
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         """See `Batch.keep`; proposals spread because each has a surface of its own."""
 
-    def _candidates(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+    def _candidates(self, trial: int, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Return candidates, the best first; before there is a model, as they were drawn."""
-        space, coordinates = self._method.space, self._method.coordinates
-        options = self._method.options
-        width, floor, most = options["width"], options["floor"], options["candidates"]
-        found: list[tuple[dict[str, Any], np.ndarray]] = []
-        for _ in range(_DRAWS):
-            params = space.draw(rng)
-            row = coordinates.of(params)
-            distance = float(np.linalg.norm(row - coordinates.default))
-            chance = floor + math.exp(-0.5 * (distance / width) ** 2)
-            if rng.random() * (floor + 1.0) < chance:
-                found.append((params, row))
-            if len(found) == most:
-                break
-        if not (found and self._results):
-            return [params for params, _ in found]
-        weights = rng.dirichlet(np.ones(self._method.objectives))
-        if self._model is None or len(weights) > 1:
-            y, extra = weighed(self._results, weights)
-            self._model = fit(y, extra, self._phi, 1 + len(coordinates.default))
-        value = coordinates.features([row for _, row in found]) @ self._model.draw(rng)
-        return [found[index][0] for index in np.argsort(-value, kind="stable")]
+        method, pool = self._method, self._method.pool(trial)
+        count = min(method.options["candidates"], np.count_nonzero(pool.weights))
+        found = rng.choice(len(pool.params), count, replace=False, p=pool.weights)
+        if self._results:
+            weights = rng.dirichlet(np.ones(method.objectives))
+            if self._model is None or len(weights) > 1:
+                y, extra = weighed(self._results, weights)
+                self._model = fit(y, extra, self._phi, 1 + len(method.coordinates.default))
+            value = pool.phi[found] @ self._model.draw(rng)
+            found = found[np.argsort(-value, kind="stable")]
+        return [pool.params[index] for index in found]
 
 
 build = Thompson
