@@ -260,7 +260,7 @@ def _budget(study: Study) -> Problems:
     reserved, run = 0, study.env_steps * study.spread
     if confirm is not None:
         reserved = confirm.runs(len(study.objectives)) * run
-        if trials is not None and confirm.top_k > trials:
+        if trials is not None and confirm.choose and confirm.top_k > trials:
             most = counted(trials, "trial")
             yield "confirm.top_k", f"confirm.top_k is {confirm.top_k}, but the budget is {most}"
         if not confirm.choose and len(study.objectives) > 1:

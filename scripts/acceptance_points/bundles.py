@@ -17,7 +17,7 @@ from .fresh import fresh_clone, fresh_python
 
 DAMAGED = 200
 _SMALL = ("env_steps=4096", "early_terminate=null", "budget.trials=3", "seeds.per_config=1",
-          "confirm.top_k=1", "confirm.choose=2", "confirm.report=6")  # fmt: skip
+          "confirm={report: 6, choose: 0}")  # fmt: skip
 
 
 def travels(small: bool, work: Path) -> Outcome:

@@ -19,7 +19,8 @@ def bench(small: bool, work: Path) -> Outcome:
     words = [*hpo_command(), "bench", _FOLDER / "methods.yaml", "--jobs", str(_JOBS), "--to", to,
              "--quiet"]  # fmt: skip
     if small:
-        words += ["--set", "bench.searches=2", "--set", "bench.budgets=[8]"]
+        words += ["--set", "bench.searches=2", "--set", "bench.budgets=[8]", "--set",
+                  "bench.baseline_budget=8"]  # fmt: skip
     call(words, ROOT)
     found: dict[str, Any] = json.loads(to.read_text())
     methods, rows, minutes = found["methods"], found["rows"], found["seconds"] / 60

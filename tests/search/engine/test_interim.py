@@ -227,3 +227,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
 def test_what_cannot_work_is_refused(keys, words):
     with pytest.raises(StudyError, match=words):
         loads(BASE % keys)
+
+
+def test_without_selection_seeds_top_k_needs_no_trials():
+    assert loads("{env: CartPole-v1, env_steps: 100k, budget: {trials: 3}, confirm: {choose: 0}}")
