@@ -110,7 +110,7 @@ def _env_lines(env: EnvEntry) -> list[str]:
 def _metric_lines(env: EnvEntry) -> list[str]:
     if env.source != "optical":
         return [
-            "# half of a search value is the mean training return; the test is of evaluations alone",
+            "# training returns count half in search values, and not in the test",
             "metric: {name: eval/return_mean, goal: maximize, training_weight: 0.5}",
             "evaluation: {every: rungs, episodes: 20}",
         ]
