@@ -381,7 +381,7 @@ def _add_importance(parser: _Parser, prefix: str = "") -> None:
     _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
     text = (
         f"{prefix}rank by ped-anova instead, without a test against chance; it may differ: the "
-        "default asks what orders all trials, ped-anova what sets the best tenth apart"
+        "default ranks influences on all trials, ped-anova influences on the best tenth"
     )
     _option(parser, "--method", "METHOD", text, choices=_METHODS)
 

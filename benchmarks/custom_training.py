@@ -2,7 +2,7 @@
 
 The same class (`examples/rejax_training.py:SAC`, Pendulum-v1, 10,000 transitions, past the fill of
 the buffer) on both sides. In turn: `jit` of the updates with the learning rate traced, so one
-compile serves all runs; people who close over it compile each run anew, which is measured too.
+compile serves all runs. Closing over it compiles each run separately, which is measured, too.
 
     pip install rejax==0.1.3
     python benchmarks/custom_training.py
@@ -73,7 +73,7 @@ def in_turn():
 
     hypers = [{**values, "learning_rate": rate} for rate in RATES]
     took = []
-    for one in hypers[:2]:  # closed over, with the start: what a run costs before it runs
+    for one in hypers[:2]:  # closed over: the start-up cost of each run
         started = time.perf_counter()
         whole = jax.jit(lambda key, one=one: train(lane.init(key, one), one))
         whole.lower(jax.random.key(0)).compile()
@@ -104,7 +104,7 @@ def main():
     sides = {name: subprocess.Popen([sys.executable, __file__, "--side", name], **pipes)
              for name in ("lanes", "in_turn")}  # fmt: skip
     hello = {name: json.loads(side.stdout.readline()) for name, side in sides.items()}
-    compiles = {name: told["compile_seconds"] for name, told in hello.items()}
+    compiles = {name: report["compile_seconds"] for name, report in hello.items()}
     seen = {name: [] for name in sides}
     for name in [*sides] * args.rounds:
         print(UPDATES, file=sides[name].stdin, flush=True)

@@ -112,7 +112,7 @@ class LaneProgram:
     def change(self, lanes: Any, changes: Any) -> Any:
         """Copy states between (donated) lanes and change hyperparameters, between two chunks."""
         if len(self.devices) == 1:
-            # XLA calls what a chunk gives replicated there, which is the same and has another
+            # XLA calls the result of a chunk replicated there, which is the same with a different
             # name: `jit` would make the program of each name.
             lanes = self.place(lanes)
         return self._change(lanes, changes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .libraries import np, special
 
 _LEAST = 3  # trials
-_GRID, _REACH = 801, 8.0  # points; standard deviations around the means
+_GRID, _REACH = 801, 8.0  # points; standard deviations around the highest
 _SHARE = 0.05  # spread of true means: at least this share of the noise of a seed
 
 
@@ -48,9 +48,8 @@ def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTria
     spread = max(float((above[above >= 0.0] ** 2).mean()) - noise / seeds, _SHARE * noise)
     kept = spread / (spread + noise / seeds)
     centres, deviation = kept * above, float(np.sqrt(kept * noise / seeds))
-    low = float(centres.min()) - _REACH * deviation
-    high = float(centres.max()) + _REACH * deviation
-    grid = np.linspace(low, high, max(_GRID, int(8 * (high - low) / deviation)))
+    top, reach = float(centres.max()), _REACH * deviation  # below, the highest is never
+    grid = np.linspace(top - reach, top + reach, _GRID)
     z = (grid - centres[:, None]) / deviation
     below = np.asarray(special.ndtr(z), np.float64)  # [trials, grid]
     others = np.prod(np.delete(below, chosen, axis=0), axis=0)

@@ -263,8 +263,8 @@ def _budget(study: Study) -> Problems:
         if trials is not None and confirm.choose and confirm.top_k > trials:
             most = counted(trials, "trial")
             yield "confirm.top_k", f"confirm.top_k is {confirm.top_k}, but the budget is {most}"
-        if not confirm.choose and len(study.objectives) > 1:
-            text = "a front of several objectives needs selection seeds"
+        if not confirm.choose and (len(study.objectives) > 1 or study.constraints):
+            text = "several objectives and constraints need selection seeds"
             yield "confirm.choose", f"confirm.choose is 0, but {text}; allowed: at least 1"
         if confirm.interim is not None and not (confirm.default and confirm.report):
             text = "confirm.interim compares with the default on test seeds, which do not run"

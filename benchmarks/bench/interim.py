@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What an interim look saves, and how often the verdict is wrong, on the recorded runs.
+"""Seeds saved by an interim look, its power and error rate, and choices with training returns.
 
     benchmarks/bench/interim.py          writes benchmarks/bench/interim.json
 
 A search is the default and 40 recorded configurations; the best by two seeds is tested against the
 default on 16 seeds drawn from the eight others: at once, or with a look at 8 of them. For errors
-the sign of every difference is drawn anew, so that there is none.
+the sign of every difference is random, so that the true difference is 0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS, INTERIM, TRIALS = 16, 8, 40
 
 
-def verdict(ours: np.ndarray, theirs: np.ndarray, look: int | None) -> tuple[str, int]:
+def verdict(
+    ours: np.ndarray, theirs: np.ndarray, look: int | None, interim: bool = True
+) -> tuple[str, int]:
     """Return the verdict and the seeds it took, as `search/engine/confirm.py` does."""
     if look is not None:
-        first = decided_pairs(ours[:look].tolist(), theirs[:look].tolist(), (), interim=True)
+        first = decided_pairs(ours[:look].tolist(), theirs[:look].tolist(), (), interim=interim)
         if first.verdict in ("better", "worse") or ours[:look].mean() <= theirs[:look].mean():
             return first.verdict, look
     before = () if look is None else (look,)
-    last = decided_pairs(ours.tolist(), theirs.tolist(), before, interim=look is not None)
+    last = decided_pairs(
+        ours.tolist(), theirs.tolist(), before, interim=interim and look is not None
+    )
     return last.verdict, len(ours)
 
 
@@ -39,7 +43,8 @@ def measured(folder: Path, searches: int) -> dict[str, dict[str, float]]:
     ends = table.finals * (1.0 if table.goal == "maximize" else -1.0)
     shown = table.curves["episode_return_100"][:, :, -1]
     values = np.where(np.isfinite(shown), 0.5 * ends + 0.5 * shown, ends)
-    rows: dict[str, list[tuple[float, ...]]] = {"at once": [], "with a look": []}
+    ways = {"at once": (None, True), "with a look": (INTERIM, True), "4 % first": (INTERIM, False)}
+    rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     for _ in range(searches):
         order = rng.permutation(table.seeds)
         tried = np.r_[0, rng.choice(np.arange(1, len(ends)), TRIALS, replace=False)]
@@ -50,9 +55,9 @@ def measured(folder: Path, searches: int) -> dict[str, dict[str, float]]:
         ours, theirs = ends[best, seeds], ends[0, seeds]
         flips = rng.integers(0, 2, SEEDS).astype(bool)
         equal = np.where(flips, ours, theirs), np.where(flips, theirs, ours)
-        for name, look in (("at once", None), ("with a look", INTERIM)):
-            found, used = verdict(ours, theirs, look)
-            wrong, _ = verdict(*equal, look)
+        for name, way in ways.items():
+            found, used = verdict(ours, theirs, *way)
+            wrong, _ = verdict(*equal, *way)
             rows[name].append((found == "better", used, wrong in ("better", "worse")))
     names = ("better", "seeds", "wrong")
     return {
@@ -62,6 +67,26 @@ def measured(folder: Path, searches: int) -> dict[str, dict[str, float]]:
     }  # fmt: skip
 
 
+def choices(folder: Path, searches: int) -> dict[str, float]:
+    """Return the value of the best of 40 by two seeds, with and without training returns."""
+    table, rng = read_table(folder), np.random.default_rng(2)
+    sign, shown = 1.0 if table.goal == "maximize" else -1.0, table.curves["episode_return_100"]
+    ends, trained = sign * table.finals, shown[:, :, -1]
+    by = {"evaluations": ends, "half training": np.where(
+        np.isfinite(trained), 0.5 * ends + 0.5 * trained, ends)}  # fmt: skip
+    found: dict[str, list[float]] = {name: [] for name in by}
+    for _ in range(searches):
+        order = rng.permutation(table.seeds)
+        tried = rng.choice(len(ends), TRIALS, replace=False)
+        for name, values in by.items():
+            best = tried[values[tried][:, order[:2]].mean(1).argmax()]
+            found[name].append(sign * float(ends[best, order[2:]].mean()))
+    gain = np.subtract(found["half training"], found["evaluations"])
+    means = {name: round(float(np.mean(some)), 4) for name, some in found.items()}
+    return {**means, "gain": round(float(gain.mean()), 4),
+            "error": round(float(gain.std() / len(gain) ** 0.5), 4)}  # fmt: skip
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--searches", type=int, default=3000)
@@ -69,8 +94,13 @@ def main() -> int:
     args = parser.parse_args()
     tables = sorted(path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet"))
     found = {folder.name: measured(folder, args.searches) for folder in tables}
-    args.out.write_text(json.dumps({"searches": args.searches, "tables": found}, indent=1) + "\n")
-    for name, row in found.items():
+    held_out = sorted(
+        one.parent for one in (ROOT / "results" / "held_out").glob("*/trials.parquet")
+    )
+    chosen = {folder.name: choices(folder, args.searches) for folder in (*tables, *held_out)}
+    data = {"searches": args.searches, "tables": found, "choices": chosen}
+    args.out.write_text(json.dumps(data, indent=1) + "\n")
+    for name, row in {**found, **{f"choices {name}": row for name, row in chosen.items()}}.items():
         print(name, row)
     return 0
 

@@ -151,8 +151,8 @@ class ConfirmStage:
             return
         if not confirm.choose:
             # Selection seeds of an earlier stage still decide.
-            chosen = seeds_that_choose(ledger.trials.values()) and first_confirmed(ledger)
-            winner = chosen or finished[0]
+            before = seeds_that_choose(ledger.trials.values()) > 0
+            winner = (first_confirmed(ledger) if before else None) or finished[0]
             self._state.choose([winner.number])
             winner.leave()  # a study resumed here has none of the search's replicates
             winner.forget_lack()
@@ -351,7 +351,7 @@ class ConfirmStage:
         return True
 
     def _run_tests(self, number: int, seeds: int) -> None:
-        """Run a trial on test seeds, those that are over stay."""
+        """Run a trial on the test seeds that it has not finished."""
         trial = self._ledger.trials[number]
         over = {
             run.replicate: run
@@ -455,7 +455,7 @@ def first_confirmed(ledger: Ledger) -> Trial | None:
     Without selection seeds it is the best of the search, if it has test values.
     """
     seeds = seeds_that_choose(ledger.trials.values())
-    if not seeds and ledger.objectives.others == ():
+    if not seeds and not ledger.objectives.others:
         finished = [t for t in ledger.trials.values() if t.state is TrialState.FINISHED]
         best = ledger.best(finished) if finished else None
         return best if best is not None and best.by_report_seed else None

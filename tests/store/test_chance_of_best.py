@@ -40,6 +40,13 @@ def test_what_it_says_is_how_often_it_is_so(noise):
     assert loss == pytest.approx(lost, rel=0.25)
 
 
+def test_a_trial_far_below_the_others_changes_nothing():
+    y = [[10.0, 10.2], [9.9, 10.3], [10.1, 9.8], [9.7, 10.0], [9.8, 9.9], [1.0, 1.2]]
+    near, far = chance_of_best(y, 0), chance_of_best([*y[:-1], [-1e7, -1e7 + 0.2]], 0)
+    assert near is not None and far is not None
+    assert far.chance == pytest.approx(near.chance, rel=1e-6)
+
+
 def test_where_it_is_unknown_it_is_none():
     assert chance_of_best([[1.0, 2.0], [2.0, 1.0]], 0) is None  # two trials
     assert chance_of_best([[1.0], [2.0], [3.0]], 2) is None  # one seed

@@ -217,7 +217,9 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ("confirm: {default: false, interim: 8}", "which do not run"),
         ("confirm: {interim: 7}", "confirm.interim"),
         ("confirm: {choose: 0}, objectives: [{name: eval/return_mean}, "
-         "{name: env_steps, goal: minimize}]", "needs selection seeds"),
+         "{name: env_steps, goal: minimize}]", "need selection seeds"),
+        ("confirm: {choose: 0}, constraints: [{metric: eval/length_mean, max: 9}]",
+         "need selection seeds"),
         ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         ("objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
