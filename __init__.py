@@ -8,7 +8,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .core.saved_policy import SavedPolicy
-    from .core.training import Training, fixed, traced
+    from .core.training import Training, environment, fixed, traced
     from .errors import HpoError
     from .search.engine.callbacks import (
         Callback,
@@ -45,6 +45,7 @@ __all__ = [
     "TrialStartEvent",
     "__version__",
     "check",
+    "environment",
     "fixed",
     "learn",
     "load_policy",
@@ -64,6 +65,7 @@ _HOMES = {
     "SavedPolicy": "core.saved_policy",
     "Training": "core.training",
     "check": _CALLS,
+    "environment": "core.training",
     "fixed": "core.training",
     "learn": _CALLS,
     "load_policy": "views.python.policies",

@@ -7,6 +7,8 @@ for a fixed number of steps in continuous operation). Normalisers are frozen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -129,6 +131,32 @@ class Carry(Pytree):
         return end.returns, end.lengths, summarise(end.info, steps)
 
 
+@dataclass(frozen=True)
+class Players:
+    """Policies [L] at work in one environment."""
+
+    env: Environment
+    params: Any  # of the environment, [L, ...]
+    keys: Array  # uint32 [L, 2]; lanes with the same key play the same episodes
+    # step, states, observations, memory -> actions, words of the step's keys, next memory
+    act: Callable[..., tuple[Array, Array, Any]]
+    memory: Callable[[tuple[int, ...]], Any]  # at the start of episodes [L, bodies]
+
+
+def players_of(plan: Plan, lanes: Policies, greedy: bool) -> Players:
+    env = environments.make(plan.eval_env)
+
+    def of_lanes(step: Any, env_state: Any, observation: Any, memory: Any) -> Any:
+        return jax.vmap(
+            lambda lane, state, seen, memory: act(
+                plan, env, lane, step, state, seen, memory, greedy
+            )
+        )(lanes, env_state, observation, memory)
+
+    memory = partial(policy.initial_carry, plan)
+    return Players(env, lanes.hypers.eval_params, lanes.key, of_lanes, memory)
+
+
 def evaluate(
     plan: Plan,
     lanes: Policies,
@@ -144,28 +172,34 @@ def evaluate(
     episode ends ignored (continuous operation); else each episode runs to its end, or to
     `cut_after`.
     """
-    last = cut_after if steps is None else last_step(plan, steps)
-    carry = begin(plan, lanes, episodes, greedy, steps)
-    env = environments.make(plan.eval_env)
-    return Episodes(*carry.played(env, lambda c: advance(plan, lanes, c, greedy, steps)[0], last))
+    return play(players_of(plan, lanes, greedy), episodes, steps, cut_after)
 
 
-def last_step(plan: Plan, steps: int | None) -> int:
-    return STEP_LIMIT if steps is None else environments.make(plan.eval_env).warmup_steps + steps
+def play(
+    players: Players, episodes: int, steps: int | None = None, cut_after: int = STEP_LIMIT
+) -> Episodes:
+    """Return the results of episodes as `evaluate` does."""
+    env = players.env
+    last = cut_after if steps is None else last_step(env, steps)
+    carry = begin(players, episodes, steps)
+    return Episodes(*carry.played(env, lambda c: advance(players, c, steps)[0], last))
 
 
-def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> Carry:
-    env = environments.make(plan.eval_env)
+def last_step(env: Environment, steps: int | None) -> int:
+    return STEP_LIMIT if steps is None else env.warmup_steps + steps
 
-    def reset(lane: Policies) -> tuple[Any, Any]:
-        keys = reset_keys(lane.key, episodes)
-        return contract.reset_all(env, keys, lane.hypers.eval_params)
 
-    env_state, observation = jax.vmap(reset)(lanes)
-    count = lanes.key.shape[0]
-    memory = policy.initial_carry(plan, (count, episodes * agents_of(env)))
+def begin(players: Players, episodes: int, steps: int | None) -> Carry:
+    env = players.env
+
+    def reset(key: Array, params: Any) -> tuple[Any, Any]:
+        return contract.reset_all(env, reset_keys(key, episodes), params)
+
+    env_state, observation = jax.vmap(reset)(players.keys, players.params)
+    count = players.keys.shape[0]
+    memory = players.memory((count, episodes * agents_of(env)))
     carry = Carry.begun((count, episodes), env_state, observation, memory)
-    return carry.with_info(lambda c: advance(plan, lanes, c, greedy, steps)[0])
+    return carry.with_info(lambda c: advance(players, c, steps)[0])
 
 
 def reset_keys(raw: Array, episodes: int) -> Array:
@@ -201,23 +235,19 @@ def act(
     return action, step_words(lane.key, step, segments // agents_of(env)), memory
 
 
-def advance(
-    plan: Plan, lanes: Policies, carry: Carry, greedy: bool, steps: int | None
-) -> tuple[Carry, Seen]:
-    env = environments.make(plan.eval_env)
-    actions, words, memory = jax.vmap(
-        lambda lane, state, seen, memory: act(
-            plan, env, lane, carry.step, state, seen, memory, greedy
-        )
-    )(lanes, carry.env_state, carry.observation, carry.memory)
+def advance(players: Players, carry: Carry, steps: int | None) -> tuple[Carry, Seen]:
+    env = players.env
+    actions, words, memory = players.act(
+        carry.step, carry.env_state, carry.observation, carry.memory
+    )
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     over_lanes = jax.vmap(lambda *lane: contract.step_all(env, *lane))
-    after = over_lanes(keys, carry.env_state, actions, lanes.hypers.eval_params)
+    after = over_lanes(keys, carry.env_state, actions, players.params)
 
     def fresh() -> tuple[Any, Any, Any]:
         reset = jax.vmap(lambda *lane: contract.reset_all(env, *lane))
-        started = reset(restart_keys(words), lanes.hypers.eval_params)
-        return *started, policy.initial_carry(plan, after.reward.shape)
+        started = reset(restart_keys(words), players.params)
+        return *started, players.memory(after.reward.shape)
 
     after_it = carry.after(env, after, memory, steps, fresh)
     observed, taken = jax.tree.map(lambda x: _by_episode(env, x), (carry.observation, actions))
@@ -235,30 +265,31 @@ def _by_episode(env: Environment, x: Array) -> Array:
 _BLOCK = 256
 
 
-def film(
-    plan: Plan, lanes: Policies, episodes: int, greedy: bool
-) -> tuple[float, Iterator[np.ndarray]]:
+Making = Callable[[Any], Players]  # of a tree of arrays, within a compiled function
+
+
+def film(make: Making, policies: Any, episodes: int) -> tuple[float, Iterator[np.ndarray]]:
     """Return pictures per second, and the pictures uint8 [H, W, 3] of one episode after the other.
 
-    `lanes` is one policy, [1, ...].
+    `make(policies)` gives one player.
 
     Raises:
         ConfigError: the environment cannot draw itself.
     """
-    env = contract.unwrapped(environments.make(plan.eval_env))
+    env = contract.unwrapped(make(policies).env)
     if not isinstance(env, DrawingEnvironment):
         raise ConfigError(
             f"{env.id} cannot draw itself; environments of Gymnasium (gym:...) can, those of "
             "gymnax, and any environment with a method `pictures`"
         )
-    return env.pictures_a_second, _pictures(plan, lanes, episodes, greedy, env)
+    return env.pictures_a_second, _pictures(make, policies, episodes, env)
 
 
 def _pictures(
-    plan: Plan, lanes: Policies, episodes: int, greedy: bool, env: DrawingEnvironment
+    make: Making, policies: Any, episodes: int, env: DrawingEnvironment
 ) -> Iterator[np.ndarray]:
-    params = jax.device_get(jax.tree.map(lambda x: x[0], lanes.hypers.eval_params))
-    carry = _start(plan, lanes, episodes, greedy, None)
+    params = jax.device_get(jax.tree.map(lambda x: x[0], make(policies).params))
+    carry = _start(make, policies, episodes, None)
     first = jax.device_get(jax.tree.map(lambda x: x[0], carry.env_state))
     # the states of each episode, from its first to the one in which it ended
     found = [[_inner(jax.tree.map(lambda x, at=at: x[at], first))] for at in range(episodes)]
@@ -266,7 +297,7 @@ def _pictures(
     def show(before: Carry, after: Carry, seen: Seen) -> Any:
         return before.running, after.env_state
 
-    for running, states in _blocks(plan, lanes, carry, greedy, None, show):
+    for running, states in _blocks(make, policies, carry, None, show):
         for step, episode in zip(*np.nonzero(running[:, 0]), strict=True):
             one = jax.tree.map(lambda x, at=(step, 0, episode): x[at], states)
             found[episode].append(_inner(one))
@@ -274,28 +305,28 @@ def _pictures(
         yield from env.pictures(states, params)
 
 
-def _start(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> Carry:
-    return jax.jit(lambda lanes: begin(plan, lanes, episodes, greedy, steps))(lanes)
+def _start(make: Making, policies: Any, episodes: int, steps: int | None) -> Carry:
+    return jax.jit(lambda policies: begin(make(policies), episodes, steps))(policies)
 
 
 def _blocks(
-    plan: Plan, lanes: Policies, carry: Carry, greedy: bool, steps: int | None,
+    make: Making, policies: Any, carry: Carry, steps: int | None,
     show: Callable[[Carry, Carry, Seen], Any],
 ) -> Iterator[Any]:  # fmt: skip
     """Yield blocks [steps, ...] of `show(before, after, seen)` of each step, as host arrays."""
 
     @jax.jit
-    def block(lanes: Policies, carry: Any) -> tuple[Any, Any]:
+    def block(policies: Any, carry: Any) -> tuple[Any, Any]:
         def step(carry: Any, _: None) -> tuple[Any, Any]:
-            after, seen = advance(plan, lanes, carry, greedy, steps)
+            after, seen = advance(make(policies), carry, steps)
             return after, show(carry, after, seen)
 
         return jax.lax.scan(step, carry, None, length=_BLOCK)
 
-    for _ in range(-(-last_step(plan, steps) // _BLOCK)):
+    for _ in range(-(-last_step(make(policies).env, steps) // _BLOCK)):
         if not np.any(jax.device_get(carry.running)):
             return
-        carry, shown = block(lanes, carry)
+        carry, shown = block(policies, carry)
         yield jax.device_get(shown)
 
 
@@ -307,16 +338,17 @@ _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
 
 
 def trace(
-    plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
+    make: Making, policies: Any, episodes: int, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Return columns with one row per env step, episode by episode.
+    """Return columns with one row per env step, episode by episode; see `film`.
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated`, `action`
     (or `action_0`, ...), `observation_0`, ... (before the step; of up to 256 components) and the
-    environment's numbers as `info_<name>`. `lanes` is one policy, [1, ...].
+    environment's numbers as `info_<name>`.
     """
-    last, carry = last_step(plan, steps), _start(plan, lanes, episodes, greedy, steps)
-    blocks = list(_blocks(plan, lanes, carry, greedy, steps, lambda _, __, seen: seen))
+    last = last_step(make(policies).env, steps)
+    carry = _start(make, policies, episodes, steps)
+    blocks = list(_blocks(make, policies, carry, steps, lambda _, __, seen: seen))
     # [blocks][steps, 1, episodes, ...] -> [episodes, steps, ...]
     whole: Seen = jax.tree.map(
         lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks

@@ -15,7 +15,7 @@ from typing import Any
 from ..environments.table import ENVIRONMENTS
 from ..errors import StoreError
 from ..files.atomic_files import read_text
-from ..files.plain_data import is_dict, is_list, parse_json
+from ..files.plain_data import freeze, is_dict, is_list, parse_json
 
 NAME = "policy.json"
 TRAINING = "training.json"  # in its place in the folder of a custom training
@@ -64,7 +64,7 @@ def read_document(path: Path) -> PolicyDocument:
         env=data.environment("env"),
         eval_env=data.environment("eval_env"),
         features=data.words("features"),
-        config={name: _tuples(value) for name, value in config.items()},
+        config={name: freeze(value) for name, value in config.items()},
         env_params=data.numbers("env_params"),
         eval_params=data.numbers("eval_params"),
         about=data.mapping("about"),
@@ -79,6 +79,17 @@ def read_about(path: Path) -> Mapping[str, Any]:
     """Return where a policy came from, whatever else its file says."""
     data = _Data(path, _parse(path))
     return data.mapping("about") if data.fields.get("about") else {}
+
+
+def read_training(folder: Path) -> dict[str, Any]:
+    """Return the `training.json` of a kept lane of a custom training."""
+    path = folder / TRAINING
+    if not path.is_file():
+        raise StoreError(f"{folder} is not the folder of a training: it has no {TRAINING}")
+    data = _Data(path, _parse(path))
+    if not isinstance(data.fields.get("algorithm"), str):
+        raise StoreError(f"{path} is damaged: it has no algorithm")
+    return data.fields
 
 
 def _parse(path: Path) -> Any:
@@ -117,7 +128,7 @@ class _Data:
     def environment(self, name: str) -> EnvDocument:
         data = _Data(self.path, self.mapping(name), f"{name}.")
         data._field("id", lambda value: isinstance(value, str), "the id of an environment")
-        keys = {key: _tuples(value) for key, value in data.mapping("keys").items()}
+        keys = {key: freeze(value) for key, value in data.mapping("keys").items()}
         known = ENVIRONMENTS[data.fields["id"]].keys if data.fields["id"] in ENVIRONMENTS else {}
         for key, value in keys.items():
             where, spec = f"{name}.keys.{key}", known.get(key)
@@ -160,7 +171,3 @@ def _is_hashable(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_hashable, value))
     return not is_dict(value)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if is_list(value) else value

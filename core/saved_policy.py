@@ -37,7 +37,7 @@ from .plan import EnvPlan, Plan, as_seen, make_plan
 from .policy_document import FORMAT, NAME, TRAINING, EnvDocument, read_document
 from .population import lane_shapes
 
-_HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
+HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,8 +174,10 @@ class SavedPolicy:
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
         """Return every env step of the episodes that `evaluate` runs, by columns."""
-        trace = _host_evaluation().trace_here if self._hosted else evaluation.trace
-        return trace(self.plan, self._as_lane(seed), episodes, greedy, steps)
+        lane = self._as_lane(seed)
+        if self._hosted:
+            return _host_evaluation().trace_here(self.plan, lane, episodes, greedy, steps)
+        return evaluation.trace(self._players(greedy), lane, episodes, steps)
 
     def film(
         self, episodes: int, seed: int = 0, greedy: bool = True
@@ -189,15 +191,20 @@ class SavedPolicy:
             ConfigError: the environment cannot draw itself.
             MissingExtraError: a package that it draws with is not installed.
         """
-        film = _host_evaluation().film_here if self._hosted else evaluation.film
-        return film(self.plan, self._as_lane(seed), episodes, greedy)
+        lane = self._as_lane(seed)
+        if self._hosted:
+            return _host_evaluation().film_here(self.plan, lane, episodes, greedy)
+        return evaluation.film(self._players(greedy), lane, episodes)
+
+    def _players(self, greedy: bool) -> evaluation.Making:
+        return lambda lanes: evaluation.players_of(self.plan, lanes, greedy)
 
     @property
     def _hosted(self) -> bool:
         return isinstance(environments.make(self.plan.eval_env), HostedEnvironment)
 
     def _as_lane(self, seed: int) -> Policies:
-        key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
+        key = lane_key(jnp.int32(seed), jnp.int32(HELD_OUT), jnp.int32(0))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 
@@ -244,9 +251,9 @@ def _with_eval_env(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     given = {name: value for name, value in env.items() if name != "id"}
     id_ = env.get("id", before.id)
     _check_keys(id_, given)
-    floats = environments.float_params(id_)
-    keys = {name: _as_tuples(value) for name, value in given.items() if name not in floats}
-    params = {name: _number(id_, name, given[name]) for name in given if name in floats}
+    plan, params = environments.plan_of_env(id_, given, "")
+    keys = dict(plan.keys)
+    params = {name: _number(id_, name, value) for name, value in params.items()}
     if id_ == before.id:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
     plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
@@ -275,10 +282,6 @@ def _number(id_: str, name: str, value: Any) -> float:
     return float(value)
 
 
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
-
-
 _SHOWN = 5
 _FILES = "files"
 IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
@@ -297,8 +300,8 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
     new_folder(directory)
     document = {
         "format": FORMAT,
-        "env": _copy_files(saved.plan.env, "env", directory),
-        "eval_env": _copy_files(saved.plan.eval_env, "eval_env", directory),
+        "env": copy_files(saved.plan.env, "env", directory),
+        "eval_env": copy_files(saved.plan.eval_env, "eval_env", directory),
         "features": list(saved.plan.features),
         "config": dict(saved.config),
         "env_params": dict(saved.env_params),
@@ -337,15 +340,15 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     path = directory / NAME
     if (directory / TRAINING).is_file():
         raise StoreError(
-            f"{directory} holds the state of a custom training, not a policy; read "
-            "it in Python with hpo.load_training, for the evaluate of its class"
+            f"{directory} holds the state of a custom training; type hpo eval {directory} "
+            "--import FILE, or read it in Python with hpo.load_training"
         )
     if not path.is_file():
         inside = _policies_inside(directory)
         each = f"; inside it are {', '.join(inside)}" if inside else ""
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     document = read_document(path)
-    env, eval_env = (_env_plan(one, directory) for one in (document.env, document.eval_env))
+    env, eval_env = (saved_env(one, directory) for one in (document.env, document.eval_env))
     rewards = RewardState.from_data(document.returns, document.centring)
     with _explain_unknown(document.imports, directory):
         plan = make_plan(document.config, env, eval_env, document.features)
@@ -377,7 +380,7 @@ def _explain_unknown(imports: Sequence[str], directory: Path) -> Generator[None,
         ) from error
 
 
-def _copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
+def copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
     """Return an environment as JSON data; its files are copied into the directory."""
     keys = dict(env.keys)
     for key, file in files_of(env.id, keys).items():
@@ -389,6 +392,6 @@ def _copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
     return {"id": env.id, "keys": keys}
 
 
-def _env_plan(document: EnvDocument, directory: Path) -> EnvPlan:
+def saved_env(document: EnvDocument, directory: Path) -> EnvPlan:
     folder = str(directory) if files_of(document.id, document.keys) else ""
     return EnvPlan(document.id, tuple(sorted(document.keys.items())), folder)

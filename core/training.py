@@ -16,18 +16,26 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, UInt32
 
 from ..errors import ConfigError, format_error_if_own
 from ..knobs.table import Knob, KnobType
+from .envs import contract
+from .envs import registry as environments
+from .envs.contract import Environment, HostedEnvironment, agents_of
+from .evaluation import EVALUATION, STEP_LIMIT, Players, play, step_words
+from .lane_state import use_key
+from .plan import EnvPlan
 from .pytree import named_leaves
 
-_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs")
+_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given")
 
 
 class Declared:
@@ -116,6 +124,36 @@ def _type_of(name: str, default: Any) -> KnobType:
     )
 
 
+@dataclass(frozen=True)
+class StudyEnvironment:
+    """The environment of a study, for trainings that take it."""
+
+    plan: EnvPlan
+    params: Mapping[str, float]
+    steps: int | None = None  # of an evaluation in continuous operation
+    cut_after: int = STEP_LIMIT
+
+
+class _EnvironmentOfStudy:
+    @overload
+    def __get__(self, training: None, owner: type) -> _EnvironmentOfStudy: ...
+    @overload
+    def __get__(self, training: Training, owner: type) -> Environment: ...
+    def __get__(self, training: Training | None, owner: type) -> Any:
+        if training is None:
+            return self
+        assert training.given is not None  # the study checks it
+        return environments.make(training.given.plan)
+
+
+def environment() -> Any:
+    """Take the environment that the study names under `env`, on `self`; see `Environment`.
+
+    Its functions `reset`, `step` and `action_mask` take `h.env_params` as parameters.
+    """
+    return _EnvironmentOfStudy()
+
+
 _TYPES: Mapping[type, KnobType] = {
     bool: "bool", int: "int", float: "float", str: "choice", tuple: "widths",
 }  # fmt: skip
@@ -131,6 +169,8 @@ class Training:
     Attributes:
         length: of a full run, in units; known in `setup`.
         steps_per_update: units that one `update` advances; `setup` sets it.
+
+    A class with an `hpo.environment()` may have `act` in place of `evaluate`.
 
     Methods must be pure: the same arguments give the same results, and nothing else changes.
 
@@ -154,9 +194,11 @@ class Training:
     steps_per_update: int
     _made_before: ClassVar[dict[str, Training]]
 
-    def __init__(self, values: Mapping[str, Any], length: int):
+    def __init__(
+        self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
+    ):
         """Make the training of one combination of fixed values; `setup` runs once for it."""
-        self.fixed_values, self.length = dict(values), length
+        self.fixed_values, self.length, self.given = dict(values), length, given
         self.setup()
 
     def setup(self) -> None:
@@ -178,10 +220,59 @@ class Training:
 
         `return` and `length` are those of an episode; others are metrics `eval/<name>`.
         """
+        found = self.play(state, h, jax.random.key_data(key), 1)
+        return {name: values[0] for name, values in found.items()}
+
+    def act(self, state: Any, h: Any, observation: Any, mask: Any, key: jax.Array) -> Any:
+        """Return the action for one observation in an evaluation.
+
+        `mask` is bool, the valid actions; None where the environment has no mask.
+        """
         raise NotImplementedError
 
+    def play(
+        self, state: Any, h: Any, key: UInt32[Array, "2"], episodes: int
+    ) -> dict[str, Float[Array, " episodes"]]:
+        """Return values of episodes of `act`; the same as those of a policy of PPO by name."""
+        assert self.given is not None
+        found = play(self.player(state, h, key), episodes, self.given.steps, self.given.cut_after)
+        values = {"return": found.returns, "length": found.lengths, **found.metrics}
+        return {name: value[0] for name, value in values.items()}
+
+    def player(self, state: Any, h: Any, key: UInt32[Array, "2"]) -> Players:
+        """Return one player, which acts by `act`."""
+        assert self.given is not None
+        env: Environment = environments.make(self.given.plan)
+
+        def act(step: Any, env_state: Any, observation: Any, memory: Any) -> Any:
+            env_state, observation = jax.tree.map(lambda x: x[0], (env_state, observation))
+            mask = contract.mask_all(env, env_state, h.env_params)
+            drawn = jax.random.fold_in(use_key(key, EVALUATION, step + 1), 1)
+            own = jax.random.split(drawn, jax.tree.leaves(observation)[0].shape[0])
+            axes = (0, None if mask is None else 0, 0)
+            action = jax.vmap(partial(self.act, state, h), axes)(observation, mask, own)
+            return action[None], step_words(key, step, len(own))[None], memory
+
+        params = jax.tree.map(lambda x: jnp.asarray(x)[None], h.env_params)
+        return Players(env, params, key[None], act, lambda shape: ())
+
     @classmethod
-    def of(cls, values: Mapping[str, Any], length: int) -> Training:
+    def takes_environment(cls) -> bool:
+        """Return whether the study names the environment."""
+        return any(
+            isinstance(value, _EnvironmentOfStudy)
+            for base in cls.__mro__ for value in vars(base).values()
+        )  # fmt: skip
+
+    @classmethod
+    def acts(cls) -> bool:
+        """Return whether it is evaluated by `act`."""
+        return cls.evaluate is Training.evaluate and cls.takes_environment()
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
+    ) -> Training:
         """Return the training of one combination of fixed values, made once.
 
         Raises:
@@ -189,10 +280,12 @@ class Training:
         """
         kept: dict[str, Training] = cls.__dict__.get("_made_before") or {}
         cls._made_before = kept
-        name = repr((sorted(values.items()), length))
+        name = repr((sorted(values.items()), length, given, given and given.plan.folder))
         if name not in kept:
+            if given is not None:
+                _check_environment(cls, given)
             with _named(cls, "setup"):
-                kept[name] = cls(values, length)
+                kept[name] = cls(values, length, given)
             steps = getattr(kept[name], "steps_per_update", None)
             if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
                 del kept[name]
@@ -215,6 +308,15 @@ class Training:
         return found
 
 
+def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
+    env = environments.make(given.plan)
+    if isinstance(env, HostedEnvironment):
+        raise ConfigError(f"{env.id} runs outside of compiled programs; {cls.__name__} needs a "
+                          "compiled environment, such as one of gymnax or brax")  # fmt: skip
+    if agents_of(env) > 1:
+        raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} moves one")
+
+
 class Lane:
     """One lane of a training as arrays: the leaves of its state, without its structure.
 
@@ -226,7 +328,11 @@ class Lane:
         self.training, self.names = training, traced_names
 
     def hypers(self, values: Mapping[str, Any]) -> Any:
-        return SimpleNamespace(**{name: values[name] for name in self.names})
+        found = SimpleNamespace(**{name: values[name] for name in self.names})
+        given = self.training.given
+        if given is not None:
+            found.env_params = environments.params_of(environments.make(given.plan), given.params)
+        return found
 
     def init(self, key: Any, values: Mapping[str, Any]) -> list[Any]:
         return _words(jax.tree.leaves(self.training.init(key, self.hypers(values))))
@@ -247,6 +353,16 @@ class Lane:
     def evaluate(self, leaves: list[Any], values: Mapping[str, Any], key: Any) -> dict[str, Any]:
         state = self.state(leaves, values)
         return _scalars(self.training.evaluate(state, self.hypers(values), key))
+
+    def episodes(
+        self, leaves: list[Any], values: Mapping[str, Any], key: UInt32[Array, "2"], count: int
+    ) -> dict[str, Float[Array, " count"]]:
+        """Return values of episodes by name, in the evaluation of a lane's key."""
+        if self.training.acts():
+            state = self.state(leaves, values)
+            return _scalars(self.training.play(state, self.hypers(values), key, count))
+        keys = jax.random.split(use_key(key, EVALUATION), count)
+        return jax.vmap(lambda key: self.evaluate(leaves, values, key))(keys)
 
 
 def _is_key(leaf: Any) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,19 +18,12 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from ..errors import ConfigError, StoreError
-from ..files.atomic_files import read_text
-from ..files.plain_data import parse_json
-from ..knobs.configuration import canonical_value
-from .checkpoint import restore_lane
-from .evaluation import EVALUATION
 from .lane_state import lane_key, use_key
-from .policy_document import TRAINING
 from .population import Device
 from .program import LaneProgram, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
 from .refill import INIT
-from .training import Lane, Training
+from .training import Lane
 
 
 @pytree
@@ -212,8 +204,7 @@ class TrainingProgram(LaneProgram):
         """Episodes of wanted lanes, name -> [L, episodes]; zeros for the others."""
 
         def of_lane(state: TrainedState, values: Any) -> dict[str, Any]:
-            keys = jax.random.split(use_key(state.key, EVALUATION), self.episodes)
-            return jax.vmap(lambda key: self.lane.evaluate(state.leaves, values, key))(keys)
+            return self.lane.episodes(state.leaves, values, state.key, self.episodes)
 
         def local(lanes: TrainedLanes, wanted: Any) -> dict[str, Any]:
             def tile(args: Any) -> dict[str, Any]:
@@ -261,28 +252,3 @@ class TrainingProgram(LaneProgram):
         wanted[list(which)] = True
         found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
         return {name: values[list(which)] for name, values in found.items()}
-
-
-def load_training(folder: Path, cls: type[Training]) -> tuple[Training, Any, Any]:
-    """Return the training, state and hyperparameters of a kept lane; see `hpo.load_training`."""
-    path = folder / TRAINING
-    if not path.is_file():
-        raise StoreError(f"{folder} is not the folder of a training: it has no {TRAINING}")
-    knobs = cls.declared()
-    try:
-        told = parse_json(read_text(path))
-        given, length, name = dict(told["config"]), int(told["length"]), told["algorithm"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is damaged: {error!r}") from error
-    if set(given) != set(knobs):
-        raise ConfigError(
-            f"{path} has {', '.join(given)}, but {cls.__name__} declares {', '.join(knobs)}; give "
-            f"the class {name} as it was trained"
-        )
-    config = {name: canonical_value(knobs[name], value) for name, value in given.items()}
-    traced = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
-    fixed = {name: value for name, value in config.items() if name not in traced}
-    lane = Lane(cls.of(fixed, length), tuple(traced))
-    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes_of_lane(lane))
-    leaves = [jnp.asarray(leaf) for leaf in restore_lane(folder, like).leaves]
-    return lane.training, lane.state(leaves, traced), lane.hypers(traced)

@@ -42,6 +42,17 @@ def as_lists(value: Any) -> Any:
     return [as_lists(item) for item in value] if is_sequence(value) else value
 
 
+def freeze(value: Any) -> Any:
+    """Return lists as tuples, at any depth, so that a value can be hashed.
+
+    >>> freeze([64, [1, 2]])
+    (64, (1, 2))
+    """
+    if is_sequence(value):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
 _LONGEST = 300  # digits of a whole number; float64 ends at 309
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, Protocol
 
-from ..files.plain_data import is_sequence
+from ..files.plain_data import freeze
 
 
 @dataclass(frozen=True)
@@ -105,17 +105,6 @@ def _between_logs(low: float, high: float, share: float) -> float:
     if share <= 0.0 or share >= 1.0:
         return low if share <= 0.0 else high
     return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
-
-
-def freeze(value: Any) -> Any:
-    """Return lists as tuples, at any depth, so that a value can be hashed.
-
-    >>> freeze([64, [1, 2]])
-    (64, (1, 2))
-    """
-    if is_sequence(value):
-        return tuple(freeze(item) for item in value)
-    return value
 
 
 def same(one: Any, other: Any) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, suggestion
-from ..files.plain_data import is_sequence
+from ..files.plain_data import freeze, is_sequence
 from ..knobs import KNOBS
-from .base import Distribution, freeze, same
+from .base import Distribution, same
 from .distributions import KINDS
 from .space import Parameter, Space
 

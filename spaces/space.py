@@ -13,7 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from ..errors import ConfigError, suggestion
-from .base import Distribution, Random, freeze, same
+from ..files.plain_data import freeze
+from .base import Distribution, Random, same
 from .forbid import Rule
 
 DRAWS = 100  # of a configuration, while a rule forbids it

@@ -37,8 +37,8 @@ from ConfigSpace import (
 
 from ..errors import ConfigError
 from ..files.atomic_files import output
-from ..files.plain_data import is_dict, is_list, is_mapping, parse_json, reading
-from .base import Distribution, freeze, same
+from ..files.plain_data import freeze, is_dict, is_list, is_mapping, parse_json, reading
+from .base import Distribution, same
 from .distributions import Categorical, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
 from .make import make_distribution

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
-from ..files.plain_data import as_lists
+from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, Knob, canonical_value, complete
-from ..spaces.base import freeze
 
 PPO, ENV_STEPS = "ppo", "env steps"
 
@@ -26,6 +25,8 @@ class Algorithm:
     name: str = PPO  # as the study file has it
     knobs: Mapping[str, Knob] = field(default_factory=lambda: KNOBS)
     unit: str = ENV_STEPS  # of the length of a run, in words
+    takes_env: bool = True  # the study names the environment
+    acts: bool = True  # the engine evaluates it there
     made: Any = field(default=None, compare=False, repr=False)  # the class; None in a record
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Algorithm:
             )
         return self.knobs[name]
 
-    def training(self, config: Mapping[str, Any], length: int) -> Any:
+    def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
         """Return the `Training` of a configuration's fixed values, made once for each.
 
         Raises:
@@ -73,19 +74,14 @@ class Algorithm:
                 f"this needs the code of {self.name}, which a recorded study does not have"
             )
         static = {name: config[name] for name, knob in self.knobs.items() if not knob.traced}
-        return self.made.of(static, length)
-
-    def steps_per_update(self, config: Mapping[str, Any], length: int) -> int:
-        """Return the units of a run's length that one update of a configuration advances."""
-        if self.is_ppo:
-            return config["num_envs"] * config["rollout_length"]
-        return self.training(config, length).steps_per_update
+        return self.made.of(static, length, given)
 
     def as_data(self) -> dict[str, Any]:
         """Return it as a resolved study records it."""
         return {
             "class": self.name,
             "unit": self.unit,
+            **({"environment": True, "acts": self.acts} if self.takes_env else {}),
             "hyperparameters": {name: _as_data(knob) for name, knob in self.knobs.items()},
         }
 

@@ -60,7 +60,13 @@ def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
     if node.is_map and source is None:
         data = plain(node)
         table = {name: knob_of_data(name, one) for name, one in data["hyperparameters"].items()}
-        return Algorithm(data["class"], table, data["unit"])
+        return Algorithm(
+            data["class"],
+            table,
+            data["unit"],
+            data.get("environment", False),
+            data.get("acts", False),
+        )
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
     match = _CLASS.fullmatch(given) if isinstance(given, str) else None
     if match is None or source is None:  # a record never runs a file
@@ -92,7 +98,9 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
                 make_distribution(dict(knob.search))
             except ConfigError as error:
                 raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
-    return Algorithm(given, made.declared(), made.unit, made)
+    return Algorithm(
+        given, made.declared(), made.unit, made.takes_environment(), made.acts(), made
+    )
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
@@ -122,11 +130,14 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if algorithm.is_ppo:
         return
     here = root.value["algorithm"].line
-    given = plain(root.value["env"]) if "env" in root.value else algorithm.label
-    if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
-        notes.add(f"{algorithm.label} makes the environment itself; leave env out", root, "env")
-    root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
-    root.key_lines.setdefault("env", here)
+    if not algorithm.takes_env:
+        given = plain(root.value["env"]) if "env" in root.value else algorithm.label
+        if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
+            notes.add(
+                f"{algorithm.label} makes the environment itself; leave env out", root, "env"
+            )
+        root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
+        root.key_lines.setdefault("env", here)
     file = algorithm.name.partition(":")[0]
     imports = root.value.setdefault("imports", Node(here, []))
     if imports.is_list and file not in [item.value for item in imports.value]:

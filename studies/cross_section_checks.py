@@ -447,10 +447,15 @@ def _custom_training(study: Study) -> Problems:
         return
     label = study.algorithm.label
     for key, given, why in (
+        ("env", study.more_envs, "trains in one environment; give one"),
         ("init", study.init, "makes states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
         ("eval_env", study.evaluation.env, "has its evaluate instead"),
-        ("evaluation.steps", study.evaluation.steps, "evaluates whole episodes; give episodes"),
+        (
+            "evaluation.steps",
+            study.evaluation.steps and not study.algorithm.acts,
+            "evaluates whole episodes; give episodes",
+        ),
     ):
         if given:
             yield key, f"{key}: {label} {why}"

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..environments.registry import find
-from .spec import EnvSpec, Study
+from .spec import LONGEST, SHORTEST_CUT, EnvSpec, Study
 from .yaml_io import flow
 
-LONGEST = 100_000
-"""Env steps of an episode at most, whatever the environment."""
-SHORTEST_CUT = 20_000
-"""No episode is cut before so many env steps."""
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 
 

@@ -67,22 +67,24 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
             f"{algorithm.label} declares no range to search; give one, such as "
             'hpo.traced(1e-3, search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"})'
         )
-    fixed = [] if env_id is None else [f"fixed: {{env: {env_id}}}"]
-    if env_id is not None:
+    given = [] if env_id is None else [f"fixed: {{env: {env_id}}}"]
+    if algorithm.takes_env:
+        given = [f"env: {env_id or 'CartPole-v1'}"]
+    elif env_id is not None:
         algorithm.complete({"env": env_id})  # refuses it where the class has none
     lines = [
         f"# {algorithm.label} of {algorithm.name.partition(':')[0]}",
         f"name: {algorithm.label.lower()}",
         f"algorithm: {algorithm.name}",
         f"env_steps: 100k                  # {algorithm.unit} of one full run",
-        *fixed,
+        *given,
         "space:",
         *(_line_of(knob) for knob in searched),
         "metric: {name: eval/return_mean}  # or eval/<any value of evaluate>",
         "evaluation: {episodes: 10}",
         "early_terminate: {type: asha, min: 10k, eta: 3}   # stops poor trials early",
         "seeds: {per_config: 2}           # of every trial in the search",
-        "confirm: {top_k: 3, choose: 4, report: 8}   # new seeds: 4 choose among 3, 8 test",
+        "confirm: {choose: 0, report: 16, interim: 8}   # test winner and default on 8 to 16 seeds",
         "budget: {trials: 32}",
     ]
     return "\n".join(lines) + "\n"

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from ..environments.registry import find
 from ..errors import ConfigError
-from ..files.plain_data import as_lists
+from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
-from ..spaces.base import freeze
 from ..spaces.space import Parameter, Space
 from .chunk_sizes import Quanta, quanta_of
 from .several_environments import environments_of

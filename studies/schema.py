@@ -42,7 +42,8 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
     properties = {field.key: _top(field, algorithm) for field in TOP}
     required = {"required": [field.key for field in TOP if not field.has_default]}
     if not algorithm.is_ppo:
-        del properties["env"]
+        if not algorithm.takes_env:
+            del properties["env"]
         length = {"description": f"of a full run, in {algorithm.unit}"}
         properties["length"] = {**length, "type": ["integer", "string"]}
         required = {"oneOf": [{"required": ["algorithm", key]} for key in ("length", "env_steps")]}

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ..environments.references import Reference
+from ..environments.registry import find
 from ..errors import ConfigError
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
@@ -25,6 +26,10 @@ from .field import REQUIRED, Field, key
 from .search_methods import METHODS
 from .stopping_rules import RULES, rule_fields
 
+LONGEST = 100_000
+"""Env steps of an episode at most, whatever the environment."""
+SHORTEST_CUT = 20_000
+"""No episode is cut before so many env steps."""
 PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
@@ -404,7 +409,25 @@ class Study:
 
     def steps_per_update(self, config: Mapping[str, Any]) -> int:
         """Return the env steps of one lane in one update of a complete configuration."""
-        return self.algorithm.steps_per_update(config, self.horizon)
+        if self.algorithm.is_ppo:
+            return config["num_envs"] * config["rollout_length"]
+        return self.training(config).steps_per_update
+
+    def training(self, config: Mapping[str, Any]) -> Any:
+        """Return the `Training` of a complete configuration of a custom training."""
+        given = self._environment if self.algorithm.takes_env else None
+        return self.algorithm.training(config, self.horizon, given)
+
+    @cached_property
+    def _environment(self) -> Any:
+        from ..core.envs.registry import plan_of_env  # jax
+        from ..core.training import StudyEnvironment
+
+        with self.env.named_in_errors():
+            plan, params = plan_of_env(self.env.id, self.env.values, self.source)
+        limited = find(self.env.id) is not None
+        longest = LONGEST if limited else min(LONGEST, max(SHORTEST_CUT, self.env_steps))
+        return StudyEnvironment(plan, params, self.evaluation.steps, longest)
 
     def default(self) -> dict[str, Any]:
         return dict(self._default)

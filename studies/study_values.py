@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from ..environments.table import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
+from ..files.plain_data import freeze
 from ..knobs import KNOBS, REGISTRABLE, canonical_name, check_name, check_value
-from ..spaces.base import freeze
 
 _COUNT = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?(k|K|M|G|B)")
 _WRONG_UNIT = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*")

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from ..core.training import Lane, Shapes, Training, shapes_of
+from ..core.envs.registry import plan_of_env
+from ..core.training import Lane, Shapes, StudyEnvironment, Training, shapes_of
 from ..core.training_program import TrainedLanes, TrainingProgram
 from ..knobs.table import Knob
 
@@ -26,12 +27,14 @@ class TrainingContract:
         training: the class.
         values: changed hyperparameters; small ones make the tests quick.
         length: of a run.
+        env: for a class with `hpo.environment()`, the id of one that it can train in.
         unused: traced hyperparameters that need not change anything in the first updates.
     """
 
     training: ClassVar[type[Training]]
     values: ClassVar[Mapping[str, Any]] = {}
     length: ClassVar[int] = 100_000
+    env: ClassVar[str | None] = None
     unused: ClassVar[tuple[str, ...]] = ()
 
     _UPDATES = 3
@@ -49,7 +52,8 @@ class TrainingContract:
     def _made(cls) -> Training:
         given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
         changed = {name: value for name, value in cls.values.items() if name in given}
-        return cls.training.of({**given, **changed}, cls.length)
+        env = None if cls.env is None else StudyEnvironment(*plan_of_env(cls.env, {}, ""))
+        return cls.training.of({**given, **changed}, cls.length, env)
 
     @classmethod
     def _shapes(cls) -> Shapes:

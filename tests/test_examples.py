@@ -65,8 +65,22 @@ def test_shapes_of_rejax(name):
     assert found.values == ("length", "return") and found.metrics == ("param_norm",)
 
 
-@pytest.mark.parametrize(("study", "package"), [("digits", "sklearn"), ("rejax_sac", "rejax")])
+@pytest.mark.parametrize(
+    ("study", "package"), [("digits", "sklearn"), ("rejax_sac", "rejax"), ("dqn", "flax")]
+)
 def test_the_study_file_loads(study, package):
     pytest.importorskip(package)
     found = load(EXAMPLES / f"{study}.yaml")
-    assert found.algorithm.made.__name__ in ("Digits", "SAC")
+    assert found.algorithm.made.__name__ in ("Digits", "SAC", "DQN")
+
+
+NETWORK = ["env={id: rmsa, topology: 5node, slots: 16, k: 2, load: 20}", "evaluation.steps=20"]
+
+
+@pytest.mark.parametrize("env", [["env=CartPole-v1"], NETWORK])
+def test_dqn_fits_the_environment_of_the_study(env):
+    study = load(EXAMPLES / "dqn.yaml", overrides=env)
+    training = study.training(study.default())
+    found = shapes_of(training, tuple(n for n, k in study.algorithm.knobs.items() if k.traced))
+    assert found.metrics == ("episode_return", "episodes", "loss")
+    assert {"return", "length"} <= set(found.values)

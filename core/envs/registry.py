@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...environments.registry import entry, find, gymnax_class, rooted
+from ...environments.registry import entry, files_of, find, gymnax_class, rooted
 from ...environments.table import ENVIRONMENTS
 from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError, UnknownNameError
+from ...files.plain_data import freeze
 from ..plan import EnvPlan
 from .contract import Environment, HostedEnvironment, StackedEnvironment
 from .navigators import Navigators
@@ -125,6 +126,20 @@ def float_params(id_: str) -> frozenset[str]:
     if known is not None:
         return frozenset(known.params)
     return frozenset(type(make(EnvPlan(id_)).default_params).__dataclass_fields__)
+
+
+def plan_of_env(
+    id_: str, given: Mapping[str, Any], folder: str
+) -> tuple[EnvPlan, dict[str, float]]:
+    """Return the static part of an environment, and its parameters, from all given keys.
+
+    Raises:
+        UnknownNameError: no such id.
+    """
+    floats = float_params(id_)
+    keys = {name: freeze(value) for name, value in given.items() if name not in floats}
+    plan = EnvPlan(id_, tuple(sorted(keys.items())), folder if files_of(id_, keys) else "")
+    return plan, {name: value for name, value in given.items() if name in floats}
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
-from ...environments.registry import files_of, find
+from ...environments.registry import find
 from ...errors import UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
@@ -65,11 +65,10 @@ class Split:
 
     def parts(self, config: Mapping[str, Any]) -> Parts:
         train = {**self.study.env.values, **_env_values(config)}
-        held_out = {**train, **self.study.evaluation.env}
-        env, eval_env = self._env_plan(train), self._env_plan(held_out)
+        env, params = self._env_plan(train)
+        eval_env, eval_params = self._env_plan({**train, **self.study.evaluation.env})
         plan = plan_of(config, env, eval_env, self._features(config))
-        given = _params(plan.env, train), _params(plan.eval_env, held_out)
-        return Parts(config, plan, *given, self.study.env)
+        return Parts(config, plan, params, eval_params, self.study.env)
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket may turn on.
@@ -90,35 +89,26 @@ class Split:
     def quanta(self, plan: Plan) -> Quanta:
         return quanta_of(self.study, plan.steps_per_update)
 
-    def _env_plan(self, given: Mapping[str, Any]) -> EnvPlan:
-        """Return the static part of the environment: all keys that are not traced.
+    def _env_plan(self, given: Mapping[str, Any]) -> tuple[EnvPlan, dict[str, float]]:
+        """Return the static part of the environment, and its traced parameters.
 
         Environments that only user code knows are made here; keys of others were checked before.
         """
         id_ = self.study.env.id
         with self.study.env.named_in_errors():
-            floats = self._float_params(id_)
-            keys = {name: _as_tuples(value) for name, value in given.items() if name not in floats}
-            folder = self.study.source if files_of(id_, keys) else ""
-            plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
+            try:
+                plan, params = environments.plan_of_env(id_, given, self.study.source)
+            except UnknownNameError as error:
+                if self.study.imports and not suggestion(id_, error.known):
+                    files = " and ".join(self.study.imports)
+                    hint = (
+                        f"to register it, {files} needs a line such as register({id_!r}, MyClass)"
+                    )
+                    error.args = (f"{error}; {hint}",)
+                raise
             if find(id_) is None:
                 environments.make(plan)
-        return plan
-
-    def _float_params(self, id_: str) -> frozenset[str]:
-        try:
-            return environments.float_params(id_)
-        except UnknownNameError as error:
-            if self.study.imports and not suggestion(id_, error.known):
-                files = " and ".join(self.study.imports)
-                hint = f"to register it, {files} needs a line such as register({id_!r}, MyClass)"
-                error.args = (f"{error}; {hint}",)
-            raise
-
-
-def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:
-    static = dict(plan.keys)
-    return {name: value for name, value in given.items() if name not in static}
+        return plan, params
 
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +117,6 @@ def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 def _possible_values(study: Study) -> dict[str, set[Any]]:

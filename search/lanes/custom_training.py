@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.envs import registry as environments
 from ...core.metrics import rows_of_chunk
 from ...core.policy_document import TRAINING
+from ...core.saved_policy import copy_files
 from ...core.training import Lane, Shapes, Training, shapes_of
 from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
@@ -36,7 +38,7 @@ from .contract import (
     Resolved,
 )
 from .lane_count import auto_lanes, population_replicates, startable_replicates
-from .local import device_memory
+from .local import baseline_of, device_memory
 from .local_population import STREAMS, ProgramLanes
 
 
@@ -72,7 +74,7 @@ class TrainingFactory:
         static = {name: value for name, value in config.items() if name not in self._traced}
         text = json.dumps(static, sort_keys=True, default=list)
         bucket = hashlib.sha256(text.encode()).hexdigest()[:16]
-        training = self.study.algorithm.training(config, self.study.horizon)
+        training = self.study.training(config)
         hypers = {name: np.float32(config[name]) for name in self._traced}
         steps = quanta_of(self.study, training.steps_per_update).steps_per_chunk
         return Resolved(config, bucket, steps, TrainingParts(training, hypers))
@@ -159,7 +161,11 @@ class TrainingFactory:
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        raise ConfigError(f"baseline {name!r}: {self.study.algorithm.name} has no heuristics")
+        given = resolved.payload.training.given
+        if given is None:
+            raise ConfigError(f"baseline {name!r}: {self.study.algorithm.name} has no heuristics")
+        params = environments.params_of(environments.make(given.plan), given.params)
+        return baseline_of(self.study, name, given.plan, params, seeds)
 
 
 class TrainingPopulation(ProgramLanes):
@@ -226,12 +232,16 @@ class TrainingPopulation(ProgramLanes):
     ) -> None:
         """Write the state of a lane, exactly, with `about` and the configuration."""
         self.save_state(self.take([lane])[0], directory)
+        given = resolved.payload.training.given
         told = {
             "algorithm": self._study.algorithm.name,
             "config": dict(resolved.config),
             "length": self._study.horizon,
             "about": dict(about),
         }
+        if given is not None:
+            told["env"] = copy_files(given.plan, "env", directory)
+            told |= {"env_params": dict(given.params), "steps": given.steps}
         text = json.dumps(told, indent=2, default=list)
         write_text(directory / TRAINING, text + "\n")
 

@@ -21,7 +21,7 @@ from ...core.envs.traced_once import trace_once
 from ...core.hypers import Hypers
 from ...core.lane_state import lane_key, reward_notes
 from ...core.memory import estimate_memory, for_platform, gpu_tile, parameter_count
-from ...core.plan import Plan
+from ...core.plan import EnvPlan, Plan
 from ...core.population import Device, lane_shapes
 from ...core.refill import Initial, kept
 from ...core.saved_policy import load_policy
@@ -233,31 +233,8 @@ class LocalFactory:
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
-        """Evaluate a heuristic of an optical network like replicates."""
-        from ...core.envs.contract import unwrapped
-        from ...core.envs.optical.heuristic_baseline import evaluate_baseline
-        from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
-        from ...core.envs.optical.optical_settings import parse_baseline
-
         parts = parts_of(resolved)
-        environment = unwrapped(environments.make(parts.plan.eval_env))
-        if not isinstance(environment, OpticalEnvironment):
-            raise ConfigError(f"baseline {name!r}: {environment.id} is not an optical network")
-        keys = [
-            np.asarray(lane_key(*map(jnp.int32, (self.study.seed, STREAMS[stream], replicate))))
-            for stream, replicate in seeds
-        ]
-        how, baseline = self.study.evaluation, parse_baseline(name)
-        environment = make_environment(baseline.settings(environment.settings))
-        found = evaluate_baseline(
-            environment,
-            baseline.rule,
-            parts.hypers.eval_params,
-            np.stack(keys),
-            how.episodes,
-            how.steps,
-        )
-        return results_of(found, range(len(seeds)))
+        return baseline_of(self.study, name, parts.plan.eval_env, parts.hypers.eval_params, seeds)
 
     def program_of(self, resolved: Resolved, lanes: int | None = None) -> program.Program:
         """Return the program of a configuration's bucket, without compiling.
@@ -360,3 +337,27 @@ def device_memory(devices: Sequence[Device]) -> int:
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)
+
+
+def baseline_of(
+    study: Study, name: str, plan: EnvPlan, params: Any, seeds: Sequence[tuple[Stream, int]]
+) -> list[EvaluationResult]:
+    """Evaluate a heuristic of an optical network like replicates."""
+    from ...core.envs.contract import unwrapped
+    from ...core.envs.optical.heuristic_baseline import evaluate_baseline
+    from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
+    from ...core.envs.optical.optical_settings import parse_baseline
+
+    environment = unwrapped(environments.make(plan))
+    if not isinstance(environment, OpticalEnvironment):
+        raise ConfigError(f"baseline {name!r}: {environment.id} is not an optical network")
+    keys = [
+        np.asarray(lane_key(*map(jnp.int32, (study.seed, STREAMS[stream], replicate))))
+        for stream, replicate in seeds
+    ]
+    how, baseline = study.evaluation, parse_baseline(name)
+    environment = make_environment(baseline.settings(environment.settings))
+    found = evaluate_baseline(
+        environment, baseline.rule, params, np.stack(keys), how.episodes, how.steps
+    )
+    return results_of(found, range(len(seeds)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.policy_document import NAME, read_document
+from ...core.policy_document import NAME, TRAINING, read_document, read_training
 from ...environments.registry import find
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, StoreError, counted
@@ -15,13 +16,10 @@ from ...machine.software import enable_compilation_cache
 from ...store.paired import Bounds
 from ...store.statistics import interval, mean
 from ...studies.evaluation import LONGEST
-from ...studies.user_code import import_user_code
+from ...studies.user_code import import_user_code, user_module
 from ..formatting import number, with_interval
 from ..json_output import finite_or_none, print_answer, write_csv
 from ..terminal.console import fitted
-
-if TYPE_CHECKING:  # jax is loaded once the words are known to be right
-    from ...core.saved_policy import SavedPolicy
 
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
@@ -49,28 +47,43 @@ def do_eval(args: Namespace) -> int:
     if args.policy is None:
         raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
     enable_compilation_cache()
+    if (Path(args.policy) / TRAINING).is_file():
+        return _eval_training(args)
     from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
 
     prepare_devices()
     saved = load_policy(Path(args.policy))
+    env = saved.plan.eval_env
     if args.trace is not None:
-        return _trace(args, saved)
+        columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
+        return _write_trace(args, env.id, columns)
     if args.video is not None:
-        return _film(args, saved)
+        film = saved.film(args.episodes, args.seed, greedy=not args.sample)
+        return _write_film(args, env.id, *film)
     found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
-    env = saved.plan.eval_env
     known = find(env.id)
     bounds = Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
-    around = bounds.around(interval(returns))
     data = {
         "policy": str(Path(args.policy)),
         "env": env.id,
         "episodes": len(returns),
         "seed": args.seed,
         "greedy": not args.sample,
+        **_statistics(returns, lengths, bounds),
+        "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
+        "returns": [finite_or_none(value) for value in returns],
+        "about": dict(saved.about),
+    }
+    print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
+    return 0
+
+
+def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
+    around = bounds.around(interval(returns))
+    return {
         "return_mean": finite_or_none(mean(returns)),
         "ci_low": finite_or_none(around.low),
         "ci_high": finite_or_none(around.high),
@@ -78,14 +91,47 @@ def do_eval(args: Namespace) -> int:
         "return_max": finite_or_none(max(returns)),
         "length_mean": mean(lengths),
         "cut": sum(length >= LONGEST for length in lengths),
-        "metrics": {
-            name: finite_or_none(mean([float(value) for value in values[0]]))
-            for name, values in sorted(found.metrics.items())
-        },
-        "returns": [finite_or_none(value) for value in returns],
-        "about": dict(saved.about),
     }
-    print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
+
+
+def _means(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: finite_or_none(mean([float(value) for value in given]))
+        for name, given in sorted(values.items())
+    }
+
+
+def _eval_training(args: Namespace) -> int:
+    """Evaluate the state of a custom training, by its class in a file of `--import`."""
+    folder = Path(args.policy)
+    from ...core.saved_training import SavedTraining
+
+    name = read_training(folder)["algorithm"]
+    file, _, label = name.partition(":")
+    if file not in [Path(path).name for path in args.imports]:
+        raise ConfigError(
+            f"{folder} was trained by {name}; read that file, then type "
+            f"hpo eval {folder} --import {file}"
+        )
+    if args.sample:
+        raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
+    saved = SavedTraining.read(folder, getattr(user_module(Path(file).stem), label))
+    if args.trace is not None:
+        return _write_trace(args, saved.env_id, saved.trace(args.episodes, args.seed))
+    if args.video is not None:
+        return _write_film(args, saved.env_id, *saved.film(args.episodes, args.seed))
+    values = saved.evaluate(args.episodes, args.seed)
+    lengths = [float(value) for value in values.pop("length", [])]
+    returns = [float(value) for value in values.pop("return", [])]
+    data = {"policy": str(folder), "algorithm": name, "episodes": args.episodes, "seed": args.seed}
+    lines = [f"{folder} of {name}, {counted(args.episodes, 'episode')}"]
+    if returns:
+        data |= _statistics(returns, lengths or [0.0], Bounds())
+        lines += _lines_of_returns(data)[: None if lengths else 2]
+    metrics = _means(values)
+    data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}
+    lines += [f"{name}  {number(value)}" for name, value in metrics.items()]
+    print_answer(args.json, data, fitted("\n".join(lines), sys.stdout, 8))
     return 0
 
 
@@ -105,30 +151,25 @@ def _check_options(args: Namespace, network: bool) -> None:
     args.steps = args.steps or (300 if filmed else 20_000)
 
 
-def _trace(args: Namespace, saved: SavedPolicy) -> int:
-    columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
+def _write_trace(args: Namespace, env: str, columns: Mapping[str, Any]) -> int:
     write_csv(args.trace, columns)
-    count = len(columns["step"])
-    return _print_written(args, saved, "trace", args.trace, "env_steps", count)
+    return _print_written(args, env, "trace", args.trace, "env_steps", len(columns["step"]))
 
 
-def _print_written(
-    args: Namespace, saved: SavedPolicy, kind: str, path: str, unit: str, count: int
-) -> int:
-    data = {"env": saved.plan.eval_env.id, kind: str(path), "episodes": args.episodes, unit: count}
+def _print_written(args: Namespace, env: str, kind: str, path: str, unit: str, count: int) -> int:
+    data = {"env": env, kind: str(path), "episodes": args.episodes, unit: count}
     what = counted(count, unit.removesuffix("s").replace("_", " "))
     text = f"wrote {what} of {counted(args.episodes, 'episode')} into {path}"
     print_answer(args.json, data, text)
     return 0
 
 
-def _film(args: Namespace, saved: SavedPolicy) -> int:
+def _write_film(args: Namespace, env: str, rate: float, pictures: Iterator[Any]) -> int:
     """Draw the first episodes that the policy would be evaluated on."""
     from ..pictures import write_film
 
-    rate, pictures = saved.film(args.episodes, args.seed, greedy=not args.sample)
     count = write_film(args.video, rate, pictures)
-    return _print_written(args, saved, "video", args.video, "pictures", count)
+    return _print_written(args, env, "video", args.video, "pictures", count)
 
 
 def _is_network(policy: str | None) -> bool:
@@ -145,15 +186,19 @@ def _is_network(policy: str | None) -> bool:
 
 def _text(data: dict[str, Any]) -> str:
     how = "the most likely action" if data["greedy"] else "sampled actions"
-    value = with_interval(data["return_mean"], data["ci_low"], data["ci_high"])
-    lines = [
-        f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
-        f"return  {value}",
-        f"        min {number(data['return_min'])}, max {number(data['return_max'])}",
-        f"length  {number(data['length_mean'])} env steps",
-    ]
+    lines = [f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}"]
+    lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
         lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps: the "
                      "environment did not end them")  # fmt: skip
     return "\n".join(lines)
+
+
+def _lines_of_returns(data: dict[str, Any]) -> list[str]:
+    value = with_interval(data["return_mean"], data["ci_low"], data["ci_high"])
+    return [
+        f"return  {value}",
+        f"        min {number(data['return_min'])}, max {number(data['return_max'])}",
+        f"length  {number(data['length_mean'])} env steps",
+    ]

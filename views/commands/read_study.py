@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import NAME, TRAINING, read_about
+from ...core.policy_document import NAME, TRAINING, read_about, read_training
 from ...errors import StoreError, counted
 from ...files.atomic_files import copy_folder
 from ...search.analysis.verdict import conclusion_of
@@ -334,11 +334,8 @@ def print_exported(target: Path, unit: str) -> None:
         text += f", {origin.get('metric')} {number(value)}"
     text += f" after {steps(length)} {unit}" if isinstance(length, int) else ""
     echo(fitted(f"{text}, to {target}/", sys.stderr), file=sys.stderr)
-    ways = (
-        f"try: hpo eval {one_policy(target)}",
-        f"read it: hpo.load_training('{target}', CLASS)",
-    )
-    echo(ways[own], file=sys.stderr)
+    needs = f" --import {read_training(target)['algorithm'].partition(':')[0]}" if own else ""
+    echo(f"try: hpo eval {one_policy(target)}{needs}", file=sys.stderr)
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, An
         StoreError: it is not such a folder, or damaged, or of another class.
         ConfigError: the class does not declare its hyperparameters.
     """
-    from ...core.training_program import load_training as load
+    from ...core.saved_training import SavedTraining
 
-    return load(Path(folder), cls)
+    saved = SavedTraining.read(Path(folder), cls)
+    state = saved.lane.state(saved.leaves, saved.hypers)
+    return saved.lane.training, state, saved.lane.hypers(saved.hypers)

@@ -14,9 +14,9 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers.loading import run_file
+from hpo import load_training
 from hpo.cli import main
 from hpo.core.saved_policy import load_policy
-from hpo.core.training_program import load_training
 from hpo.errors import HpoError
 from hpo.search.analysis.replay import replay
 from hpo.search.checks import check_continues, files_of_study, study_meta
