@@ -1,4 +1,4 @@
-"""Double DQN in the environment that a study names: gymnax, brax with discrete actions, optical."""
+"""Double DQN in any environment of a study with discrete actions: gymnax, optical networks."""
 
 import flax.linen as nn
 import jax

@@ -156,7 +156,7 @@ Verdict = Literal[
 ]  # fmt: skip
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
-_NO_OTHER = "No other trial has a value on every new seed; the best of the search run on them."
+_NO_OTHER = "It is the default, and no other trial has a value on every test seed."
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         "evaluation: {episodes: 10}",
         "early_terminate: {type: asha, min: 10k, eta: 3}   # stops poor trials early",
         "seeds: {per_config: 2}           # of every trial in the search",
-        "confirm: {choose: 0, report: 16, interim: 8}   # test winner and default on 8 to 16 seeds",
+        "confirm: {choose: 0, report: 16, interim: 8}   # winner and default on 8 to 16 seeds",
         "budget: {trials: 32}",
     ]
     return "\n".join(lines) + "\n"

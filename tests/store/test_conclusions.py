@@ -59,7 +59,7 @@ def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
     assert itself.verdict == "nothing"
     assert sentences(itself) == [
         "There is nothing to compare trial 0 with.",
-        "No other trial has a value on every new seed; the best of the search run on them.",
+        "It is the default, and no other trial has a value on every test seed.",
     ]
 
 

@@ -155,7 +155,7 @@ def test_episodes_are_those_of_a_plain_loop(ran):
 
 
 def test_a_trace_has_the_returns_of_the_evaluation(ran, tmp_path, capsys):
-    study, folder = ran
+    folder = ran[1]
     kept, file = a_kept(folder)[0], str(folder.parent / "linear.py")
     words = ["eval", str(kept), "--import", file, "--episodes", "2", "--seed", "3"]
     assert main([*words, "--json"]) == 0
