@@ -35,7 +35,8 @@ from .lane_state import use_key
 from .plan import EnvPlan
 from .pytree import named_leaves
 
-_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given")
+_NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given",
+             "env_params")  # fmt: skip
 
 
 class Declared:
@@ -46,8 +47,6 @@ class Declared:
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if name in _NO_NAMES:
-            raise ConfigError(f"{owner.__name__}.{name} cannot be a hyperparameter; rename it")
         self.name = name
 
     @overload
@@ -193,6 +192,11 @@ class Training:
     length: int
     steps_per_update: int
     _made_before: ClassVar[dict[str, Training]]
+
+    def __init_subclass__(cls) -> None:
+        for name in _NO_NAMES:
+            if isinstance(vars(cls).get(name), Declared):
+                raise ConfigError(f"{cls.__name__}.{name} cannot be a hyperparameter; rename it")
 
     def __init__(
         self, values: Mapping[str, Any], length: int, given: StudyEnvironment | None = None
@@ -430,7 +434,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
         )  # fmt: skip
     _check_alike(cls, leaves, named_leaves(after), jax.tree.structure(state),
                  jax.tree.structure(after))  # fmt: skip
-    with _named(cls, "evaluate"):
+    with _named(cls, "act" if cls.acts() else "evaluate"):
         values = jax.eval_shape(
             lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
             state, hypers, key,

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.policy_document import NAME, TRAINING, read_document, read_training
 from ...environments.registry import find
@@ -15,11 +15,15 @@ from ...errors import ConfigError, StoreError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.paired import Bounds
 from ...store.statistics import interval, mean
+from ...studies.algorithm_section import loaded_algorithm
 from ...studies.evaluation import LONGEST
-from ...studies.user_code import import_user_code, user_module
+from ...studies.user_code import import_user_code
 from ..formatting import number, with_interval
 from ..json_output import finite_or_none, print_answer, write_csv
 from ..terminal.console import fitted
+
+if TYPE_CHECKING:  # jax is loaded once the words are known to be right
+    from ...core.plan import EnvPlan
 
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
@@ -64,15 +68,13 @@ def do_eval(args: Namespace) -> int:
     found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
-    known = find(env.id)
-    bounds = Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
     data = {
         "policy": str(Path(args.policy)),
         "env": env.id,
         "episodes": len(returns),
         "seed": args.seed,
         "greedy": not args.sample,
-        **_statistics(returns, lengths, bounds),
+        **_statistics(returns, lengths, _bounds(env)),
         "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
@@ -92,6 +94,11 @@ def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> d
         "length_mean": mean(lengths),
         "cut": sum(length >= LONGEST for length in lengths),
     }
+
+
+def _bounds(env: EnvPlan) -> Bounds:
+    known = find(env.id)
+    return Bounds() if known is None else Bounds(*known.return_range(dict(env.keys)))
 
 
 def _means(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +122,8 @@ def _eval_training(args: Namespace) -> int:
         )
     if args.sample:
         raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
-    saved = SavedTraining.read(folder, getattr(user_module(Path(file).stem), label))
+    [source] = {Path(path).parent for path in args.imports if Path(path).name == file}
+    saved = SavedTraining.read(folder, loaded_algorithm(name, source).made)
     if args.trace is not None:
         return _write_trace(args, saved.env_id, saved.trace(args.episodes, args.seed))
     if args.video is not None:
@@ -126,7 +134,9 @@ def _eval_training(args: Namespace) -> int:
     data = {"policy": str(folder), "algorithm": name, "episodes": args.episodes, "seed": args.seed}
     lines = [f"{folder} of {name}, {counted(args.episodes, 'episode')}"]
     if returns:
-        data |= _statistics(returns, lengths or [0.0], Bounds())
+        given = saved.lane.training.given
+        bounds = Bounds() if given is None else _bounds(given.plan)
+        data |= _statistics(returns, lengths or [0.0], bounds)
         lines += _lines_of_returns(data)[: None if lengths else 2]
     metrics = _means(values)
     data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}

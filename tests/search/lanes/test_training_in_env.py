@@ -204,6 +204,12 @@ def test_the_record_names_the_environment(ran):
         ("", TRAINING, "env"),
         (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "leave env out"),
         (POLE + "eval_env: {gravity: 9}\n", TRAINING, "eval_env: Linear"),
+        (
+            POLE,
+            TRAINING.replace('state["w"] + jax.random', 'state["v"] + jax.random'),
+            r"Linear.act: .*linear.py:3\d",
+        ),
+        (POLE, TRAINING.replace("scale = hpo", "env_params = hpo"), "cannot be a hyperparameter"),
         (POLE + "fixed: {env.gravity: 9}\n", TRAINING, "write env.gravity under `env`"),
     ],
 )
