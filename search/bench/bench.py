@@ -34,7 +34,8 @@ class Outcome:
     budget: int  # of the search, in full runs of one seed
     search: int  # its number; the same one has the same seeds in every method
     trial: int  # the choice; the default, trial 0, where no trial finished
-    value: float  # of the choice on the test seeds, in the metric's own sign
+    # of the choice on all seeds that chose nothing, without effects of seeds, in the metric's sign
+    value: float
     beats: float  # share of recorded configurations that are worse on the test seeds
     # the same of the trial that is best on all recorded seeds, of all that were started
     oracle_value: float
@@ -106,13 +107,14 @@ class BenchRunner:
         means = table.finals.mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
         best = max(rows.values(), key=lambda row: means[row], default=0)
         own, tested = rows.get(trial, 0), list(plan.test)
+        fresh = [*plan.test, *plan.left]
         spent = sum(one.env_steps for one in trials.values())
         away = [distance for _, distance in played.values() if distance > 0]
         return Outcome(
             environment, method, budget, number, trial,
-            value=float(table.finals[own, tested].mean()),
+            value=float(table.paired[own, fresh].mean()),
             beats=table.share_beaten(own, tested),
-            oracle_value=float(table.finals[best, tested].mean()),
+            oracle_value=float(table.paired[best, tested].mean()),
             oracle_beats=table.share_beaten(best, tested),
             search_runs=spent / table.length,
             confirm_runs=(engine.ledger.state.usage.env_steps - spent) / table.length,

@@ -40,7 +40,7 @@ class BenchRow:
     environment: str
     method: str
     budget: int
-    value: Estimate  # of the choice, on the test seeds
+    value: Estimate  # of the choice, on seeds that chose nothing
     beats: Estimate  # share of configurations that are worse there
     oracle_value: float  # of the best of the trials that were started
     oracle_beats: float

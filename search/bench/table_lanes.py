@@ -34,6 +34,7 @@ class SeedPlan:
     search: tuple[int, ...]
     choose: tuple[int, ...]  # fewer than the selection seeds of a study repeat
     test: tuple[int, ...]  # chose nothing; test seeds repeat as well
+    left: tuple[int, ...] = ()  # chose nothing either, the method had no use for them
 
     def column(self, stream: Stream, replicate: int) -> int:
         kinds = {Stream.SEARCH: self.search, Stream.CHOOSE: self.choose, Stream.REPORT: self.test}
@@ -52,7 +53,7 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
     >>> from hpo.studies import loads
     >>> study = loads("{env: CartPole-v1, env_steps: 100k, seeds: {per_config: 3}, confirm: {}}")
     >>> plan_seeds(study, range(10), 2)
-    SeedPlan(search=(2, 3, 4), choose=(5, 6, 7, 8, 9), test=(0, 1))
+    SeedPlan(search=(2, 3, 4), choose=(5, 6, 7, 8, 9), test=(0, 1), left=())
     """
     left, own = tuple(order[tests:]), study.seeds.per_config
     chooses = 0 if study.confirm is None else study.confirm.choose
@@ -62,7 +63,8 @@ def plan_seeds(study: Study, order: Sequence[int], tests: int) -> SeedPlan:
             f"seeds.per_config is {own}{further}, but of the {len(order)} recorded seeds {tests} "
             f"test and {len(left)} are left; lower seeds.per_config or bench.test_seeds"
         )
-    return SeedPlan(left[:own], left[own : own + chooses], tuple(order[:tests]))
+    search, choose, left = left[:own], left[own : own + chooses], left[own + chooses :]
+    return SeedPlan(search, choose, tuple(order[:tests]), left)
 
 
 @dataclass

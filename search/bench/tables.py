@@ -65,6 +65,12 @@ class Table:
         worst = np.nanmin(ends) if self.goal == "maximize" else np.nanmax(ends)
         return np.where(np.isfinite(ends), ends, worst)
 
+    @cached_property
+    def paired(self) -> Float[np.ndarray, "c s"]:
+        """`finals` without what a seed does to all configurations alike (medians)."""
+        effects = np.median(self.finals - self.finals.mean(axis=1, keepdims=True), axis=0)
+        return self.finals - (effects - effects.mean())
+
     def find(
         self, params: Mapping[str, Any], tried: Collection[Hashable] = ()
     ) -> tuple[int, float]:

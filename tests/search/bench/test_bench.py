@@ -21,7 +21,9 @@ from hpo.search.bench import plan_seeds, read_table, run_bench, search_table
 from hpo.search.bench.bench import BenchRunner, chosen_trial
 from hpo.search.bench.compare import compare, needed
 from hpo.search.bench.table_lanes import TableFactory
+from hpo.search.bench.tables import Table
 from hpo.search.run import Settings, run
+from hpo.search.seeds import generator
 from hpo.spaces import Condition, Parameter, Space, make_distribution
 from hpo.store.rows import Stream
 from hpo.studies import user_code
@@ -104,9 +106,24 @@ def test_the_right_choice_is_made_and_judged_on_seeds_that_chose_nothing(folder)
     assert (found.trials, found.search_runs, found.confirm_runs) == (6, 12.0, 10.0)
     table = read_table(folder / "tables" / "toy")
     assert found.beats == found.oracle_beats == 0.9  # four of the five drawn, itself half
-    tested = [np.array(pair) for pair in [(a, b) for a in range(8) for b in range(a)]]
-    means = [table.values[3, pair, -1].mean() for pair in tested]
-    assert min(abs(found.value - mean) for mean in means) < 1e-12
+    order = generator(1, "bench", 1).permutation(8)  # 2 test, 2 search, 3 choose, 1 is left
+    ends = table.values[:, :, -1]
+    effects = [np.median([ends[c, s] - ends[c].mean() for c in range(6)]) for s in range(8)]
+    fresh = [ends[3, s] - effects[s] + np.mean(effects) for s in (*order[:2], order[7])]
+    assert found.value == pytest.approx(np.mean(fresh), abs=1e-12)
+
+
+def test_values_without_effects_of_seeds_are_unbiased_and_vary_less():
+    rng = np.random.default_rng(3)
+    true = np.linspace(0, 1, 200)[:, None]
+    noise, common = 0.5 * rng.normal(size=(200, 10)), rng.normal(size=10)
+    table = Table("made", "", Space(()), [{}], np.array([1]), (true + noise + common)[:, :, None])
+    picks = [rng.permutation(10)[:2] for _ in range(500)]
+    plain = np.array([table.finals[:, pick].mean(axis=1) for pick in picks])
+    paired = np.array([table.paired[:, pick].mean(axis=1) for pick in picks])
+    assert paired.mean() == pytest.approx(table.finals.mean(), abs=0.02)
+    assert paired.mean(axis=0) == pytest.approx(table.finals.mean(axis=1), abs=0.1)
+    assert paired.std(axis=0).mean() < 0.6 * plain.std(axis=0).mean()
 
 
 def test_every_value_served_is_that_of_the_table(folder):
