@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpo.errors import HpoError
-from hpo.search.what_if.what_if import WhatIf, WhatIfRow, what_if
+from hpo.search.what_if import WhatIf, WhatIfRow, what_if
 from hpo.version import __version__
 
 HEADER = ("rule", "studies", "exact", "stopped", "saved", "best kept")
@@ -31,11 +31,10 @@ class Rule:
 
     Attributes:
         rule: its words, without the first rung, which is each study's own.
-        studies, exact: judged by it, and of these without anything drawn or assumed.
+        studies, exact: judged by it, and of these without anything assumed.
         stopped: the median share of trials that it stops.
         saved: the median share of env steps.
-        kept: the share of studies whose best trial wins, a draw of what nobody saw counting by
-            how often.
+        kept: the share of studies whose best trial wins, of those where that is known.
     """
 
     rule: str
@@ -61,8 +60,8 @@ def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
         rule=name,
         studies=len(rows),
         exact=sum(row.exact for row in rows),
-        stopped=statistics.median(row.stopped.value / max(1, row.trials) for row in rows),
-        saved=statistics.median(row.saved.value for row in rows),
+        stopped=statistics.median(row.stopped / max(1, row.trials) for row in rows),
+        saved=statistics.median(row.saved for row in rows),
         kept=statistics.fmean(kept) if kept else 0.0,
     )
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigError, HpoError
+from ..machine.timings import Timings
 from ..studies.check import CheckReport, Cost, check
 from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
-from .forecast.timing_cache import Kept
-from .lanes.contract import PopulationFactory, Resolved, check_divides
+from .lanes.contract import Division, PopulationFactory, Resolved, check_divides
 from .lanes.multi_environment import SeveralFactory, factories_of
 from .state.warm_start import warm_start
 
@@ -54,7 +54,7 @@ def preview(
 def _with_advice(report: CheckReport) -> CheckReport:
     """Return the report with a warning where programs are many and trials few."""
     study, time = report.study, report.time
-    known = () if time is None else (time.phases["compile"].expected, time.total.expected)
+    known = () if time is None else (time.phases["compile"], time.seconds())
     advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
     return replace(report, warnings=(*report.warnings, *([advice] if advice else [])))
 
@@ -67,19 +67,18 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
         why = f"how long {study.algorithm.label} takes is known once it runs"
         return replace(report, time_note=why)
     from ..machine.software import enable_compilation_cache
-    from .forecast.forecast import forecast
-    from .forecast.program_timing import Machine
     from .lanes.local import LocalFactory
+    from .study_time import study_time
 
     enable_compilation_cache()
-    kept = Kept.read()
-    damaged = kept.note
+    timings = Timings.read()
+    damaged = timings.note
     try:
         factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
-        found = forecast(Machine(factory), kept, told=told)
+        found = study_time(factory, timings, told=told)
     except HpoError as error:  # the check has said what it could
         return replace(report, time_note=f"it cannot be timed here: {error}")
-    notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]
+    notes = [text for text in dict.fromkeys((damaged, timings.note)) if text]
     report = replace(report, warnings=(*report.warnings, *notes))
     is_note = isinstance(found, str)
     return replace(report, time_note=found) if is_note else replace(report, time=found)
@@ -118,19 +117,21 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         first = firsts[bucket]
+        division: Division | None = None
         if isinstance(factory, SeveralFactory):
-            return _together(factory, first, len(firsts))
-        if workers == 1:
-            program = factory.expected_program(first, len(firsts))
-            lanes = program.lanes
+            programs = _together(factory, first, len(firsts))
+        elif workers == 1:
+            programs = [factory.expected_program(first, len(firsts))]
             notes.extend(filter(None, [factory.narrow_note(first)]))
         else:
             division = factory.divide(first, None, workers, workers)
-            program = factory.make_share(first, division).program
-            lanes = division.total
-        memory = workers * program.memory_bytes()
-        parameters = parameter_count(program.plan, program.example)
-        return Cost(lanes, memory, parameters, program.plan.gradient_accumulation)
+            programs = [factory.make_share(first, division).program]
+        return Cost(
+            programs[0].lanes if division is None else division.total,
+            workers * sum(program.memory_bytes() for program in programs),
+            max(parameter_count(program.plan, program.example) for program in programs),
+            max(program.plan.gradient_accumulation for program in programs),
+        )
 
     report = check(study, bucket_key, cost_of)
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(notes))), ""
@@ -172,25 +173,10 @@ def _own_examined(study: Study) -> tuple[CheckReport, str]:
     return check(study, bucket_key, cost_of), ""
 
 
-def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
-    """Return what the programs of one bucket take on all environments.
-
-    Weights and parts of a gradient are those of the environment with the most.
-    """
-    from ..core.memory import parameter_count
-    from .lanes.local import LocalFactory
-    from .lanes.local_population import LocalPopulation
-
-    pairs = zip(factory.factories, first.payload, strict=True)
-    expected = [
-        f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)
-    ]
-    lanes = min(program.lanes for program in expected)
-    made = factory.make(first, lanes).populations
-    each = [own.program for own in made if isinstance(own, LocalPopulation)]
-    return Cost(
-        each[0].lanes,
-        sum(program.memory_bytes() for program in each),
-        max(parameter_count(program.plan, program.example) for program in each),
-        max(program.plan.gradient_accumulation for program in each),
-    )
+def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> list[Any]:
+    """Return the programs of one bucket on all environments."""
+    factories: Any = factory.factories
+    pairs = zip(factories, first.payload, strict=True)
+    lanes = min(own.expected_program(one, buckets).lanes for own, one in pairs)
+    populations: Any = factory.make(first, lanes).populations
+    return [population.program for population in populations]

@@ -234,10 +234,7 @@ def verify(
 
 
 def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
-    """Return the verdict on runs of the recorded seeds and of fresh ones.
-
-    A seed that diverged counts as the worst value of all: it may not make up for itself.
-    """
+    """Return the verdict on runs of the recorded seeds and of fresh ones."""
     now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
     worst = min(finite) if record.goal == "maximize" else max(finite)

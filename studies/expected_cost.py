@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import Quanta
@@ -117,75 +117,57 @@ def _trials(study: Study) -> int | None:
 
 
 LONG_SECONDS = 3600.0  # a warning above this
-
-
-@dataclass(frozen=True)
-class Span:
-    """Seconds: expected, and the interval around them."""
-
-    low: float
-    expected: float
-    high: float
-
-    def __add__(self, other: Span) -> Span:
-        return Span(self.low + other.low, self.expected + other.expected, self.high + other.high)
-
-    def times(self, low: float, expected: float, high: float) -> Span:
-        return Span(low * self.low, expected * self.expected, high * self.high)
+FACTOR = 1.5  # between what a study takes and what is expected: seen in ten shipped studies
 
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    phases: Mapping[str, Span]  # in order of time
+    phases: Mapping[str, float]  # expected seconds, in order of time
     at_most: float | None  # seconds without early stopping, if there is any
     wall: float | None  # seconds of `budget.wall`
     basis: str  # source of the numbers
     assumes: tuple[str, ...]
 
-    @property
-    def total(self) -> Span:
-        """The sum of all phases, cut at the budget."""
-        whole = sum(self.phases.values(), Span(0.0, 0.0, 0.0))
-        if self.wall is None:
-            return whole
-        return Span(*(min(self.wall, seconds) for seconds in asdict(whole).values()))
+    def seconds(self, factor: float = 1.0) -> float:
+        """Return the sum of all phases times `factor`, cut at the budget."""
+        return min(sum(self.phases.values()) * factor, self.wall or math.inf)
 
     def share(self, phase: str) -> float:
         """Return the share of the total that a phase takes."""
-        return self.phases[phase].expected / max(self.total.expected, 1e-9)
+        return self.phases.get(phase, 0.0) / max(self.seconds(), 1e-9)
+
+    def words(self) -> tuple[str, str, str]:
+        """Return the expected time, and the ends of its interval."""
+        one, low, high = (span_of_time(self.seconds(f)) for f in (1.0, 1.0 / FACTOR, FACTOR))
+        return one, low, high
 
     def as_data(self) -> dict[str, Any]:
-        total = self.total
         return {
-            "seconds": round(total.expected, 1),
-            "low": round(total.low, 1),
-            "high": round(total.high, 1),
+            "seconds": round(self.seconds(), 1),
+            "low": round(self.seconds(1.0 / FACTOR), 1),
+            "high": round(self.seconds(FACTOR), 1),
             "at_most": None if self.at_most is None else round(self.at_most, 1),
-            "phases": {name: round(span.expected, 1) for name, span in self.phases.items()},
+            "phases": {name: round(seconds, 1) for name, seconds in self.phases.items()},
             "basis": self.basis,
             "assumes": list(self.assumes),
         }
 
     def lines(self) -> list[str]:
-        total = self.total
-        phases = ", ".join(
-            f"{name} {span_of_time(span.expected)}" for name, span in self.phases.items()
-        )
+        one, low, high = self.words()
+        phases = ", ".join(f"{name} {span_of_time(took)}" for name, took in self.phases.items())
         most = ""
-        if self.at_most is not None and self.at_most > 1.05 * total.high:
+        if self.at_most is not None and self.at_most > self.seconds(FACTOR):
             most = f"; at most {span_of_time(self.at_most)} without early stopping"
         found = [
-            f"time       about {span_of_time(total.expected)} here, {span_of_time(total.low)} to "
-            f"{span_of_time(total.high)}: {phases}{most}",
+            f"time       about {one} here, {low} to {high}: {phases}{most}",
             f"           {self.basis}; taken for granted: {'; '.join(self.assumes)}",
         ]
-        if total.expected > LONG_SECONDS:
+        if self.seconds() > LONG_SECONDS:
             found.append(f"warning    {self.long_words()}")
         return found
 
     def long_words(self) -> str:
         """Return a warning that the study takes hours, and the keys to lower."""
-        total = self.total.expected
         name = max(self.phases, key=self.share)
         advice = {
             "search": "budget.trials, env_steps or seeds.per_config",
@@ -193,10 +175,8 @@ class TimeEstimate:
             "evaluation": "evaluation.episodes, or evaluate less often",
             "compile": "the values of static knobs, which make programs",
         }.get(name, "env_steps")
-        return (
-            f"this takes {span_of_time(total)} here, {self.share(name):.0%} of it {name}; "
-            f"lower {advice}"
-        )
+        share = f"{self.share(name):.0%} of it {name}"
+        return f"this takes {self.words()[0]} here, {share}; lower {advice}"
 
 
 def span_of_time(seconds: float) -> str:

@@ -23,8 +23,7 @@ from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.search.run import run
-from hpo.search.what_if.recorded_curves import Guesses, read_record
-from hpo.search.what_if.replay import located, replay
+from hpo.search.what_if import read_record, replay
 from hpo.store.query import query
 from hpo.store.rank_variance import Column, explained
 from hpo.studies.load import load as load_study
@@ -366,26 +365,26 @@ def test_a_race_ends_as_the_engines(load, tmp_path, diverges_above):
                           evaluation=Evaluation(every=1_000))  # fmt: skip
     factory = AnalyticFactory(seed=3, lanes=5, diverges_above=diverges_above, best_rate=1e-2)
     run(whole, tmp_path / "whole", factory, settings=samples.quick())
-    record = located(read_record(tmp_path / "whole", lambda *_: 1_000))
-    guesses = Guesses(record, 0)
-    seen = [[record.runs[trial, seed] for seed in range(5)] for trial in range(14)]
-    lost = np.array([[one.lost_at is not None for one in row] for row in seen])
+    record = read_record(tmp_path / "whole", lambda *_: 1_000)
+    diverged = np.array([[row.state == "diverged"] * 5 for row in record.trials])
+    last = np.array([[max(record.results[n, seed]) for seed in range(5)] for n in range(14)])
+    lost = diverged & (last == 1_000)  # others of its seeds stood there or behind
     assert lost.any() == (diverges_above < 1)
     losses = np.array([
-        [np.nan if one.lost_at else -guesses.at(trial, seed, 16_000)[0].returns.mean()
-         for seed, one in enumerate(row)]
-        for trial, row in enumerate(seen)
+        [np.nan if lost[n, seed] else -record.at(n, seed, 16_000)[0].returns.mean()
+         for seed in range(5)]
+        for n in range(14)
     ])  # fmt: skip
-    ends = np.array([[one.lost_at or 16_000 for one in row] for row in seen])
+    ends = np.where(lost, 2_000, 16_000)
     runs, winners, dropped = load("racing").Runs(losses, ends, ~lost), set(), 0
     for start, budget in itertools.product((2, 3), range(48_000, 1_100_000, 56_000)):
         seeds = Seeds(5, racing=Racing(start, 0.6))
         asked = replace(whole, seeds=seeds, budget=Budget(trials=14, env_steps=budget))
-        found = replay(record, asked, guesses)
+        found = replay(record, asked)
         won = load("racing").winner_of_race(runs, seeds, 5, budget)
         assert won == found.winner, (start, budget)
         winners.add(won)
-        dropped += any("clearly" in (one.stop_rule or "") for one in found.trials.values())
+        dropped += any("clearly" in (one.stop_rule or "") for one in found.ledger.trials.values())
     assert len(winners) >= 3 and dropped >= 5
 
 

@@ -8,8 +8,7 @@ import pytest
 from helpers import search_samples as samples
 from helpers.loading import run_file
 from hpo.search.run import run
-from hpo.search.what_if.recorded_curves import Guesses, read_record
-from hpo.search.what_if.replay import replay
+from hpo.search.what_if import read_record, replay
 from hpo.studies.chunk_sizes import rung_steps
 from hpo.studies.spec import EarlyTerminate, Evaluation, Racing, Seeds
 
@@ -36,10 +35,9 @@ def test_the_sketch_picks_the_engines_winner(tmp_path):
     factory = samples.AnalyticFactory(seed=7, lanes=6, quanta={"32": 500}, diverges_above=9.0)
     run(whole, tmp_path / "whole", factory, settings=samples.quick())
     record = read_record(tmp_path / "whole", quantum)
-    guesses = Guesses(record, 0)
 
     def loss(trial, at, seeds=(0, 1)):
-        means = [guesses.at(trial, seed, at)[0].returns.mean() for seed in seeds]
+        means = [record.at(trial, seed, at)[0].returns.mean() for seed in seeds]
         return -sum(means) / len(means)
 
     rules = (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None, PLATEAU,
@@ -57,13 +55,13 @@ def test_the_sketch_picks_the_engines_winner(tmp_path):
         def won_by(found):
             return loss(found.winner, found.end_of(found.winner) or 16_000)
 
-        found = replay(record, asked, guesses)
+        found = replay(record, asked)
         assert winner_of(asked, curves, rungs, 16_000, 6) == won_by(found)
         budgets = (96_000, 120_000, 192_000, 264_000)
         together = winners_of(asked, curves, rungs, 16_000, 6, budgets)
         for budget, won_beside_others in zip(budgets, together, strict=True):
             bounded = dataclasses.replace(asked, budget=Budget(trials=12, env_steps=budget))
-            found = replay(record, bounded, guesses)
+            found = replay(record, bounded)
             won = winner_of(asked, curves, rungs, 16_000, 6, budget)
             assert found.env_steps <= budget and (won is None) == (found.winner is None)
             assert won is None or won == won_by(found), (budget, rule)

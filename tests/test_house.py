@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
-MOST = {"files": 357, "lines": 69_000, "code": 45_550, "root": 5}
+MOST = {"files": 350, "lines": 67_812, "code": 44_864, "root": 5}
 """Totals of the package. One may rise only with a line in the changelog that says what for."""
 
 

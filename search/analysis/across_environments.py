@@ -74,11 +74,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
 
 
 def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:
-    """Return the seeds of a trial on a stream that are over, with those that diverged.
-
-    A trial that is finished has had all seeds of the search. One that racing dropped, or that was
-    audited, had those of the looks that evaluations show; the budget cuts the seeds of the last.
-    """
+    """Return the seeds of a trial on a stream that are over, with those that diverged."""
     if stream is Stream.REPORT:
         return sorted(row.by_report_seed)
     if stream is Stream.CHOOSE:

@@ -56,11 +56,7 @@ class Points:
         return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Return the trials that no result led to.
-
-        Those drawn at random, and what a model proposed while it knew no result: with many lanes
-        that is all that filled them at first.
-        """
+        """Return the trials that no result led to."""
         deaf = {name for name, row in METHODS.items() if not row.learns}
         return [
             n
@@ -70,10 +66,7 @@ class Points:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Return the latest point that nine in ten of these trials reached before any copied.
-
-        Trials without a value at any point are not counted: they diverged or wait.
-        """
+        """Return the latest point that nine in ten of these trials reached before any copied."""
         begun = {number for found in self.values.values() for number in found}
         among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
@@ -187,14 +180,7 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
 
 
 def importance_at(points: Points, at: int | None = None, everybody: bool = False) -> Importance:
-    """Return the importance of every searched knob for the value at one point.
-
-    PED-ANOVA (Watanabe et al. 2023) measures how far the best tenth of trials is from all of them
-    in each hyperparameter.
-
-    The random share decides, unless fewer than ten of its trials were evaluated there: then all
-    do, and the result says so.
-    """
+    """Return the importance of every searched knob for the value at one point."""
     if not points.values:
         raise ConfigError(f"{_nothing(points)}, so no importance is known")
     if at is not None and at not in points.values:

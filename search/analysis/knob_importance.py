@@ -90,10 +90,7 @@ def _choices(at: np.ndarray, count: int) -> np.ndarray:
 
 
 def _numbers(at: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return kernels [k + 1, count] of numbers: normal, of one width by the rule of Scott (1992).
-
-    A width is at least such that a cell holds 90 % of its kernel.
-    """
+    """Return normal kernels [k + 1, count], of one width by the rule of Scott (1992)."""
     many = counts[at]
     until, total = np.cumsum(many), many.sum()
     middle = (at @ many) / total

@@ -52,10 +52,7 @@ class Answer:
 
     @property
     def disagreement(self) -> str:
-        """In one line which hyperparameter PED-ANOVA ranks first, where this test does not.
-
-        Empty too where nothing matters and PED-ANOVA gives none more than twice an equal share.
-        """
+        """In one line which hyperparameter PED-ANOVA ranks first, where this test does not."""
         shares = self.other.shares
         first = max(shares, key=shares.__getitem__, default=None)
         if first is None or not shares[first]:
@@ -88,10 +85,7 @@ def answer_at(points: Points, found: Importance) -> Answer:
 
 
 def columns_of(space: Space, params: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Return the place of every trial on the axis of every hyperparameter.
-
-    One with several distributions has a column for each.
-    """
+    """Return the place of every trial on the axis of every hyperparameter."""
 
     def place(distribution: Distribution, value: Any) -> float:
         ordered = distribution.axis.kind != "choice"

@@ -173,10 +173,7 @@ class _Record:
     def curve(
         self, folder: StudyFolder, metrics: Mapping[str, float]
     ) -> dict[tuple[int, int], tuple[float | None, ...]]:
-        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published.
-
-        Metrics that the study does not have are None.
-        """
+        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published."""
         if not folder.table("curves").is_file() or not metrics:
             return {}
         names = sql_names(metrics, _KEYS)

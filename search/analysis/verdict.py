@@ -49,10 +49,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
 def _world(
     given: Mapping[str, Any], params: Mapping[str, Any], held_out: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return one environment with every key: default, given, searched or held out.
-
-    Of several, what scores 0 and 1 on it, too.
-    """
+    """Return one environment with every key: default, given, searched or held out."""
     env = str(given["id"])
     searched = {
         key[4:]: value
@@ -186,10 +183,7 @@ def conclusion_of(
     rows: Sequence[TrialRow] | None = None,
     entries: Sequence[Entry] | None = None,
 ) -> Conclusion:
-    """Return the conclusion of a study as of its last commit; it may be running.
-
-    Its trials and their leaderboard may be given if they were read at the same commit.
-    """
+    """Return the conclusion of a study as of its last commit; it may be running."""
     meta, rows = journal.meta, journal.trials() if rows is None else rows
     entries = leaderboard_of(meta, rows) if entries is None else entries
     ended = journal.head().phase == "finished"
@@ -251,10 +245,7 @@ def conclusion_from(
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return how the default compares with the front; None where it did not run with it.
-
-    Trials that violate constraints count for nothing.
-    """
+    """Return how the default compares with the front; None where it did not run with it."""
     default = default_of(rows)
     kept = {
         e.trial: values[e.trial]

@@ -110,11 +110,7 @@ def factory_of(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Iterator[PopulationFactory]:
-    """Yield the factory of a study, usable while the context is open.
-
-    The default configuration is checked before anything is written. `warn` takes lines about
-    environments or dead workers, from any thread.
-    """
+    """Yield the factory of a study, usable while the context is open."""
     config, executor = study.default(), study.executor
     with ExitStack() as opened:
         if study.search.driver == "ray_tune":  # before jax, whose threads a fork would not survive

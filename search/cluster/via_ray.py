@@ -94,10 +94,7 @@ def _no_cluster(executor: Executor, error: Exception) -> str:
 
 @contextmanager
 def _redirected_output(ray: ModuleType) -> Iterator[None]:
-    """Redirect the output of Ray's daemons to the log `hpo.ray`.
-
-    Ray prints it to stdout, where results belong, and has no switch for that.
-    """
+    """Redirect the output of Ray's daemons to the log `hpo.ray`."""
     worker = ray._private.worker
     printing = getattr(worker, "print_to_stdstream", None)
     if printing is None:  # another version of Ray, which does it elsewhere
@@ -161,10 +158,7 @@ class RayTeam:
         self._machines: dict[int, str] = {}
 
     def begin(self) -> Machine:
-        """Start a worker for every share; return their machine.
-
-        Raises SearchError without room, ConfigError if workers differ or cannot run the study.
-        """
+        """Start a worker for every share; return their machine."""
         self._hosts = {share: self._new_host() for share in range(self.shares)}
         names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
         placed, waiting = self._ray.wait(

@@ -184,10 +184,7 @@ class Committer:
         self._wait_seconds = min(self._every_seconds, longer)
 
     def _save_lanes(self) -> str | None:
-        """Save the lanes of every bucket with a started replicate; return the folder name.
-
-        Paused states go into the same folder. Lanes of an extensible run are kept after its end.
-        """
+        """Save the lanes of every bucket with a started replicate; return the folder name."""
         begun = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()

@@ -26,17 +26,16 @@ from ...store.codec import plain_json
 from ...store.comparison import decided_pairs
 from ...store.interim_analyses import begins_interim, winners_looks
 from ...store.leaderboard import seeds_that_choose
-from ...store.paired import UNBOUNDED, Bounds
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
-from ...store.value_bounds import RETURN, bounds_in
 from ...studies.study_keys import COSTS
 from ..analysis.checkpoint_values import result_of
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
 from ..state.budget import env_steps_left
 from ..state.loop_state import Phase
+from ..state.progress import bounds_of
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial
 from .evaluate import CurveSink
@@ -134,11 +133,7 @@ class ConfirmStage:
         self._fresh, self._bucket_of = fresh, bucket_of
 
     def begin(self) -> None:
-        """End the search: run the best finished trials on the selection seeds.
-
-        Trials with all of these seeds from before join them, and with several objectives the
-        default.
-        """
+        """End the search: run the best finished trials on the selection seeds."""
         ledger, confirm = self._ledger, self._confirm
         self._look()
         finished = ledger.order(
@@ -240,7 +235,9 @@ class ConfirmStage:
             default = self._default()
         if confirm.interim is not None and default is not None and default is not winner:
             wanted = min(confirm.interim, wanted)
-        self._start_default(wanted, after=self._start_winner(winner, wanted))
+        runs, bucket = self._on_test_seeds(winner, wanted)
+        _enter(winner, runs, bucket)
+        self._start_default(wanted, after=self._cost(runs, bucket))
 
     def _end_report(self) -> None:
         state, confirm = self._state, self._confirm
@@ -279,23 +276,9 @@ class ConfirmStage:
         earlier = winners_looks(looks, state.winner, state.default, len(seeds))
         before = [sum(seed < size for seed in seeds) for size in earlier]
         own, other = zip(*pairs, strict=True)
-        found = decided_pairs(
-            own, other, before, self._bounds(sign), interim=begins_interim(looks)
-        )
+        bounds = bounds_of(self._ledger.study).signed(sign)
+        found = decided_pairs(own, other, before, bounds, interim=begins_interim(looks))
         return found.verdict in ("better", "worse") or mean(own) <= mean(other)
-
-    def _bounds(self, sign: float) -> Bounds:
-        study = self._ledger.study
-        if study.more_envs or study.metric.name != RETURN:
-            return UNBOUNDED
-        given = {**study.env.values, **study.evaluation.env}
-        return bounds_in(study.env.id, given, study.space.names).signed(sign)
-
-    def _start_winner(self, trial: Trial, seeds: int) -> int:
-        """Start the winner on the test seeds; return the env steps still to run there."""
-        runs, bucket = self._on_test_seeds(trial, seeds)
-        _enter(trial, runs, bucket)
-        return self._cost(runs, bucket)
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
         """Return a trial's replicates on the test seeds and its bucket; none can run without."""
@@ -334,10 +317,7 @@ class ConfirmStage:
         return True
 
     def _start_asked(self) -> bool:
-        """Start the trials of `confirm.also` on test seeds; return whether there are any.
-
-        Skips trials that were never proposed, and failed ones: no program can run them.
-        """
+        """Start the trials of `confirm.also` on test seeds; return whether there are any."""
         ledger, asked = self._ledger, dict[int, int]()
         for number, seeds in () if self._confirm is None else self._confirm.also:
             trial = self._default() if number == REFERENCE_TRIAL else ledger.trials.get(number)

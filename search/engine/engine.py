@@ -130,10 +130,7 @@ class Engine:
         return self.ledger.study
 
     def run(self, search: Callable[[], Outcome]) -> Outcome:
-        """Run a driver's search and commit at its end.
-
-        After an HpoError the last whole step is committed, unless the disk refused it before.
-        """
+        """Run a driver's search and commit at its end."""
         outcome: Outcome = "interrupted"
         try:
             check_health(self.ledger)
@@ -240,10 +237,7 @@ class Engine:
         return bucket
 
     def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
-        """Return the bucket of a configuration, made for its first trial, the `example`.
-
-        Raises ConfigError if trials copy each other and this one needs a second program.
-        """
+        """Return the bucket of a configuration, made for its first trial, the `example`."""
         key, early = resolved.bucket, self.study.early_terminate
         if key not in self.buckets:
             if self.buckets and early is not None and early.evolves:
@@ -273,11 +267,7 @@ class Engine:
         return True
 
     def settle_lanes(self, bucket: Bucket) -> bool:
-        """Return whether a bucket has its final lanes; if not, its trials have failed.
-
-        Gives up lanes without replicates to come before the first chunk, unless the study sets
-        their number or has one program.
-        """
+        """Return whether a bucket has its final lanes; if not, its trials have failed."""
         if bucket.settled:
             return True
         lanes = bucket.lanes
@@ -361,10 +351,7 @@ class Engine:
 
 
 def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = False) -> Engine:
-    """Return the engine of a new study without a store; it keeps no policies.
-
-    With `rows`, all rows stay in `ledger.unwritten`; else they are dropped.
-    """
+    """Return the engine of a new study without a store; it keeps no policies."""
     ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
     return Engine(
         ledger,

@@ -108,10 +108,7 @@ def count_chunk(
 def retire_diverged(
     ledger: Ledger, set_aside: Callable[[Trial], bool] = lambda trial: False
 ) -> None:
-    """End the trials with more diverged replicates than the study tolerates.
-
-    Unless `set_aside(trial)` lets one wait, without lanes, for another trial's state.
-    """
+    """End the trials with more diverged replicates than the study tolerates."""
     for trial in ledger.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
         too_many = sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged))
@@ -185,7 +182,7 @@ def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
     trial = ledger.trials[run.trial]
     if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
         at = f"seed {run.replicate} at {bucket.env_steps_of(run):,} env steps"
-        trial.note_divergence(f"{at}: {why}")
+        trial.lack(f"{at}: {why}")
 
 
 def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
@@ -230,10 +227,7 @@ def measure_baselines(
     known: Sequence[BaselineRow],
     report: Callable[[str, float], None],
 ) -> None:
-    """Measure the baselines without a row in `known`; the next commit writes them.
-
-    `report(name, value)` is called for each new one, with its metric over the search's replicates.
-    """
+    """Measure the baselines without a row in `known`; the next commit writes them."""
     study = ledger.study
     wanted = replicates_of(study)
     there = {row.baseline: {key: len(values) for key, values in row.values.items()}

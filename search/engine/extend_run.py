@@ -25,10 +25,7 @@ from ..state.trials import RunState, Trial
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study with settings that its folder knows and its file may omit.
-
-    These are the horizon it started with, if it only grew, and the trials of `hpo confirm`.
-    """
+    """Return a study with settings that its folder knows and its file may omit."""
     before = _recorded_study(folder)
     if before is None:
         return study
@@ -38,10 +35,7 @@ def as_begun(study: Study, folder: Path) -> Study:
 
 
 def asked_for(study: Study, also: Mapping[int, int]) -> Study:
-    """Return a study that also runs trials on test seeds: trial -> at least so many seeds.
-
-    A study without `confirm` still selects no winner.
-    """
+    """Return a study that also runs trials on test seeds: trial -> at least so many seeds."""
     confirm = study.confirm or Confirm(top_k=0, report=0)
     most = dict(confirm.also)
     for trial, seeds in also.items():
@@ -86,10 +80,7 @@ def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
 
 
 def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
-    """Resume the trial of a study whose runs became longer than `before`; writes nothing yet.
-
-    Raises StoreError if it could not equal a run that was long from the start.
-    """
+    """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
     study, ended = ledger.study, ledger.state.ended
     if ended is not None and ended.env_steps < study.env_steps:
         quantum = ledger.resolved_of(0).steps_per_chunk

@@ -146,12 +146,7 @@ class Policies:
                 self._write(run, self._directory / "best_evaluation")
 
     def offer(self, trial: Trial) -> None:
-        """Keep a finished trial's policy if it is among the best so far.
-
-        It comes from the last replicate to end (of several the first), with `each_seed` from the
-        first seed. If the last replicate diverged (tolerated) and the others left their lanes
-        before, none is kept.
-        """
+        """Keep a finished trial's policy if it is among the best so far."""
         ledger, most = self._ledger, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         seeds = self._seeds_of(trial) if self._wanted.each_seed else []
@@ -174,11 +169,7 @@ class Policies:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
-        """Return the policies of the seeds that ran to the end, by seed.
-
-        Writes those that a rule has just ended. Deletes that of a seed which diverged after its
-        run was extended: it is the shorter run's.
-        """
+        """Return the policies of the seeds that ran to the end, by seed."""
         folder = self._path(trial.number, "_seeds")
         runs = trial.runs_of(Stream.SEARCH)
         ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
@@ -223,10 +214,7 @@ class Policies:
                         delete_folder(snapshot)
 
     def tidy(self, winner: Trial | None) -> None:
-        """Delete, as a study ends, policies of trials that are not kept or have no value.
-
-        An extended run may have cost a trial its value. One cut by the budget may resume.
-        """
+        """Delete, as a study ends, policies of trials that are not kept or have no value."""
         trials, state = self._ledger.trials, self._ledger.state
         lost = {
             number for number, trial in trials.items()
@@ -297,10 +285,7 @@ def in_lanes(runs: list[Run]) -> list[Run]:
 
 
 def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
-    """End the trials of the search without a live replicate.
-
-    With racing, a trial that may still win gets further seeds instead.
-    """
+    """End the trials of the search without a live replicate."""
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
@@ -327,10 +312,7 @@ def close_search(ledger: Ledger) -> None:
 
 
 def _end_cut(ledger: Ledger, trial: Trial) -> None:
-    """End a trial cut by the budget: it is unfinished, or had diverged before.
-
-    With racing, a trial with a value on its first seeds only lost further ones: it is finished.
-    """
+    """End a trial cut by the budget: it is unfinished, or had diverged before."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
         ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ...store.rows import EvaluationRow, Stream
 from ..state.buckets import Bucket
@@ -43,22 +44,21 @@ class Telling:
         begins = state.phase is Phase.ALSO and not state.asked
         self._phase = Phase.DONE if begins else state.phase  # that observers know of
 
-    def start(self, folder: Path, resumed: bool) -> None:
+    def _tell(self, event: str, *about: Any) -> None:
         for observer in self._observers:
-            observer.on_start(self._ledger.study, folder, resumed)
+            getattr(observer, event)(*about)
+
+    def start(self, folder: Path, resumed: bool) -> None:
+        self._tell("on_start", self._ledger.study, folder, resumed)
 
     def baseline(self, baseline: str, value: float) -> None:
-        for observer in self._observers:
-            observer.on_baseline(baseline, value)
+        self._tell("on_baseline", baseline, value)
 
     def interrupt(self) -> None:
-        for observer in self._observers:
-            observer.on_interrupt()
+        self._tell("on_interrupt")
 
     def end(self, outcome: str) -> None:
-        progress = self.progress()
-        for observer in self._observers:
-            observer.on_end(progress, outcome)
+        self._tell("on_end", self.progress(), outcome)
 
     def count_time(self) -> None:
         now = time.monotonic()
@@ -98,13 +98,11 @@ class Telling:
         self._ledger.state.pass_boundary()
         self.count_time()
         self._look_ahead()
-        for observer in self._observers if evaluations else ():
-            observer.on_evaluations(evaluations)
+        if evaluations:
+            self._tell("on_evaluations", evaluations)
         self.changes()
         if self._observers:
-            progress = self.progress()
-            for observer in self._observers:
-                observer.on_chunk(progress)
+            self._tell("on_chunk", self.progress())
         check_health(self._ledger)
 
     def _look_ahead(self) -> None:
@@ -142,18 +140,13 @@ class Telling:
 
     def changes(self) -> None:
         for trial in self._ledger.take_ended():
-            for observer in self._observers:
-                observer.on_trial_end(trial.row())
+            self._tell("on_trial_end", trial.row())
         phase = self._ledger.state.phase
         if phase is not self._phase and phase in _STREAMS:
-            trials = self._on(_STREAMS[phase])
-            for observer in self._observers:
-                observer.on_confirm(phase, trials)
+            live, stream = self._ledger.state.live.values(), _STREAMS[phase]
+            trials = [t.number for t in live if any(run.is_live for run in t.runs_of(stream))]
+            self._tell("on_confirm", phase, tuple(trials))
         self._phase = phase
-
-    def _on(self, stream: Stream) -> tuple[int, ...]:
-        live = self._ledger.state.live.values()
-        return tuple(t.number for t in live if any(run.is_live for run in t.runs_of(stream)))
 
 
 def _standings(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:

@@ -51,10 +51,7 @@ class Evolver:
         situation: Situation,
         resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's hyperparameters: new valid ones, else those of the copied trial.
-
-        `resolve` raises ConfigError for hyperparameters that cannot run.
-        """
+        """Return a copy's hyperparameters: new valid ones, else those of the copied trial."""
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
@@ -91,10 +88,7 @@ def end_hopeless(ledger: Ledger) -> None:
 def evolve(
     ledger: Ledger, evolver: Evolver, buckets: Mapping[str, Bucket]
 ) -> Iterator[tuple[Bucket, list[Change]]]:
-    """Judge every trial at a rung; yield the lane changes, rung by rung.
-
-    The changes of one rung must be made before the next is requested.
-    """
+    """Judge every trial at a rung; yield the lane changes, rung by rung."""
     for key, bucket in buckets.items():
         here = [trial for trial in ledger.live() if trial.bucket == key]
         for rung in range(len(bucket.schedule.rungs)):

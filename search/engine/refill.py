@@ -30,10 +30,7 @@ class Intake:
             self.resume()
 
     def resume(self) -> None:
-        """Start the pending batch, if any, also on resume.
-
-        It does not see the trials that ended since it started.
-        """
+        """Start the pending batch, if any, also on resume."""
         state = self._ledger.state
         if state.pending is not None:
             history = self._ledger.history(unseen=state.told)
@@ -131,11 +128,7 @@ class Refiller:
         return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
-        """Settle the lanes of the bucket with the most further work.
-
-        Its program can then compile while this one runs. Which bucket it is, and with how many
-        lanes, never depends on compile times.
-        """
+        """Settle the lanes of the bucket with the most further work."""
         others = [
             other
             for other in self._engine.buckets.values()

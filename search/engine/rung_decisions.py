@@ -22,10 +22,7 @@ def standings_at(ledger: Ledger, rung: int) -> list[Standing]:
 
 
 def standings_of(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Return the standings of trials; with several losses they are ranks (`store.pareto`).
-
-    Ranks are by constrained domination and crowding.
-    """
+    """Return the standings of trials; with several losses they are ranks (`store.pareto`)."""
     loss = ledger.objective.loss
     curves = [tuple(map(loss, trial.reports[: rung + 1])) for trial in trials]
     shown = [curve[rung] for curve in curves]
@@ -119,10 +116,7 @@ def _promote(ledger: Ledger, rule: PromotingAsha, standings: list[Standing], tri
 
 
 def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
-    """Judge every due trial, rung by rung; end or pause those that the rule stops.
-
-    Returns the paused trials that resume; their replicates wait for lanes.
-    """
+    """Judge every due trial, rung by rung; end or pause those that the rule stops."""
     promoted: list[Trial] = []
     if pruner is None:
         return promoted
@@ -145,7 +139,7 @@ def is_due(trial: Trial, rung: int) -> bool:
     """
     if trial.rung != rung - 1 or trial.audited:
         return False
-    runs = [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
+    runs = _counted_runs(trial)
     return all(run.state is not RunState.CUT and len(run.rung_values) > rung for run in runs)
 
 

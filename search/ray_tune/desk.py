@@ -63,10 +63,7 @@ class Desk(Protocol):
     def has_more(self) -> bool: ...
 
     def ended(self) -> list[int]:
-        """Return the trials that the scheduler has ended since the last call.
-
-        After `wait` these are all that ended before its requests.
-        """
+        """Return the trials that the scheduler has ended since the last call."""
         ...
 
     def paused(self) -> set[int]: ...

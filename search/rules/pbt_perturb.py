@@ -42,13 +42,7 @@ class Explorer(Protocol):
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        """Return a configuration of the space.
-
-        Args:
-            params: of the trial that is copied.
-            situation: earlier gains, and other copies.
-            rng: the only source of random numbers.
-        """
+        """Return a configuration of the space."""
         ...
 
 

@@ -88,10 +88,7 @@ def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
 
 
 def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int, Losses]:
-    """Return losses in which every trial that violates a constraint is worse than all that do not.
-
-    For methods that know no constraints; of two that violate, the one by less is better.
-    """
+    """Return losses in which trials that violate a constraint are worse than all that do not."""
     violation = {past.trial: excess(past.violations) for past in history}
     worst, best = _each(max, losses.values()), _each(min, losses.values())
     width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))

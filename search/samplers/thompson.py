@@ -77,10 +77,7 @@ class Result:
 
 
 def results_of(history: Sequence[Past]) -> dict[int, Result]:
-    """Return (trial -> result); empty while too few have one.
-
-    One that diverged or failed counts as the worst, one that violates a constraint as even worse.
-    """
+    """Return (trial -> result); empty while too few have one."""
     finished = [past for past in history if past.losses and all(map(math.isfinite, past.losses))]
     found = {p.trial: Result(_by_seed(p, p.losses or ()), np.zeros(1)) for p in finished}
     cut = (TrialState.STOPPED, TrialState.UNFINISHED)
@@ -128,10 +125,7 @@ def _regression(finished: Sequence[Past], rung: int) -> tuple[np.ndarray, ...] |
 
 
 def weighed(results: Sequence[Result], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values [trial, seed], larger is better, NaN where missing, and their extra variance.
-
-    Below the median differences count by their logarithm: how bad a bad run is hardly matters.
-    """
+    """Return values [trial, seed], larger is better or NaN, and their extra variance."""
     seeds = max(len(one.losses) for one in results)
     value, extra = np.zeros((len(results), seeds)), np.zeros(len(results))
     for objective, weight in enumerate(weights):

@@ -33,10 +33,7 @@ class _Generation:
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Return (key, parameter) of what the strategy can adapt: ranges that are always active.
-
-    Choices and conditional parameters are drawn at random, as Optuna's sampler of that name does.
-    """
+    """Return (key, parameter) of what the strategy can adapt: ranges that are always active."""
     return [
         (key, parameter)
         for key, parameter in space.keyed

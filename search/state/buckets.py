@@ -153,11 +153,7 @@ def order(run: Run) -> tuple[int, int, int, int]:
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
-    """Return the bucket that runs the next chunk.
-
-    The running one continues while at least half of its lanes are busy or no other bucket has more
-    replicates to run; then the one with the most, the first on a tie.
-    """
+    """Return the bucket that runs the next chunk."""
     here = buckets.get(running)
     work_here = here.work if here is not None else 0
     if here is not None and work_here and 2 * min(work_here, here.lanes) >= here.lanes > 0:

@@ -62,10 +62,7 @@ def may_propose(ledger: Ledger) -> bool:
 
 
 def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) -> bool:
-    """Return whether the wall time is used up, except what confirming may take.
-
-    That is estimated from the speed so far; a bound in seconds can only cut a study short.
-    """
+    """Return whether the wall time is used up, except what confirming may take."""
     if study.budget.wall_seconds is None or phase is Phase.ALSO:
         return False
     later = reserve(study, phase, run_env_steps)

@@ -37,10 +37,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Invert `encode`; `kind` is the declared type. TypeError if the value does not fit it.
-
-    Fields that are missing, in states of earlier versions, take their defaults.
-    """
+    """Invert `encode`; `kind` is the declared type. TypeError if the value does not fit it."""
     declared: Any = kind
     found: Any = value
     origin, inner = get_origin(declared), get_args(declared)
@@ -229,11 +226,7 @@ class LoopState:
         self.phase = Phase.DONE
 
     def reopens(self, bounds: str) -> Phase | None:
-        """Return the phase from which a study must run again, None if none.
-
-        It is the search if the bounds changed after the search, and `also` if only `confirm.also`
-        changed. `bounds` are budget and confirm as JSON text.
-        """
+        """Return the phase from which a study must run again, None if none."""
         if self.phase is Phase.SEARCH:
             return None
         (was, also), (now, also_now) = _split_bounds(self.bounds), _split_bounds(bounds)
@@ -243,10 +236,7 @@ class LoopState:
         return Phase.ALSO if also != also_now and over else None
 
     def go_on(self, bounds: str) -> bool:
-        """Reopen the study where `reopens` says; return whether anything is left to do.
-
-        A study in the confirm stage then drops its candidates; finished results are in the rows.
-        """
+        """Reopen the study where `reopens` says; return whether anything is left to do."""
         begins = self.reopens(bounds)
         if begins is Phase.SEARCH:
             self.candidates, self.winner, self.default = [], None, None

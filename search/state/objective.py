@@ -192,10 +192,7 @@ class Objectives:
         return self._ranking.violation(limited) if known else 0.0
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
-        """Return sort keys, best first: feasible trials, then by front and crowding.
-
-        `losses` has one row per trial.
-        """
+        """Return sort keys, best first: feasible trials, then by front and crowding."""
         if self.is_plain:
             return [own[0] for own in losses]
         return [place.key for place in places(losses, violations)]

@@ -6,6 +6,7 @@ the rule's expectation, then increasingly the observed one.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections import Counter
@@ -24,11 +25,12 @@ from .budget import env_steps_left, reserve
 from .loop_state import Phase
 from .schedule import Schedule
 from .search_state import Ledger
-from .trials import Run, Trial
+from .trials import Trial
 from .usage import Usage
 
 _PRIOR = 12.0  # trials that the rule's expectation counts as, besides the observed ones
-_PRIOR_RACES, _PRIOR_SEEDS = 3.0, 1.5  # the same for racing: trials, and seeds over first seeds
+_GOLDEN, _MOST_DRAWN = 0.6180339887498949, 2_000  # spreads numbers evenly; trials to come
+_PRIOR_RACES, _PRIOR_SEEDS = 3, 1.5  # the same for racing: trials, and seeds over first seeds
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,7 @@ class WorkAhead:
         return Ahead(work, self._uncompiled(ledger, buckets), bounded)
 
     def parts(self, ledger: Ledger, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
-        """Return the work of the search and of the confirm stage, per bucket.
-
-        Later trials are shared out among buckets as the trials so far.
-        """
+        """Return the work of the search and of the confirm stage, per bucket."""
         known = (bucket.population.block for bucket in buckets if bucket.population is not None)
         self._block = next(known, 1)  # also of those without lanes
         counts = Counter(trial.bucket for trial in ledger.trials.values())
@@ -123,6 +122,7 @@ class WorkAhead:
     def _search(
         self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float], left: float
     ) -> list[Work]:
+        """Return the work of the search's replicates, running and to come, cut at the budget."""
         state, seeds = ledger.state, self._study.seeds
         endless = self._trials is None and not state.exhausted
         if state.phase is not Phase.SEARCH or (endless and left == math.inf):
@@ -131,55 +131,54 @@ class WorkAhead:
         to_come = 0
         if self._trials is not None and not state.exhausted:
             to_come = max(0, self._trials - state.proposed)
+        if endless:  # as many as use up the rest
+            quick = min(ladder(b.schedule, chances, 0)[0][1] * b.schedule.quantum for b in buckets)
+            to_come = math.ceil(left / (quick * seeds.first))
         further = self._further_seeds(ledger, buckets, chances, to_come)
-        each = [
-            self._of_one(bucket, chances).times(s)
-            for bucket, s in zip(buckets, shares, strict=True)
-        ]
-        found = [
-            self._running(ledger, bucket, chances, to_come > 0)
-            + one.times(to_come * seeds.first)
-            + self._of_one(bucket, ()).times(further * share)
-            for bucket, one, share in zip(buckets, each, shares, strict=True)
-        ]
+        found: list[Work] = []
+        for bucket, share in zip(buckets, shares, strict=True):
+            runs = [run for trial in ledger.live() if trial.bucket == bucket.key
+                    for run in trial.runs if run.is_live]  # fmt: skip
+            runs.sort(key=lambda run: run.lane is None)
+            ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
+            many = max(1.0, to_come * share / _MOST_DRAWN)
+            numbers = range(state.proposed, state.proposed + round(to_come * share / many))
+            new = [self._end(bucket, chances, 0, n) for n in numbers for _ in range(seeds.first)]
+            new += [self._end(bucket, (), 0, 0)] * round(further * share / many)
+            if many == 1.0:
+                found.append(self._in_lanes(bucket, ends + new))
+            else:
+                work = self._in_lanes(bucket, new).times(many)
+                found.append(self._in_lanes(bucket, ends) + work)
         total = sum(found, Work()).env_steps
-        if endless:
-            more = max(0.0, left - total) / max(1.0, sum(each, Work()).env_steps)
-            found = [known + one.times(more) for known, one in zip(found, each, strict=True)]
         return [work.times(left / total) for work in found] if total > left else found
 
-    def _of_one(self, bucket: Bucket, chances: tuple[float, ...], chunks: int = 0) -> Work:
-        """Return the work of a replicate after so many chunks, in a full block."""
-        quantum, warmup = bucket.schedule.quantum, bucket.warmup
-        left, evaluations = from_here(bucket.schedule, chances, max(0, chunks - warmup))
-        steps = (left + max(0, warmup - chunks)) * quantum / self._block_of(bucket)
-        return Work(left * quantum, steps, evaluations)
+    def _end(
+        self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
+    ) -> tuple[int, int, int]:
+        """Return the chunks left of a replicate, those of its warm-up, and its evaluations.
 
-    def _running(
-        self, ledger: Ledger, bucket: Bucket, chances: tuple[float, ...], refilled: bool
-    ) -> Work:
-        """Return the work of the search's replicates in one bucket.
-
-        A block works until the last of its lanes ends. If lanes are refilled, that costs only
-        once, at the end.
+        Whether a trial passes a rung is drawn for its number, evenly over trials.
         """
-        schedule, block = bucket.schedule, self._block_of(bucket)
-        live = [trial for trial in ledger.live() if trial.bucket == bucket.key]
-        runs = [run for trial in live for run in trial.runs if run.is_live]
-        work = sum((self._of_one(bucket, chances, run.chunks) for run in runs), Work())
-        refilled = refilled or any(run.lane is None for run in runs)
-        groups: dict[int, list[Run]] = {}
-        for run in runs:
-            if run.lane is not None:
-                groups.setdefault(run.lane // block, []).append(run)
-        beyond = 0.0
-        for members in groups.values():
-            trained = [0] if refilled else [bucket.trained(run) for run in members]
-            trials = len({run.trial for run in members})
-            last = from_here(schedule, chances, min(trained), trials)[0]
-            alone = sum(from_here(schedule, chances, chunks)[0] for chunks in trained)
-            beyond += last - alone if refilled else max(0.0, last - alone / block)
-        return work + Work(block_steps=beyond * schedule.quantum)
+        mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
+        steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
+        left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
+        return left, warm, seen
+
+    def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
+        """Return the work of replicates, each in the first free lane; see `_end`.
+
+        A block works until the last of its lanes ends.
+        """
+        block, quantum = self._block_of(bucket), bucket.schedule.quantum
+        free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
+        for left, warm, _ in ends:
+            heapq.heapreplace(free, (free[0][0] + left + warm, free[0][1]))
+        last: dict[int, int] = {}
+        for end, lane in free:
+            last[lane // block] = max(end, last.get(lane // block, 0))
+        trained, _, seen = map(sum, zip(*ends, strict=True)) if ends else (0, 0, 0)
+        return Work(float(trained * quantum), float(sum(last.values()) * quantum), float(seen))
 
     def _further_seeds(
         self, ledger: Ledger, buckets: Sequence[Bucket], chances: Sequence[float], to_come: int
@@ -192,13 +191,11 @@ class WorkAhead:
         if seeds.racing is None:
             return 0.0
         firsts = max(bucket.lanes for bucket in buckets) // seeds.first
-        done = [
-            len(trial.seed_values)
-            for trial in ledger.trials.values()
-            if trial.number >= firsts and trial.state is TrialState.FINISHED
-        ]
-        known = _PRIOR_RACES * min(_PRIOR_SEEDS * seeds.first, seeds.per_config) + sum(done)
-        usual = known / (_PRIOR_RACES + len(done))
+        trials = ledger.trials.values()
+        done = [_PRIOR_SEEDS * seeds.first] * _PRIOR_RACES
+        done += [len(trial.seed_values) for trial in trials
+                 if trial.number >= firsts and trial.state is TrialState.FINISHED]  # fmt: skip
+        usual = sum(done) / len(done)
         live = sum(
             max(0.0, (seeds.per_config if trial.number < firsts else usual) - len(trial.runs))
             * math.prod(chances[len(trial.reports) :])
@@ -209,38 +206,22 @@ class WorkAhead:
 
     def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
         """Return the work of confirming: running replicates, then this bucket's later ones."""
-        phase, stage, work = ledger.state.phase, self._study.confirm, Work()
-        whole = bucket.warmup + bucket.schedule.length
-        left = [
-            (run.lane is None, whole - run.chunks)
-            for trial in ledger.state.live.values()
-            if trial.bucket == bucket.key
-            for run in trial.runs
-            if run.is_live and run.stream is not Stream.SEARCH
-        ]
-        for waits in (False, True):
-            work += self._side_by_side(bucket, [n for which, n in left if which is waits])
+        phase, stage = ledger.state.phase, self._study.confirm
+        length, warmup = bucket.schedule.length, bucket.warmup
+        trials = [trial for trial in ledger.state.live.values() if trial.bucket == bucket.key]
+        runs = [run for trial in trials for run in trial.runs
+                if run.is_live and run.stream is not Stream.SEARCH]  # fmt: skip
+        runs.sort(key=lambda run: (run.lane is None, run.chunks))
+        left = [(length - bucket.trained(run), max(0, warmup - run.chunks), 1) for run in runs]
+        work = self._in_lanes(bucket, left)
         if stage is None or phase in (Phase.ALSO, Phase.DONE):
             return work
         objectives = len(self._study.objectives)
         report = stage.reports(objectives)
         choose = stage.runs(objectives) - report if phase is Phase.SEARCH else 0
-        later = (choose, stage.asked + (0 if phase is Phase.REPORT else report))
-        return work + sum(
-            (self._side_by_side(bucket, [whole] * count).times(share) for count in later), Work()
-        )
-
-    def _side_by_side(self, bucket: Bucket, left: Sequence[int]) -> Work:
-        """Return the work of replicates with so many chunks left, in waves over the lanes."""
-        if not left:
-            return Work()
-        lanes, block = bucket.lanes or len(left), self._block_of(bucket)
-        ordered = sorted(left, reverse=True)
-        waves = (ordered[first : first + lanes] for first in range(0, len(left), lanes))
-        blocks = sum(wave[0] * math.ceil(len(wave) / block) for wave in waves)
-        quantum = bucket.schedule.quantum
-        trained = sum(min(chunks, bucket.schedule.length) for chunks in left)
-        return Work(float(trained * quantum), float(blocks * quantum), float(len(left)))
+        for count in (choose, stage.asked + (0 if phase is Phase.REPORT else report)):
+            work += self._in_lanes(bucket, [(length, warmup, 1)] * count).times(share)
+        return work
 
     def _uncompiled(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
         """Return the expected number of programs still to compile.
@@ -285,27 +266,20 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
 
 
 @lru_cache(maxsize=4096)
-def from_here(
-    schedule: Schedule, chances: tuple[float, ...], trained: int, trials: int = 1
-) -> tuple[float, float]:
-    """Return the expected remaining chunks and evaluations of a replicate.
+def ladder(
+    schedule: Schedule, chances: tuple[float, ...], trained: int
+) -> list[tuple[float, int, int]]:
+    """Return for each evaluation ahead the chance to go on, and the chunks and evaluations by it.
 
-    `trained` are its chunks so far. With several `trials`, of the last of them.
-
-    >>> from_here(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
-    (3.5, 1.25)
-    >>> from_here(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0, trials=2)
-    (4.625, 1.4375)
+    >>> ladder(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,), 0)
+    [(0.25, 2, 1), (0.25, 8, 2)]
     """
-    chunks, evaluations, alive, at = 0.0, 0.0, 1.0, trained
+    found, alive = list[tuple[float, int, int]](), 1.0
     for mark in sorted(mark for mark in schedule.evaluations if mark > trained):
-        there = 1.0 - (1.0 - alive) ** trials
-        chunks += there * (mark - at)
-        evaluations += there
-        at = mark
         for rung in schedule.rungs_at(mark):
             alive *= chances[rung] if rung < len(chances) else 1.0
-    return chunks, evaluations
+        found.append((alive, mark - trained, len(found) + 1))
+    return found or [(1.0, 0, 0)]
 
 
 def groups_of(lanes: Iterable[int], block: int) -> int:

@@ -70,10 +70,7 @@ def chunks_of_row(log_every: int | None, quantum: int) -> int:
 
 
 def ends_row(schedule: Schedule, trained: int, chunks: int) -> bool:
-    """Return whether a row of `chunks` chunks ends here.
-
-    No row spans a rung, where trials end and copy each other.
-    """
+    """Return whether a row of `chunks` chunks ends here."""
     return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
 
 
@@ -84,11 +81,7 @@ def rows_of(
     trained: Sequence[int],
     result: ChunkResult,
 ) -> Iterator[Rows]:
-    """Yield the rows that a chunk completes, in the order of their env steps.
-
-    `log_every` are the env steps between two rows (None: a chunk's), `shown` is lane -> replicate,
-    `trained` their training chunks including this one.
-    """
+    """Yield the rows that a chunk completes, in the order of their env steps."""
     lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
     chunks, before = chunks_of_row(log_every, quantum), 0
     parts = result.rows if chunks == 1 else ()  # what is joined needs no parts

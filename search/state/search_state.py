@@ -160,10 +160,7 @@ class Ledger:
     def aggregated(
         self, trial: Trial, stream: Stream, value: float
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return objectives (`value` first) and constrained values over a stream's seeds.
-
-        Both are empty if the study has none. Costs are those of the search, on as many seeds.
-        """
+        """Return objectives (`value` first) and constrained values over a stream's seeds."""
         if self.objectives.is_plain:
             return (), ()
         extras = self.objectives.aggregate(trial.extras_of(stream), trial.costs())

@@ -132,7 +132,10 @@ class Run:
         self.rung_values = list(other.rung_values)
         self.extras, self.rung_extras = list(other.extras), list(other.rung_extras)
         self.scores, self.rung_scores = list(other.scores), list(other.rung_scores)
-        self.roll_on_from(other)
+        self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
+        self.recent_length = other.recent_length
+        self.recents = {number: list(recent) for number, recent in other.recents.items()}
+        self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
 
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
@@ -164,13 +167,6 @@ class Run:
             recent = [one.recent_episodes, one.recent_return, one.recent_length]
             self.recents[str(environment)] = recent
         return means
-
-    def roll_on_from(self, other: Run) -> None:
-        """Copy the rolling means and the unfinished row of another replicate."""
-        self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
-        self.recent_length = other.recent_length
-        self.recents = {number: list(recent) for number, recent in other.recents.items()}
-        self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
 
     def spend(self, seconds: float) -> None:
         self.seconds += seconds
@@ -306,10 +302,6 @@ class Trial(TrialRow):
         for run in self.runs:
             run.reopen()
 
-    def note_divergence(self, why: str) -> None:
-        """Record why a replicate diverged; the first reason stays."""
-        self.error = self.error or why
-
     def set_aside(self) -> None:
         """Leave the lanes after diverging, and wait for the state of another trial."""
         self.lost = True
@@ -332,7 +324,10 @@ class Trial(TrialRow):
         self.error = ""
 
     def lack(self, what: str) -> None:
-        """Record why its confirmation is incomplete; the first reason stays."""
+        """Record why a replicate diverged, or why its confirmation is incomplete.
+
+        The first reason stays.
+        """
         self.error = self.error or what
 
     def fail_confirming(self, why: str) -> None:

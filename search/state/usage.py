@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ...store.rows import Stream
 
@@ -100,13 +100,8 @@ class Usage:
         >>> parts["compile"], parts["train"], parts["between"]
         (3.0, 6.0, 1.0)
         """
-        parts = {
-            "compile": self.compile_seconds,
-            "train": self.chunk_seconds,
-            "evaluate": self.evaluate_seconds,
-            "search": self.search_seconds,
-            "store": self.store_seconds,
-        }
+        named = {part: getattr(self, f"{part}_seconds") for part in get_args(Part)}
+        parts = {"compile": named.pop("compile"), "train": self.chunk_seconds, **named}
         return {**parts, "between": max(0.0, self.run_seconds - sum(parts.values()))}
 
     @property

@@ -49,11 +49,7 @@ class WarmStart:
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
-    """Return the history that a study starts from.
-
-    A copy in `folder` is used if there is one. Raises ConfigError if the earlier study is missing,
-    had other metrics, or no trial of it fits.
-    """
+    """Return the history that a study starts from."""
     given = study.search.warm_start
     if given is None:
         return WarmStart()

@@ -16,7 +16,7 @@ from ...errors import ConfigError, counted
 from ...files.atomic_files import output
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
-from ...studies.expected_cost import LONG_SECONDS, span_of_time
+from ...studies.expected_cost import LONG_SECONDS
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.several_environments import env_words
@@ -41,12 +41,8 @@ def do_init(args: Namespace) -> int:
         record = None if args.plain else known_record(args.env)
         text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
-    from ...search.forecast.timing_cache import at_a_glance
-
-    study = loads(text)
-    words = _timed_words(study) if args.time else at_a_glance(study)
-    if words:
-        echo(fitted(words, sys.stderr), file=sys.stderr)
+    if args.time:
+        echo(fitted(_timed_words(loads(text)), sys.stderr), file=sys.stderr)
     return 0
 
 
@@ -57,9 +53,9 @@ def _timed_words(study: Study) -> str:
         report, _ = preview(study, timing=True, told=note)
     if report.time is None:
         return f"how long it takes is not known: {report.time_note}"
-    if report.time.total.expected > LONG_SECONDS:
+    if report.time.seconds() > LONG_SECONDS:
         return f"warning: {report.time.long_words()}"
-    return f"it takes about {span_of_time(report.time.total.expected)} here"
+    return f"it takes about {report.time.words()[0]} here"
 
 
 def write_study(
@@ -160,8 +156,7 @@ def _answer(report: CheckReport) -> str:
     if report.time is None:
         why = f"; time not known: {report.time_note}" if report.time_note else ""
         return f"OK. Runs {what}{why}."
-    total = report.time.total
-    low, middle, high = map(span_of_time, (total.low, total.expected, total.high))
+    middle, low, high = report.time.words()
     return f"OK. Runs {what} in about {middle} on this machine ({low} to {high})."
 
 

@@ -6,10 +6,10 @@ import sys
 from argparse import Namespace
 
 from ...errors import counted
-from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
+from ...search.what_if import WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
-from ..formatting import aligned, narrow, steps, with_interval
+from ..formatting import aligned, narrow, steps
 from ..json_output import print_answer
 from ..terminal.console import console, in_columns
 from ..units import in_unit, unit_in
@@ -21,8 +21,9 @@ _WHY = {
     "order": "order: trials may reach rungs in a different order than recorded",
     "lost": "lost seeds: which seed of a trial was lost is not recorded",
     "more": "more: what it saves would pay for further trials, which did not run",
-    "between": "between: values at some rungs are interpolated between evaluations",
-    "unseen": "unseen: ends of stopped trials are taken from {drawn}",
+    "between": "between: values at some rungs are those of the evaluation before",
+    "unseen": "unseen: it continues runs that had ended; they keep their last value, so what "
+    "it lost is not known",
 }
 
 
@@ -55,37 +56,28 @@ def _own_rule(found: WhatIf) -> str:
         return f"{found.study} ran {ran}; these rules replay its {trials} on {seeds} each."
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
-    lost = "" if own.lost is None else f" and lost {_lost(own.lost)}"
-    return f"{found.study} ran {own.rule}: it saved {own.saved.value:.0%} of env steps{lost}."
+    lost = "" if own.lost is None else f" and lost {own.lost:.3g}"
+    return f"{found.study} ran {own.rule}: it saved {own.saved:.0%} of env steps{lost}."
 
 
 def _cells(row: WhatIfRow) -> list[str]:
-    stopped = row.stopped
-    count = f"{stopped.value:.0f}"
-    if not stopped.certain:
-        count = f"{stopped.low:.0f}-{stopped.high:.0f}"
     return [
         row.rule,
-        f"{count}/{row.trials}",
-        f"{row.saved.value:.0%}",
-        "-" if row.lost is None else _lost(row.lost),
+        f"{row.stopped}/{row.trials}",
+        f"{row.saved:.0%}",
+        "-" if row.lost is None else f"{row.lost:.3g}",
         row.why or "yes",
     ]
 
 
-def _lost(lost: Span) -> str:
-    ends = (None, None) if lost.certain else (lost.low, lost.high)
-    return with_interval(lost.value, *ends, ".3g")
-
-
 def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
-        notes = ["With several objectives or constraints no single winner exists, so no loss."]
+        notes = ["lost: not known where no trial finished, or no single winner exists (several "
+                 "objectives, constraints)."]  # fmt: skip
     else:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
-    drawn = "audited trials" if found.audited else "trials that ran on (optimistic)"
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
-        notes.append(_WHY[why].format(drawn=drawn, method=found.method) + ".")
+        notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:
         notes.append(
             f"Replaying the study's own rule gave {found.matched} of {found.judgements} recorded "

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...core.saved_policy import SavedPolicy
-    from ...search.what_if.what_if import WhatIf
+    from ...search.what_if import WhatIf
 
 _SHOWN = 10
 
@@ -207,7 +207,7 @@ class Opened:
         Raises:
             ConfigError: a rule is not known, or the study has too few values.
         """
-        from ...search.what_if.what_if import what_if
+        from ...search.what_if import what_if
 
         with speaks_python():
             return what_if(self.folder, rules, seeds)

@@ -104,7 +104,7 @@ def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
     expected = ((30 * 2.0 + 70 * 12.0) / 100, (30 * 8.0 + 70 * 20.0) / 100)
     assert run.roll(70.0, 12.0, 20.0) == expected and run.recent_episodes == 100.0
     other = Run(1, Stream.SEARCH, 0)
-    other.roll_on_from(run)
+    other.adopt(run)
     assert other.roll(50.0, 0.0, 0.0) == (expected[0] / 2, expected[1] / 2)
     assert run.roll(250.0, 5.0, 6.0) == (5.0, 6.0) and run.recent_episodes == 100.0
 

@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from helpers.analytic_lanes import AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
-from hpo.search.state.remaining_work import Ahead, Rates, Work, from_here
+from hpo.search.state.remaining_work import Ahead, Rates, Work, WorkAhead
 from hpo.search.state.schedule import Schedule
 from hpo.search.state.usage import Usage
 from hpo.store import StudyStore
@@ -249,8 +250,11 @@ def slow_from_here(schedule, chances, trained, trials, draws=4000):
 @pytest.mark.parametrize("trained", [0, 2, 5])
 def test_what_a_replicate_runs_yet_against_many_drawn(trained, trials):
     schedule = Schedule(1000, 16, (2, 8), frozenset({2, 4, 8, 12, 16}))
-    chances = (0.3, 0.6)
-    chunks, _ = from_here(schedule, chances, trained, trials)
+    chances, bucket = (0.3, 0.6), SimpleNamespace(schedule=schedule, warmup=0)
+    ends = [WorkAhead._end(None, bucket, chances, trained, number)[0] for number in range(3000)]
+    numbers = random.Random(1).sample(range(3000), 3000)
+    groups = [numbers[at : at + trials] for at in range(0, 3000, trials)]
+    chunks = statistics.fmean(max(ends[number] for number in group) for group in groups)
     assert chunks == pytest.approx(slow_from_here(schedule, chances, trained, trials), rel=0.06)
 
 

@@ -3,19 +3,18 @@
 from pathlib import Path
 
 from helpers.loading import run_file
-from hpo.search.what_if.what_if import Span, WhatIf, WhatIfRow
+from hpo.search.what_if import WhatIf, WhatIfRow
 
 PATH = Path(__file__).parents[3] / "benchmarks" / "rules_table.py"
 rules_table = run_file("benchmarks/rules_table.py")
 
 
 def row(rule, stopped, saved, kept, why=""):
-    one = Span.of([stopped])
-    return WhatIfRow(rule, not why, why, 10, one, one, Span.of([saved]), 0, kept, one)
+    return WhatIfRow(rule, not why, why, 10, stopped, stopped, saved, 0, kept, 0.0, False)
 
 
 def told(*rows):
-    return WhatIf("s", 10, 1, "m", "maximize", "", True, "random", 1, 1, 0, 0, False, rows)
+    return WhatIf("s", 10, 1, "m", "maximize", "", True, "random", 1, 1, 0, 1000, None, rows)
 
 
 def test_a_rule_is_brought_together_over_studies_whatever_its_first_rung():

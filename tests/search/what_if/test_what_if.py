@@ -7,10 +7,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.errors import ConfigError
 from hpo.search.run import run
-from hpo.search.what_if.recorded_curves import Guesses, read_record
-from hpo.search.what_if.replay import located, matches, replay
-from hpo.search.what_if.rules import asked_rules
-from hpo.search.what_if.what_if import what_if
+from hpo.search.what_if import asked_rules, matches, read_record, replay, what_if
 from hpo.store.journal import Journal
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.what_if import what_if_text
@@ -42,14 +39,14 @@ def told(decisions):
 
 def assert_same(record, asked, folder):
     """Hold a replay against the journal of the study that really ran."""
-    found = replay(record, asked, Guesses(record, 0))
-    assert (found.guessed, found.between, found.exhausted) == (0, 0, False)
+    found = replay(record, asked)
+    assert set(found.shown) == {"seen"}
     with Journal(folder) as journal:
         real = [row for row in journal.trials() if row.trial >= 0]
         assert told(found.decisions) == told(journal.decisions())
-    assert {n: (t.state, t.env_steps, t.value, t.stop_rule) for n, t in found.trials.items()} == {
-        row.trial: (row.state, row.env_steps, row.value, row.stop_rule) for row in real
-    }
+    assert {
+        n: (t.state, t.env_steps, t.value, t.stop_rule) for n, t in found.ledger.trials.items()
+    } == {row.trial: (row.state, row.env_steps, row.value, row.stop_rule) for row in real}
 
 
 CASES = {
@@ -74,8 +71,8 @@ def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
     whole = study(early_terminate=None, **changes)
     if whole.budget.env_steps:  # of the record it pays for all that the rule asks for
         whole = dataclasses.replace(whole, budget=Budget(trials=10))
-    record = located(read_record(ran(tmp_path / "whole", whole), quantum))
-    assert matches(record, replay(record, whole, Guesses(record, 0)))[1] > 0
+    record = read_record(ran(tmp_path / "whole", whole), quantum)
+    assert matches(record, replay(record, whole))[1] > 0
     asked = study(early_terminate=RULES[rule], **changes)
     assert_same(record, asked, ran(tmp_path / "real", asked))
 
@@ -83,7 +80,7 @@ def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
 def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
     changes = {"budget": Budget(trials=8), "seed": 5, "evaluation": EVERY}
     whole = study(early_terminate=None, seeds=Seeds(4), **changes)
-    record = located(read_record(ran(tmp_path / "whole", whole, lanes=4), quantum))
+    record = read_record(ran(tmp_path / "whole", whole, lanes=4), quantum)
     for at, (seeds, rule) in enumerate([
         (Seeds(4, racing=Racing(2)), None),
         (Seeds(2), PLATEAU),
@@ -102,8 +99,8 @@ def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
     states = [row.state for row in read_record(folder, quantum).trials]
     assert states.count("diverged") >= 2 and found.matched == found.judgements > 5
     none, asha, _ = found.rows
-    assert none.exact and none.lost.value == 0.0 and none.saved.value == pytest.approx(0.0)
-    assert asha.stopped.value > 0 and asha.saved.value > 0.3
+    assert none.exact and none.lost == 0.0 and none.saved == pytest.approx(0.0)
+    assert asha.stopped > 0 and asha.saved > 0.3
 
 
 def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
@@ -132,23 +129,27 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
         what_if(folder, ["ashaa"], quantum=quantum)
 
 
-def test_what_nobody_saw_is_drawn_from_audited_trials_and_widens_the_answer(tmp_path):
+def test_what_nobody_saw_keeps_its_last_value_and_costs_no_number(tmp_path):
+    """A rule that runs on stopped trials is told by its env steps alone."""
     strict = dataclasses.replace(ASHA, eta=4.0, audit=0.4)
     asked = study(early_terminate=strict, budget=Budget(trials=16), seeds=Seeds(1), seed=4,
                   evaluation=EVERY)  # fmt: skip
-    folder = ran(tmp_path / "study", asked)
+    folder = ran(tmp_path / "study", asked, diverges_above=9.0)
     own, gentle, none = what_if(
         folder, ["asha,eta=4,audit=0.4", "asha,eta=2", "none"], quantum=quantum
     ).rows
-    assert own.exact
-    assert (gentle.why, none.why) == ("unseen", "unseen")
-    assert none.lost.low <= none.lost.value <= none.lost.high
-    assert none.lost.value == 0.0
+    assert own.exact and own.lost is not None and own.kept is not None
+    for row in (gentle, none):
+        assert (row.why, row.lost, row.kept) == ("unseen", None, None)
+    assert none.env_steps == 16 * 16_000 > max(gentle.env_steps, own.env_steps)
     record = read_record(folder, quantum)
-    stopped = next(row.trial for row in record.trials if row.state == "stopped")
-    audited = {row.trial for row in record.trials if row.audited}
-    drawn = {Guesses(record, draw)._donor(stopped) for draw in range(20)}
-    assert drawn <= audited and len(drawn) >= 1
+    stopped = next(row for row in record.trials if row.state == "stopped")
+    last = max(record.results[stopped.trial, 0])
+    result, how = record.at(stopped.trial, 0, 16_000)
+    assert how == "unseen" and result is record.results[stopped.trial, 0][last]
+    assert record.at(stopped.trial, 0, last) == (result, "seen")
+    assert record.at(stopped.trial, 0, last - 500)[1] == "between"
+    assert record.value(stopped.trial, 16_000) is None
 
 
 @pytest.mark.parametrize(
@@ -161,14 +162,14 @@ def test_what_nobody_saw_is_drawn_from_audited_trials_and_widens_the_answer(tmp_
         ("none,eta=2", "no option"),
         ("pbt", "no recorded curve"),
         ("racing", "allowed: start from 1"),
-        ("asha,min=500", "first evaluated at 2000"),
-        ("asha,min=100k", "not before the end of a run of 16000; type min=2000"),
+        ("asha,min=500", "first evaluated at 2000; type min=2000 or more"),
+        ("asha,min=100k", "no rung is inside a run of 16000 env steps"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_a_line(rule, said, record):
-    folder, found = record
+    _, found = record
     with pytest.raises(ConfigError) as error:
-        asked_rules(folder, found, [rule], None)
+        asked_rules(found, [rule], None)
     assert said in str(error.value) and "\n" not in str(error.value)
     assert "override" not in str(error.value)
 
@@ -184,7 +185,7 @@ def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usua
     folder = ran(tmp_path / "study", asked)
     found = read_record(folder, quantum)
     assert found.first_point == 2_000  # the file says 1,700; a chunk has 1,000
-    assert len(asked_rules(folder, found, [], None)) == 7
+    assert len(asked_rules(found, [], None)) == 7
 
 
 @pytest.mark.parametrize(
@@ -207,12 +208,12 @@ def test_the_rule_that_a_study_ran_with_stands_first(tmp_path, changes, words):
     with Journal(folder) as journal:
         spent = sum(row.env_steps for row in journal.trials())
     own = found.rows[0]
-    assert own.exact and own.env_steps.value == spent and own.env_steps.certain
+    assert own.exact and own.env_steps == spent
 
 
 def test_more_seeds_than_were_recorded_are_refused(record):
     with pytest.raises(ConfigError, match="allowed: 1 to 2"):
-        asked_rules(*record, ["none"], 3)
+        asked_rules(record[1], ["none"], 3)
 
 
 def test_a_methods_own_rule_asks_for_the_trials_it_asked_for(tmp_path):
@@ -254,7 +255,7 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
         own = row.rule == "none"  # with which the study ran: it asks for what it asked for
         assert (row.why, row.trials) == ("" if own else why, len(states) - states.count("failed"))
         assert (row.lost is not None) is has_a_best
-    assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
+    assert found.rows[1].stopped > 0 and found.rows[1].saved > 0.3
     text = what_if_text(found)
     first, _, rest = text.partition("\n")
     assert first == f"{found.study} ran no stopping rule: 10 trials on 2 seeds each."
@@ -265,37 +266,33 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     own = dataclasses.replace(found.rows[1], own=True)
     turned = dataclasses.replace(found, rows=(own,), recorded_rule="asha")
     told = what_if_text(turned).splitlines()[0]
-    assert f"ran {own.rule}: it saved {own.saved.value:.0%} of env steps" in told
+    assert f"ran {own.rule}: it saved {own.saved:.0%} of env steps" in told
     other = dataclasses.replace(found, rows=found.rows[1:], recorded_rule="median")
     assert f"{found.study} ran median; these rules replay its" in what_if_text(other)
 
 
-@pytest.mark.parametrize("log_every", [None, 5_000])
-def test_a_tolerated_loss_is_where_it_was_however_seldom_rows_are_written(tmp_path, log_every):
-    asked = study(early_terminate=None, seeds=Seeds(2, tolerate=1), budget=Budget(trials=12),
-                  seed=3, evaluation=EVERY, log_every=log_every)  # fmt: skip
-    real = dataclasses.replace(asked, early_terminate=EarlyTerminate("asha", 6_000, 2.0))
-    for name, one in (("record", asked), ("real", real)):
-        factory = samples.LosingFactory(
-            seed=3, lanes=4, diverges_above=9.0, among=lambda config: config["gamma"] > 0.97
-        )
-        run(one, tmp_path / name, factory, settings=quick())
-    with Journal(tmp_path / "real") as journal:
-        spent = sum(row.env_steps for row in journal.trials())
-    found = what_if(tmp_path / "record", ["asha,eta=2,min=6000"], None, quantum)
-    (row,) = found.rows
-    assert row.exact and row.env_steps.value == spent
-
-
-def test_what_more_lost_seeds_than_are_allowed_leave_open_is_said(tmp_path):
+def test_what_lost_seeds_leave_open_is_said(tmp_path):
+    """A seed that a finished trial lost keeps its last value."""
     asked = study(early_terminate=None, seeds=Seeds(3, tolerate=1), budget=Budget(trials=12),
                   evaluation=EVERY)  # fmt: skip
-    found = what_if(ran(tmp_path, asked, diverges_above=0.05), ["none"], None, quantum)
+    factory = samples.LosingFactory(lanes=4, diverges_above=9.0)
+    run(asked, tmp_path, factory, settings=quick())
     with Journal(tmp_path) as journal:
-        assert any(row.state == "diverged" for row in journal.trials())
-    assert [row.exact for row in found.rows] == [False]
-    assert found.rows[0].why in ("lost", "order")
-    assert "is not recorded" in what_if_text(found) or "env steps" in what_if_text(found)
+        values = {row.trial: row.value for row in journal.trials()}
+    found = what_if(tmp_path, ["asha,eta=2,min=4000"], None, quantum)
+    assert found.best is not None and values[found.best] == max(values.values())
+    assert (found.rows[0].exact, found.rows[0].why, found.rows[0].lost) == (False, "unseen", None)
+
+
+def test_seeds_lost_out_of_step_are_said(tmp_path):
+    """Two lanes for three seeds: what a trial had trained when one was lost depends on order."""
+    asked = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=6),
+                  evaluation=EVERY)  # fmt: skip
+    among = {"among": lambda config: config["gamma"] > 0.99}
+    factory = samples.LosingFactory(lanes=2, block=1, diverges_above=9.0, **among)
+    run(asked, tmp_path, factory, settings=quick())
+    own, asha = what_if(tmp_path, ["none", "asha,eta=2,min=2000"], None, quantum).rows
+    assert own.exact and asha.why == "lost"
 
 
 def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
@@ -327,25 +324,14 @@ def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp
         asked = study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(1), seed=seed,
                       budget=Budget(trials=20), evaluation=Evaluation(every=2_000))  # fmt: skip
         record = read_record(ran(tmp_path / str(seed), asked, lanes=16), quantum)
-        assert max(record.lanes.values()) < 16 and set(record.offered.values()) == {16}
-        same, count = matches(record, replay(record, asked, Guesses(record, 0)))
+        buckets = record.state.buckets
+        assert max(one.lanes for one in buckets) < 16
+        assert {one.offered for one in buckets} == {16}
+        same, count = matches(record, replay(record, asked))
         assert same == count > 0
 
 
-def test_a_seed_lost_before_racing_added_others_is_where_it_was(tmp_path):
-    asked = study(early_terminate=None, seeds=Seeds(4, tolerate=1, racing=Racing(2)),
-                  budget=Budget(trials=6), evaluation=EVERY)  # fmt: skip
-    factory = samples.LosingFactory(lanes=4, diverges_above=9.0)
-    run(asked, tmp_path, factory, settings=quick())
-    found = read_record(tmp_path, quantum)
-    added = [trial for trial, replicate in found.runs if replicate == 3]
-    assert added and {
-        found.runs[row.trial, 1].lost_at for row in found.trials if row.state == "finished"
-    } == {7_000}
-    assert all(found.runs[trial, rep].lost_at is None for trial in added for rep in (0, 2, 3))
-
-
-def test_nobody_is_lost_where_a_rule_ends_a_run_at_a_rung_that_others_are_past(tmp_path):
+def test_a_rule_that_ends_runs_at_a_rung_that_others_are_past_is_exact(tmp_path):
     """Three lanes for two seeds a trial: one seed is often ahead of the other."""
     rule = dataclasses.replace(PLATEAU, tolerance=0.1)
     asked = study(early_terminate=rule, budget=Budget(trials=16), evaluation=EVERY, seed=2)
@@ -353,27 +339,9 @@ def test_nobody_is_lost_where_a_rule_ends_a_run_at_a_rung_that_others_are_past(t
     with Journal(folder) as journal:
         ended = {d.trial: d.env_steps for d in journal.decisions() if d.action == "finish"}
     found = read_record(folder, quantum)
-    ahead = [key for key, seen in found.runs.items() if seen.points[-1] > ended.get(key[0], 1e9)]
-    assert ahead and not any(seen.lost_at for seen in found.runs.values())
+    ahead = [key for key, seen in found.results.items() if max(seen) > ended.get(key[0], 1e9)]
+    assert ahead
     verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], None, quantum)
-    assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
-
-
-def test_a_seed_lost_behind_the_rung_at_which_its_run_was_called_over_is_found(tmp_path):
-    """It was evaluated there, ahead of the others; its value is not among the trial's."""
-    rule = dataclasses.replace(PLATEAU, tolerance=0.1)
-    asked = study(early_terminate=rule, budget=Budget(trials=16), evaluation=EVERY, seed=2,
-                  seeds=Seeds(3, tolerate=1))  # fmt: skip
-    factory = samples.LosingFactory(
-        lanes=4, diverges_above=9.0, chunk=7, among=lambda config: config["gamma"] > 0.97
-    )
-    run(asked, tmp_path, factory, settings=quick())
-    found = read_record(tmp_path, quantum)
-    behind = [trial for trial, end in found.ended_by_rule.items()
-              if end == 6_000 == found.runs[trial, 1].points[-1]
-              and len(found.trials[trial].seed_values) == 2]  # fmt: skip
-    assert behind and {found.runs[trial, 1].lost_at for trial in behind} == {7_000}
-    verdict = what_if(tmp_path, ["plateau,patience=2,tolerance=0.1,min=1000"], None, quantum)
     assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
 
 

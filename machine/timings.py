@@ -1,0 +1,91 @@
+"""Timings of programs on this machine, kept next to the compile cache.
+
+One JSON file per kind of machine. It only saves time: a file that cannot be read is replaced, and
+a file that cannot be written is a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import HpoError
+from ..files import atomic_files
+from .software import default_cache
+
+VERSION = 2
+_MOST = 500  # timings, the latest
+_RETRIEVED = 0.05  # of a compile, the time that a program of that size takes from the cache
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a program takes; all times in seconds."""
+
+    block: float  # of a chunk of one block of lanes
+    trace: float  # before XLA has both programs to compile; in every process
+    xla: float  # compiling both of them, without a cache
+    evaluation: float  # of one call of the evaluation
+    # env steps that this call's time grows with: of its longest episode, or, where the host steps,
+    # of all of them
+    evaluation_steps: int
+    baseline: float
+    at: float  # since the epoch
+
+    def compiling(self, cached: bool) -> float:
+        """Return the time until both programs are there, XLA's part from the cache or not."""
+        return self.trace + self.xla * (_RETRIEVED if cached else 1.0)
+
+
+def default_file() -> Path:
+    """Return the file of this machine, in `hpo/timings` of the user's caches."""
+    cache = default_cache()
+    name = f"{cache.name}-{os.cpu_count() or 1}.v{VERSION}.json"
+    return cache.parent.parent / "timings" / name
+
+
+def key_of(*parts: Any) -> str:
+    """Return the name of a timing: a short hash of all that it depends on."""
+    text = json.dumps([platform.node(), *map(str, parts)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass
+class Timings:
+    path: Path
+    known: dict[str, Costs]
+    note: str = ""  # what is wrong with the file, "" if nothing is
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> Timings:
+        """Read the file; a missing or damaged one gives no timings."""
+        path = path or default_file()
+        try:
+            found = json.loads(atomic_files.read_text(path)) if path.exists() else {}
+            return cls(path, {name: _sound(Costs(**entry)) for name, entry in found.items()})
+        except (HpoError, OSError, ValueError, TypeError, AttributeError) as error:
+            why = f"{path} cannot be read ({type(error).__name__}); it is replaced"
+            return cls(path, {}, why)
+
+    def keep(self, key: str, costs: Costs) -> None:
+        self.known[key] = costs
+        latest = sorted(self.known.items(), key=lambda entry: entry[1].at)[-_MOST:]
+        self.known = dict(latest)
+        try:
+            atomic_files.make_folder(self.path.parent)
+            text = json.dumps({name: asdict(one) for name, one in latest}, indent=1)
+            atomic_files.write_text(self.path, f"{text}\n")
+        except (HpoError, OSError) as error:
+            self.note = f"timings are not kept for next time: {error}"
+
+
+def _sound(costs: Costs) -> Costs:
+    if not all(type(n) in (int, float) and math.isfinite(n) for n in asdict(costs).values()):
+        raise ValueError("not a timing")
+    return costs

@@ -1,0 +1,547 @@
+"""A study under other stopping rules: the engine, with its recorded values instead of training.
+
+Trials are asked for in the recorded order. Where a method learns from nothing (random, grid,
+sobol) the replay is what a study with that rule does; where it learns, the verdict holds for the
+trials that were asked for. At any env steps a replicate shows its last evaluation up to there.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError, StudyError, UnknownNameError
+from ..store.codec import plain_json
+from ..store.journal import Journal
+from ..store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ..studies.chunk_sizes import quanta_of, rungs
+from ..studies.load import loads, recorded
+from ..studies.overrides import SET
+from ..studies.search_methods import METHODS
+from ..studies.several_environments import metric_words
+from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study
+from ..studies.stopping_rules import RULES, rule_row
+from ..studies.user_code import run_own_code
+from .analysis.checkpoint_values import result_of
+from .engine.engine import engine_in_memory
+from .engine.interrupts import Interrupts
+from .engine.loop import Loop
+from .engine.refill import Intake
+from .lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
+from .rules.registry import make_pruner
+from .samplers.proposal_queue import AskAhead, Proposal, Proposals, Proposer
+from .state.loop_state import LoopState, Phase
+from .state.objective import Objective
+from .state.schedule import schedule_of
+from .state.search_state import Ledger
+
+Quantum = Callable[[Study, Mapping[str, Any]], int]
+"""Study and complete configuration -> env steps of a chunk of one lane."""
+
+_LOST = (TrialState.DIVERGED, TrialState.FAILED)
+_RACING_FROM = 4  # seeds a trial from which racing is among the usual rules: it starts with three
+
+
+def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
+    return quanta_of(study, study.steps_per_update(config)).steps_per_chunk
+
+
+# ---------------------------------------------------------------------- what was recorded
+
+
+@dataclass(frozen=True)
+class Record:
+    study: Study
+    text: str  # of its file
+    trials: tuple[TrialRow, ...]  # of the search, by number
+    configs: tuple[Mapping[str, Any], ...]  # of each
+    # (trial, replicate) -> env steps, rising -> its evaluation there
+    results: Mapping[tuple[int, int], Mapping[int, EvaluationResult]]
+    decisions: Sequence[DecisionRow]
+    asks: Sequence[AskRow]
+    state: LoopState
+    devices: int  # over which its lanes were spread
+    quantum: Quantum
+    shortened: int | None = None  # env steps of a run that were asked for, if `study` has fewer
+
+    @property
+    def seeds(self) -> int:
+        return self.study.seeds.first
+
+    @property
+    def first_point(self) -> int:
+        return min(min(points) for points in self.results.values())
+
+    def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
+        """Return an evaluation, and whether it is `seen`, of `between` two, or `unseen`."""
+        results = self.results[trial, replicate]
+        points = [*results]
+        known = points[max(0, bisect_right(points, env_steps) - 1)]
+        if known == env_steps:
+            return results[known], "seen"
+        return results[known], "unseen" if env_steps > points[-1] else "between"
+
+    def length(self, trial: int) -> int:
+        """Return the env steps of a full run of a trial, in whole chunks."""
+        return schedule_of(self.study, self.quantum(self.study, self.configs[trial])).env_steps
+
+    def value(self, trial: int, env_steps: int) -> float | None:
+        """Return a trial's value over its seeds; None if one of them was not evaluated there."""
+        objective = Objective.of(self.study)
+        shown = [self.at(*key, env_steps) for key in self.results
+                 if key[0] == trial and key[1] < self.seeds]  # fmt: skip
+        if not shown or any(how != "seen" for _, how in shown):
+            return None
+        return objective.aggregate([objective.measure(result) for result, _ in shown])
+
+    def is_staggered(self, row: TrialRow) -> bool:
+        """Return whether the seeds of a trial that was lost had not all trained alike."""
+        last = {max(points) for key, points in self.results.items() if key[0] == row.trial}
+        chunk = self.quantum(self.study, self.configs[row.trial])
+        return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0
+
+
+def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
+    with Journal(folder) as journal, journal.at_one_commit():
+        text = journal.meta.study_text
+        study = recorded(text)
+        if not study.algorithm.is_ppo:  # its code says how long updates are
+            study = loads(text, "study.resolved.yaml")
+        early = study.early_terminate
+        if early is not None and early.evolves:
+            raise ConfigError(
+                f"trials of {study.name} copy each other ({early.type}), which leaves no "
+                "curve of one configuration that another rule could judge; name a study without it"
+            )
+        results: dict[tuple[int, int], dict[int, EvaluationResult]] = defaultdict(dict)
+        for packed in sorted(journal.packed_evaluations(), key=lambda packed: packed.env_steps):
+            if packed.stream == Stream.SEARCH:
+                results[packed.trial, packed.replicate][packed.env_steps] = result_of(packed)
+        rows = tuple(row for row in journal.trials() if row.trial >= 0)
+        default = plain_json(study.space.default())
+        record = Record(
+            study, text, rows,
+            tuple(study.default() if row.params == default else study.complete(row.params)
+                  for row in rows),
+            dict(results), journal.decisions(), journal.asks(),
+            LoopState.from_text(journal.head().loop_state), journal.meta.devices, quantum,
+        )  # fmt: skip
+    if not results:
+        raise ConfigError(f"no trial of {study.name} has been evaluated yet; run it first")
+    return _up_to_shared_point(record)
+
+
+def _up_to_shared_point(record: Record) -> Record:
+    """End runs at the latest point that two trials reached, if no trial ran to its end."""
+    last = Counter[int](at for points in record.results.values() for at in points)
+    shared = max((at for at, count in last.items() if count > record.seeds), default=0)
+    finished = any(row.state is TrialState.FINISHED for row in record.trials)
+    if finished or not shared or shared == record.study.env_steps:
+        return record
+    before = [one for one in record.decisions if one.env_steps < shared]
+    study = replace(record.study, env_steps=shared)
+    return replace(record, study=study, decisions=before, shortened=record.study.env_steps)
+
+
+# ---------------------------------------------------------------------- the record as lanes
+
+
+class RecordedFactory:
+    """Makes populations that play a record; see `PopulationFactory`."""
+
+    backend = "none"
+
+    def __init__(self, record: Record, study: Study):
+        self.record, self.study, self.device_count = record, study, record.devices
+        self.shown, self.trained = Counter[str](), Counter[int]()
+        self.first = record.first_point  # where nothing is known of runs without an evaluation
+        each = reversed([*enumerate(record.configs)])
+        self._by_config = {_key(config): trial for trial, config in each}
+        buckets = record.state.buckets
+        self._lanes = {one.key: one.offered or one.lanes for one in buckets}
+        self.warmup = max(
+            -(-row.warmup_env_steps
+              // (record.quantum(study, config) * study.spread * max(1, record.seeds)))
+            for row, config in zip(record.trials, record.configs, strict=True)
+        )  # fmt: skip
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`; the payload is the number of the trial."""
+        trial = self._by_config[_key(config)]
+        row = self.record.trials[trial]
+        if not row.bucket and row.state is TrialState.FAILED:
+            raise ConfigError(row.error)
+        return Resolved(config, row.bucket, self.record.quantum(self.study, config), trial)
+
+    def make(self, resolved: Resolved, lanes: int | None) -> RecordedPopulation:
+        known = self._lanes.get(resolved.bucket) or max(self._lanes.values(), default=1)
+        return RecordedPopulation(self, resolved.steps_per_chunk, lanes or known)
+
+    def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    return json.dumps(plain_json(dict(config)), sort_keys=True)
+
+
+class RecordedPopulation(SimulatedPopulation):
+    """A trial that was lost is lost again once it has trained as much as then."""
+
+    def __init__(self, factory: RecordedFactory, quantum: int, lanes: int):
+        super().__init__(lanes, factory.device_count, quantum, factory.warmup)
+        self._factory, self._record = factory, factory.record
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        diverged, failed = np.zeros(self.lanes, bool), dict[int, str]()
+        lanes = self._count_chunk(refills, busy)
+        steps, trained = self.steps_per_chunk, self._factory.trained
+        for lane in lanes.values():
+            if lane.chunks > self.warmup_chunks:
+                trained[lane.payload] += steps * self._factory.study.spread
+        share = self._factory.study.seeds.first / self._record.seeds
+        for index, lane in lanes.items():
+            row = self._record.trials[lane.payload]
+            over = row.state in _LOST and trained[row.trial] >= share * row.env_steps
+            bare = (row.trial, lane.replicate) not in self._record.results
+            diverged[index] = over or (bare and self._env_steps(index) >= self._factory.first)
+            if diverged[index] and row.state is TrialState.FAILED:
+                failed[index] = row.error
+        return ChunkResult({}, diverged, 0.0, failed)
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        found: list[EvaluationResult] = []
+        for index in lanes:
+            lane = self._lane(index)
+            result, how = self._record.at(lane.payload, lane.replicate, self._env_steps(index))
+            self._factory.shown[how] += 1
+            found.append(result)
+        return found
+
+    def _env_steps(self, index: int) -> int:
+        return max(0, self._lane(index).chunks - self.warmup_chunks) * self.steps_per_chunk
+
+
+class _Asks(Proposer):
+    """Proposes the recorded trials in their order."""
+
+    def __init__(self, rows: Sequence[TrialRow]):
+        self._rows = rows
+
+    def propose(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> Proposals:
+        known = [self._rows[number] for number in trials if number < len(self._rows)]
+        return Proposals([Proposal(row.trial, dict(row.params), row.proposed_by) for row in known])
+
+
+@dataclass(frozen=True)
+class Replayed:
+    ledger: Ledger  # its trials have ended, and no row of it was written
+    winner: int | None  # None without one, or with several objectives or constraints
+    shown: Mapping[str, int]  # how evaluations are known -> their number
+
+    @property
+    def decisions(self) -> Sequence[DecisionRow]:
+        return self.ledger.unwritten.decisions
+
+    @property
+    def env_steps(self) -> int:
+        return self.ledger.state.usage.env_steps
+
+    def end_of(self, trial: int) -> int | None:
+        """Return the env steps at which a rule ended a trial with its value, else None."""
+        ends = [row.env_steps for row in self.decisions
+                if row.trial == trial and row.action == "finish"]  # fmt: skip
+        return ends[0] if ends else None
+
+
+def replay(record: Record, study: Study) -> Replayed:
+    """Run the search of a study over a record, without what costs or measures time."""
+    study = replace(
+        study,
+        search=replace(study.search, driver="lanes"),
+        budget=replace(study.budget, wall_seconds=None),
+        checkpoint=Checkpoint(keep_best=0),
+        executor=Executor(),
+        loggers=(),
+        baselines=(),
+        log_every=None,
+    )
+    factory = RecordedFactory(record, study)
+    engine = engine_in_memory(study, factory, rows=True)
+    ledger = engine.ledger
+    with closing(AskAhead(_Asks(record.trials))) as ahead:
+        loop = Loop(engine, Intake(engine, ahead), make_pruner(study))
+        loop.run(Interrupts(asked=lambda: ledger.state.phase is not Phase.SEARCH))
+    finished = [trial for trial in ledger.trials.values()
+                if trial.state is TrialState.FINISHED and trial.value is not None]  # fmt: skip
+    plain = finished and ledger.objectives.is_plain
+    return Replayed(ledger, ledger.best(finished).number if plain else None, factory.shown)
+
+
+def matches(record: Record, found: Replayed) -> tuple[int, int]:
+    """Return how many recorded judgements and batches came out the same, and of how many."""
+
+    def judged(row: DecisionRow) -> tuple[object, ...]:
+        return row.action, row.env_steps, row.value, row.cutoff, row.rank, row.judged
+
+    now = {(row.trial, row.rung): judged(row) for row in found.decisions}
+    asks = {ask.batch: (ask.trials, ask.told) for ask in found.ledger.unwritten.asks}
+    same = sum(now.get((row.trial, row.rung)) == judged(row) for row in record.decisions)
+    same += sum(asks.get(ask.batch) == (ask.trials, ask.told) for ask in record.asks)
+    return same, len(record.decisions) + len(record.asks)
+
+
+# ---------------------------------------------------------------------- rules as they are typed
+
+
+@dataclass(frozen=True)
+class Asked:
+    words: str  # as a table shows it
+    study: Study  # the recorded one with this rule
+    own: bool  # the study ran with it
+
+
+def asked_rules(record: Record, rules: Sequence[str], seeds: int | None = None) -> list[Asked]:
+    """Return rules such as `asha,eta=2,min=2k` as studies; the study's and the usual if none."""
+    study, most = record.study, record.seeds
+    if seeds is not None and not 1 <= seeds <= most:
+        raise ConfigError(
+            f"seeds is {seeds}, but the trials of {study.name} have {most}; allowed: 1 to {most}"
+        )
+    count = most if seeds is None else seeds
+    usual = ["none", "asha,eta=2", "asha,eta=3", "asha,eta=4", "hyperband,eta=3", "median",
+             "plateau", *["racing"] * (count >= _RACING_FROM)]  # fmt: skip
+    asked = [_asked(record, rule, count) for rule in (rules or usual)]
+    if rules or seeds is not None or any(one.own for one in asked):
+        return asked
+    return [Asked(_words(study.early_terminate, study.seeds), study, True), *asked]
+
+
+def _known() -> tuple[str, ...]:
+    return ("none", "racing", *RULES)
+
+
+def _asked(record: Record, rule: str, seeds: int) -> Asked:
+    name, *options = [part.strip() for part in rule.split(",")]
+    study = record.study
+    if study.imports and (study.search.method not in METHODS or name not in _known()):
+        run_own_code(study)
+    if name not in _known():
+        stopping = [row.name for row in RULES.values() if not row.evolves]
+        raise UnknownNameError("rule", name, ["none", "racing", *stopping])
+    if name in RULES and rule_row(name).evolves:
+        raise ConfigError(
+            f"rule {rule!r}: {name} changes configurations on the way, which no "
+            "recorded curve can show; name a rule that stops trials"
+        )
+    for option in options:
+        if name == "none" or not all(option.partition("=")):
+            what = "none has no option" if name == "none" else "type key=value, such as eta=2"
+            raise ConfigError(f"rule {rule!r}: {option!r} is not an option; {what}")
+    given = [option.replace("=", ": ", 1) for option in options]
+    early, own = None, Seeds(seeds, tolerate=study.seeds.tolerate)
+    if name == "racing":
+        inside = f"seeds={{per_config: {seeds}, racing: {{{', '.join(given)}}}}}"
+        racing = _with(record, rule, inside, "early_terminate=null").seeds.racing
+        if racing is None or racing.start >= seeds:
+            some = f"trials have {seeds} seeds; allowed: start from 1 to {seeds - 1}"
+            raise ConfigError(f"rule {rule!r}: {some}")
+        own = replace(own, racing=racing)
+    elif name != "none":
+        ran = study.early_terminate
+        least = record.first_point if ran is None else ran.min  # None: the rule's default is later
+        if least is not None and not any(option.startswith("min=") for option in options):
+            given.append(f"min: {least}")
+        inside = f"early_terminate={{{', '.join([f'type: {name}', *given])}}}"
+        early = _with(record, rule, inside).early_terminate
+    changed = replace(study, early_terminate=early, seeds=own)
+    _check_rungs(record, rule, changed)
+    same = (early, own) == (study.early_terminate, study.seeds)
+    return Asked(_words(early, own), changed, same)
+
+
+def _with(record: Record, rule: str, override: str, *more: str) -> Study:
+    try:
+        return recorded(record.text, overrides=[*more, override])
+    except StudyError as error:
+        said = error.mistakes[0].text.replace(f"{SET}{override}: ", "")
+        raise ConfigError(f"rule {rule!r}: {said}") from None
+
+
+def _check_rungs(record: Record, rule: str, study: Study) -> None:
+    """Refuse a rule that judges trials before their first evaluation, or never."""
+    if study.early_terminate is None:
+        return
+    found = [rungs(study, record.quantum(study, config)) for config in record.configs]
+    first = min((steps[0] for steps in found if steps), default=None)
+    if first is None or first < record.first_point:
+        where = "no rung is inside a run" if first is None else f"its first rung is at {first}"
+        way = f"type min={record.first_point} or more"
+        if record.first_point >= study.env_steps:
+            way = "run a study with evaluation: {every: ...}"
+        raise ConfigError(
+            f"rule {rule!r}: {where} of {study.env_steps} env steps, and {study.name} was first "
+            f"evaluated at {record.first_point}; {way}"
+        )
+
+
+def _words(early: EarlyTerminate | None, seeds: Seeds) -> str:
+    """Return a rule as a table shows it: `asha eta=2 min=1k`."""
+    racing = [] if seeds.racing is None else [f"racing start={seeds.racing.start}"]
+    if early is None:
+        return ", ".join(racing) or "none"
+    whole, rest = divmod(early.min or 0, 1000)
+    shown = {"eta": f"{early.eta:g}"} if early.type in ("asha", "hyperband") else {}
+    shown["min"] = f"{early.min}" if rest or not whole else f"{whole}k"
+    for entry in rule_row(early.type).fields:
+        value = early.options.get(entry.key, getattr(early, entry.key, entry.default))
+        if value != entry.default:
+            shown.setdefault(entry.key, f"{value:g}" if isinstance(value, int | float) else value)
+    return ", ".join([" ".join([early.type, *(f"{k}={v}" for k, v in shown.items())]), *racing])
+
+
+# ---------------------------------------------------------------------- rules side by side
+
+
+@dataclass(frozen=True)
+class WhatIfRow:
+    rule: str  # its words
+    exact: bool  # a study with this rule did just this; else `why` says what it hangs on
+    why: str  # "" if exact
+    trials: int  # that began
+    stopped: int  # of these, by the rule, before their time
+    env_steps: int  # of training
+    saved: float  # the share of the env steps of the same trials run to their ends on all seeds
+    # the trial that won; None where none did, and with several objectives or constraints
+    winner: int | None
+    # whether it is the best finished trial of the record, and the value of that less the winner's
+    # over all recorded seeds, above 0 where the winner is worse; None where that is not recorded
+    kept: bool | None
+    lost: float | None
+    own: bool  # the study ran with this rule
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    study: str  # its name
+    trials: int  # recorded, and how many seeds each rule was given
+    seeds: int
+    metric: str  # of the study
+    goal: str
+    recorded_rule: str  # the type of the rule that it ran with, "" without one
+    # a study with another rule asks for the same trials: its method learns from nothing
+    same_asks: bool
+    method: str  # that proposed
+    matched: int  # what came out as recorded when the record's own rule was replayed
+    judgements: int
+    best: int | None  # the best finished trial of the record, None without one
+    env_steps: int  # of a run, per seed
+    asked_env_steps: int | None  # the same as asked for, where no trial ran that long
+    rows: tuple[WhatIfRow, ...]  # one per rule
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def what_if(
+    folder: Path,
+    rules: Sequence[str] = (),
+    seeds: int | None = None,
+    quantum: Quantum = quantum_of,
+) -> WhatIf:
+    """Judge the recorded curves of a study by other rules."""
+    record = read_record(folder, quantum)
+    study = record.study
+    asked = asked_rules(record, rules, seeds)
+    own = replay(record, study)
+    matched, judgements = matches(record, own)
+    as_recorded = matched == judgements and all(
+        own.ledger.trials[row.trial].env_steps == row.env_steps
+        for row in record.trials
+        if row.ended_at is not None and row.trial in own.ledger.trials
+    )
+    method = METHODS.get(study.search.method)
+    same_asks = method is not None and not method.learns and study.search.driver == "lanes"
+    plain, objective = not study.objectives[1:] and not study.constraints, Objective.of(study)
+    values = {row.trial: record.value(row.trial, record.length(row.trial))
+              if row.value is None else row.value
+              for row in record.trials if plain and row.state not in _LOST}  # fmt: skip
+    losses = {trial: objective.loss(value) for trial, value in values.items() if value is not None}
+    best = min(losses, key=losses.__getitem__, default=None)
+    rows = list[WhatIfRow]()
+    for rule in asked:
+        done, lost = replay(record, rule.study), None
+        why = _why_inexact(record, done, rule, same_asks) or ("" if as_recorded else "order")
+        if best is not None and done.winner is not None and not done.shown["unseen"]:
+            end = done.end_of(done.winner) or record.length(done.winner)
+            if (value := record.value(done.winner, end)) is not None:
+                lost = objective.loss(value) - losses[best]
+        trials = done.ledger.trials.values()
+        rows.append(
+            WhatIfRow(
+                rule=rule.words,
+                exact=not why,
+                why=why,
+                trials=sum(bool(trial.env_steps) for trial in trials),
+                stopped=sum(bool(trial.stop_rule) and not trial.audited for trial in trials),
+                env_steps=done.env_steps,
+                saved=1.0 - done.env_steps / max(1, _whole(record, done)),
+                winner=done.winner,
+                kept=None if lost is None else done.winner == best,
+                lost=lost,
+                own=rule.own,
+            )
+        )
+    early = study.early_terminate
+    return WhatIf(
+        study=study.name,
+        trials=len(record.trials),
+        seeds=asked[0].study.seeds.per_config,
+        metric=metric_words(study),
+        goal=study.metric.goal,
+        recorded_rule="" if early is None else early.type,
+        same_asks=same_asks,
+        method=study.search.method,
+        matched=matched,
+        judgements=judgements,
+        best=best,
+        env_steps=study.env_steps,
+        asked_env_steps=record.shortened,
+        rows=tuple(rows),
+    )
+
+
+def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -> str:
+    """Return why a study with this rule may have done something else, "" if it did just this."""
+    study = rule.study
+    lost = any(row.state in _LOST and row.env_steps and record.is_staggered(row)
+               for row in record.trials)  # fmt: skip
+    more = study.budget.trials is None or len(done.ledger.trials) < study.budget.trials
+    reasons: dict[str, object] = {
+        "unseen": done.shown["unseen"] > 0,
+        "asks": not same_asks and not rule.own,
+        "lost": lost and not rule.own,
+        "more": done.ledger.state.exhausted and not record.state.exhausted and more,
+        "between": done.shown["between"] > 0,
+    }
+    return next((name for name, holds in reasons.items() if holds), "")
+
+
+def _whole(record: Record, done: Replayed) -> int:
+    """Return the env steps of the trials that began, run to their ends on all seeds."""
+    total = 0
+    for number, trial in done.ledger.trials.items():
+        row = record.trials[number]
+        if trial.env_steps and row.state in _LOST:
+            total += row.env_steps
+        elif trial.env_steps:
+            total += record.length(number) * record.seeds * record.study.spread
+    return total
