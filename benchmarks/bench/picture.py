@@ -1,6 +1,6 @@
 """Draw what a search finds over what it costs, from tables of `hpo bench`.
 
-    python benchmarks/bench/picture.py benchmarks/bench/budgets.json docs/figures/search_budget.png
+python benchmarks/bench/picture.py benchmarks/bench/budgets.json docs/figures/search_budget.png
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ class Telling:
         self._rates.begin(ledger.state.usage)
         self._ahead = WorkAhead(ledger.study)
         self._found: Outlook | None = None  # by the last look
-        self._left: float | None = None  # seconds that were told last
         state = ledger.state
         begins = state.phase is Phase.ALSO and not state.asked
         self._phase = Phase.DONE if begins else state.phase  # that observers know of
@@ -129,13 +128,12 @@ class Telling:
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def _expect(self, found: Outlook | None) -> None:
-        """Store an estimate, less the time since; the time left never increases."""
+        """Store an estimate, less the time since."""
         if found is None:
             return
         left = found.seconds_left
         if left is not None:
             left = max(0.0, left - (self._clock - self._looked))
-            left = self._left = left if self._left is None else min(left, self._left)
         self._ledger.state.expect(replace(found, seconds_left=left))
 
     def changes(self) -> None:

@@ -170,6 +170,23 @@ def test_another_life_begins_with_its_own_speed(tmp_path, clock):
     assert results.usage.run_seconds < 3600.0
 
 
+def test_a_machine_that_slows_down_makes_the_time_left_longer(tmp_path, clock):
+    study = study_of("nobody is stopped")
+    factory = TimedFactory(lanes=16, block=4, clock=clock)
+
+    class Slows(Watch):
+        def on_chunk(self, progress):
+            super().on_chunk(progress)
+            if len(self.seen) == 20:
+                object.__setattr__(factory, "chunk_cost", 8.0)
+
+    watch = Slows(clock)
+    run(study, tmp_path / "s", factory, [watch], samples.quick())
+    at, shown = watch.seen[60]
+    assert shown.seconds_left > watch.seen[19][1].seconds_left
+    assert shown.seconds_left == pytest.approx(clock.now - at, rel=0.3)
+
+
 def test_a_wall_budget_bounds_the_time_left(tmp_path, clock):
     budget = samples.Budget(trials=None, wall_seconds=300.0)
     study = samples.study(budget=budget, early_terminate=None)
