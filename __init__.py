@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TrialEndEvent,
         TrialStartEvent,
     )
-    from .studies.sources import yaml
+    from .studies.load import yaml
     from .views.python.calls import Results, check, learn, run, train
     from .views.python.open_study import open_study as open
     from .views.python.open_study import report
@@ -75,7 +75,7 @@ _HOMES = {
     "run": _CALLS,
     "traced": "core.training",
     "train": _CALLS,
-    "yaml": "studies.sources",
+    "yaml": "studies.load",
 }
 _NAMES = {"open": "open_study"}  # in its home, where Python's own `open` stays what it is
 

@@ -379,7 +379,7 @@ def main(words: Sequence[str] | None = None) -> int:
     make_importable()
     from hpo.errors import ConfigError, HpoError
     from hpo.studies.load import load
-    from hpo.studies.several_environments import only_one_environment
+    from hpo.studies.spec import only_one_environment
     from hpo.version import __version__
 
     methods = ["random", "tpe"] if args.small else args.methods.split(",")

@@ -8,7 +8,7 @@ continuous operation windows behind the warm-up; PPO greedily.
     python benchmarks/references.py [ID ...] [--write]
 
 measures all environments, or those named, and keeps what it found in references.json;
-`--write` puts the rows into environment_references.py.
+`--write` puts the rows into environments/registry.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hpo.machine.devices import prepare_devices
 from hpo.studies.load import load
 
 HERE = Path(__file__).parent
-FOUND, TABLE = HERE / "references.json", HERE.parent / "environment_references.py"
+FOUND, TABLE = HERE / "references.json", HERE.parent / "environments" / "registry.py"
 RANDOM_EPISODES, SEEDS, EPISODES = 1024, 4, 100
 WINDOWS, WINDOW = 32, 4000  # of optical networks: how many, and their requests
 PLAIN = {"learning_rate": 3e-4, "normalise_rewards": False}
@@ -229,7 +229,7 @@ def write(found: Mapping[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help="environments; all by default")
-    parser.add_argument("--write", action="store_true", help="into environment_references.py")
+    parser.add_argument("--write", action="store_true", help="into environments/registry.py")
     arguments = parser.parse_args()
     prepare_devices("cpu")
     known = json.loads(FOUND.read_text()) if FOUND.is_file() else {}

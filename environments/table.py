@@ -76,6 +76,10 @@ class EnvEntry:
                      zip(self.returns, (-math.inf, math.inf), strict=True))  # fmt: skip
         return low, high
 
+    def default_of(self, key: str) -> Any:
+        """Return the default of a key or a parameter; None if it has neither."""
+        return self.keys[key].default if key in self.keys else self.params.get(key)
+
     @staticmethod
     def _end(end: str | float, values: Mapping[str, Any], unknown: float) -> float:
         if not isinstance(end, str):

@@ -144,9 +144,8 @@ def drawn_by(id_: str, env: Any) -> Any:
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
         hint = "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
         hint = hint if "mujoco" in type(env.unwrapped).__module__ else ""
-        raise ConfigError(
-            f"{id_} cannot draw itself here: {type(error).__name__}: {text}{hint}"
-        ) from error
+        text = f"{type(error).__name__}: {text}{hint}"
+        raise ConfigError(f"{id_} cannot draw itself here: {text}") from error
 
 
 def draw_unheard() -> None:

@@ -34,7 +34,7 @@ def _before_sb3(draft: Draft, source: Source) -> None:
         calls, envs = source.find("save_freq"), source.values("n_envs", 1)[0]
         source.constants["save_freq"] = calls * int(envs)
         draft.note(f"save_freq: {calls} calls of {envs} environments there")
-    if read_word(source.constants.get("use_sde")) is not True or "use_sde" not in draft.without:
+    if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
     try:
         arguments = mapping_of(source.constants.get("policy_kwargs"))
@@ -43,8 +43,7 @@ def _before_sb3(draft: Draft, source: Source) -> None:
     if "log_std_init" in arguments:
         value = arguments.pop("log_std_init")
         source.constants["policy_kwargs"] = arguments
-        draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise, not of "
-                                                 "the actions' deviation")  # fmt: skip
+        draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise")
 
 
 def _after_sb3(draft: Draft) -> None:
@@ -62,11 +61,8 @@ def _after_sb3(draft: Draft) -> None:
     parts = max(part for part in range(1, envs + 1) if part <= wanted and envs % part == 0)
     draft.fixed["num_minibatches"] = parts
     if parts != wanted:
-        draft.note(
-            f"batch_size: {rows} would make {wanted} minibatches of {envs * steps} rows; "
-            f"recurrent networks learn from whole rollouts of {envs} environments here, so there "
-            f"are {parts}"
-        )
+        draft.note(f"batch_size: {rows} makes {wanted} minibatches; here {parts}, as recurrent "
+                   f"networks learn from whole rollouts of {envs} environments")  # fmt: skip
 
 
 def _before_torch(draft: Draft, source: Source) -> None:
@@ -93,8 +89,7 @@ def _rollouts(
     elif len(lengths) > 1 or len(widths) > 1:
         source.drop(name)
         key = "log_every" if "log" in name else "checkpoint.policies_every"
-        draft.leave_out(name, f"{steps[0]} is searched, so the number of env steps varies; give "
-                              f"{key}")  # fmt: skip
+        draft.leave_out(name, f"{steps[0]} is searched, so its env steps vary; give {key}")
     else:
         source.constants[name] = rollouts * int(lengths[0]) * int(widths[0])
 
@@ -142,17 +137,12 @@ def _before_jaxdem(draft: Draft, source: Source) -> None:
 
 
 def _passes(draft: Draft, source: Source, size: int, total: int, parts: int) -> None:
-    text = f"{parts} minibatches of {size} env steps are"
-    passes = size * parts / total
+    text, passes = f"{parts} minibatches of {size} env steps are", size * parts / total
     if not passes.is_integer() or total % size:
-        raise draft.fault(
-            f"{text} {passes:.3g} passes over {total}; here there are whole passes in equal parts",
-            flags={
-                "without": "minibatch_size",
-                "num_minibatches": max(1, round(total / size)),
-                "update_epochs": max(1, round(passes)),
-            },
-        )
+        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
+        raise draft.fault(text, flags={
+            "without": "minibatch_size", "num_minibatches": max(1, round(total / size)),
+            "update_epochs": max(1, round(passes))})  # fmt: skip
     source.drop("minibatch_size")
     source.put("num_minibatches", total // size)
     source.constants["update_epochs"] = int(passes)
@@ -167,24 +157,19 @@ def _after_jaxdem(draft: Draft) -> None:
     together = draft.fixed.get("accumulate_minibatches", 1)
     if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
-        draft.note(
-            f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there and is "
-            "over after as many of them as there are updates; 1 for the whole run"
-        )
+        draft.note(f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
+                   "up to the number of updates; 1 for the whole run")  # fmt: skip
     rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
-        draft.note(
-            f"accumulate_n_gradients: the steps of {together} minibatches are added there; here "
-            f"one step follows their mean gradient, so learning_rate is {together} times as large"
-        )
+        draft.note(f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
+                   f"averaged here, so learning_rate is {together} times")  # fmt: skip
 
 
 def _before_arlbench(draft: Draft, source: Source) -> None:
-    frameworks = [source.find(name) for name in source.names() if name.endswith("framework")]
-    for name in ("environment.name", "autorl.env_name", "env_name"):
-        env = str(source.find(name))
-        if "brax" in frameworks and name in source.constants and ":" not in env:
+    brax = "brax" in [source.find(name) for name in source.names() if name.endswith("framework")]
+    for name in {"environment.name", "autorl.env_name", "env_name"} & source.constants.keys():
+        if brax and ":" not in (env := str(source.find(name))):
             source.constants[name] = f"brax:{env}"
 
 
@@ -275,18 +260,12 @@ def _check_targets(draft: Draft, source: Source) -> None:
             found.setdefault(target, []).append(name)
     for target, names in found.items():
         if len(names) > 1 and _clash(draft, source, names):
-            raise ConfigError(
-                f"{' and '.join(names)} would both be {target} here, which has one value; leave "
-                "one of them out",
-                flags={"without": names[0]},
-            )
+            text = f"{' and '.join(names)} would both be {target} here; leave one of them out"
+            raise ConfigError(text, flags={"without": names[0]})
 
 
 def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
-    """Return whether several names of one target contradict each other.
-
-    Names in the table of one system are left to its rules.
-    """
+    """Return whether several names of one target contradict each other."""
     if len({plain_name(name) for name in names}) < len(names):
         return True
     if all(draft.system.find(name) for name in names):
@@ -367,7 +346,7 @@ def _is_ours(draft: Draft, target: str, value: Any) -> bool:
         return (value if value is None else check_value(target, value)) == KNOBS[target].default
     entry = draft.entry
     if section == "env" and entry is not None:
-        return value == (entry.keys[key].default if key in entry.keys else entry.params.get(key))
+        return value == entry.default_of(key)
     defaults = {field.key: field.default for field in SECTIONS.get(section, ())}
     return value == defaults.get(key, UNKNOWN)
 

@@ -187,12 +187,10 @@ class Draft:
             if isinstance(value, Unread):
                 schedules = {"learning_rate": " (a schedule: lr_schedule=linear)",
                              "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
-                raise ConfigError(
-                    f"{self.source}:{value.line}: {name} is {value}, which cannot be read without "
-                    f"running it; give its value{schedules.get(row.target, '')}, or leave it out",
-                    flags={name: "VALUE"},
-                    without={"without": name},
-                ) from None
+                text = f"{name} is {value}, which cannot be read without running it; give its "
+                text += f"value{schedules.get(row.target, '')}, or leave it out"
+                raise ConfigError(f"{self.source}:{value.line}: {text}", flags={name: "VALUE"},
+                                  without={"without": name}) from None  # fmt: skip
             if isinstance(reason, ConfigError):
                 raise
             raise ConfigError(f"{name} is {value!r}: {reason}") from None
@@ -265,11 +263,8 @@ class Draft:
             self.note(f"{name}: {count} seeds in the space are seeds.per_config here")
             return
         if row.target not in KNOBS and not row.target.startswith("env."):
-            raise ConfigError(
-                f"{name} is searched, but one study has one value of it; import the sweep once "
-                "for each",
-                flags={name: "VALUE"},
-            )
+            text = f"{name} is searched, but a study has one value; import the sweep once for each"
+            raise ConfigError(text, flags={name: "VALUE"})
         found = translated(self.note, name, row, distribution)
         self.taken[name] = list(found)
         for target, fields in found.items():
@@ -287,11 +282,9 @@ class Draft:
             return
         if not self._unwanted(name):
             near = self.system.nearest(name) if self.system.strict else None
-            because = (
-                "it seems to choose a network, and no table has it"
-                if _NETWORK.search(plain_name(name))
-                else near and f"{self.system.title} has no such flag; did you mean {near}?"
-            )
+            because = near and f"{self.system.title} has no such flag; did you mean {near}?"
+            if _NETWORK.search(plain_name(name)):
+                because = "it seems to choose a network, and no table has it"
             if because:
                 raise self._refusal(name, what, because)
         self.leave_out(name, f"no counterpart; {what}")
@@ -300,10 +293,8 @@ class Draft:
         return name.replace("-", "_") in self.without or plain_name(name) in self.without
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
-        return ConfigError(
-            f"{name} ({value}) cannot be taken: {because}; import without it",
-            flags={"without": name},
-        )
+        text = f"{name} ({value}) cannot be taken: {because}; import without it"
+        return ConfigError(text, flags={"without": name})
 
     # ------------------------------------------------------------------ the file
 
@@ -328,12 +319,8 @@ class Draft:
         if "id" not in self.env:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
-            have = "has" if len(self.lost) == 1 else "have"
-            raise self.fault(
-                f"nothing would be searched, as {', '.join(self.lost)} {have} no counterpart "
-                "here; is it a sweep of another system?",
-                flags={"system": "NAME"},
-            )
+            text = f"nothing would be searched, as nothing here is {', '.join(self.lost)}; "
+            raise self.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no length of a run is named; 1,000,000 is ours")
@@ -366,11 +353,10 @@ class Draft:
                 written += [{"type": kind, **named}] if kind not in str(written) else []
                 continue
             for option, value in named.items():
-                name = next((name for name, targets in self.taken.items()
-                             if f"loggers.{kind}.{option}" in targets), option)  # fmt: skip
+                target, added = f"loggers.{kind}.{option}", f"{{type: {kind}, {option}: {value}}}"
+                name = next((n for n, targets in self.taken.items() if target in targets), option)
                 self.taken.pop(name, None)
-                self.leave_out(name, f"the logger is off; add loggers: "
-                                     f"[{{type: {kind}, {option}: {value}}}]")  # fmt: skip
+                self.leave_out(name, f"the logger is off; add loggers: [{added}]")
 
     def head(self) -> str:
         lines = [f"# Imported from {one_line(self.source)}."]
@@ -387,9 +373,9 @@ class Draft:
 
 
 def _wrapped(title: str, items: list[str]) -> list[str]:
-    text = f"{title}: {'; '.join(map(one_line, items))}."
-    return textwrap.wrap(text, 97, initial_indent="# ", subsequent_indent="#   ",
-                         break_long_words=False) if items else []  # fmt: skip
+    text = f"# {title}: {'; '.join(map(one_line, items))}."
+    found = textwrap.wrap(text, 97, subsequent_indent="#   ", break_long_words=False)
+    return found if items else []
 
 
 def _listed(title: str, items: list[str]) -> list[str]:

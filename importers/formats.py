@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..files.plain_data import as_lists
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
-from ..studies.yaml_io import MOST_BYTES, MOST_LEVELS, events_of
+from ..studies.yaml_io import events_of, text_of
 from .name_mapping import NoCounterpart, Row, is_number
 
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
@@ -43,7 +43,7 @@ def read_word(value: Any) -> Any:
     try:
         number = float(value)
     except ValueError:
-        return value
+        number = math.nan
     if not math.isfinite(number):
         return value
     return int(number) if number.is_integer() and "." not in value else number
@@ -61,19 +61,6 @@ def file_name(name: str, otherwise: str) -> str:
     """
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
     return kept.strip("-._")[:100] or otherwise
-
-
-def text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"{path}: larger than {MOST_BYTES // 1024} KiB")
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text in UTF-8") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 # -------------------------------------------------------------------------- command lines
@@ -155,21 +142,13 @@ def read_data(path: Path) -> Any:
     try:
         if path.suffix == ".json":
             return json.loads(text)
-        _check_shape(path, text)
+        events = list(events_of(text, yaml.SafeLoader))
+        if len(events) > _MOST_EVENTS or sum(type(e) is yaml.AliasEvent for e in events) > 200:
+            raise ValueError("too large")
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "plain YAML"
         raise ConfigError(f"{path}: not {kind}: {' '.join(str(error).split())}") from None
-
-
-def _check_shape(path: Path, text: str) -> None:
-    level = aliases = 0
-    for count, event in enumerate(events_of(text, yaml.SafeLoader)):
-        level += isinstance(event, yaml.CollectionStartEvent)
-        level -= isinstance(event, yaml.CollectionEndEvent)
-        aliases += isinstance(event, yaml.AliasEvent)
-        if level > MOST_LEVELS or count > _MOST_EVENTS or aliases > 200:
-            raise ConfigError(f"{path}: nested too deeply, or too large")
 
 
 class _Loader(yaml.SafeLoader):
@@ -298,12 +277,8 @@ def fitted(
         return fields
     knob, low = KNOBS[target], fields.get("min")
     log = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
-    if (
-        knob.type == "int"
-        and fields.get("distribution") in log
-        and float(fields["min"]).is_integer()
-        and float(fields["max"]).is_integer()
-    ):
+    real = knob.type == "int" and fields.get("distribution") in log
+    if real and all(float(fields[end]).is_integer() for end in ("min", "max")):
         fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
         fields["distribution"] = log[fields["distribution"]]
         note(f"{name}: whole numbers, as {target} takes no others")
@@ -355,10 +330,8 @@ def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> di
         note(f"{name}: each value of {target} needs a separate program; all are listed")
         return {"values": powers if exponents else [low + step * i for i in range(count)], **rest}
     if KNOBS[target].type != "int" or len(powers) < 2:
-        raise ConfigError(
-            f"{name} is searched between {low} and {high}, but each value of {target} needs a "
-            "separate program; list the values that matter"
-        )
+        text = f"{name} is searched between {low} and {high}, but each value of {target} needs a "
+        raise ConfigError(f"{text}separate program; list the values that matter")
     default = rest.get("default")
     if default is not None and default not in powers:
         rest["default"] = min(powers, key=lambda power: abs(power - default))

@@ -84,11 +84,8 @@ def read_source(
         (first, at), *others = plain or values
         second = next((one for one in others if one[0] != first), None) if plain else None
         if second and name not in given and known(name) not in (False, "", "left out"):
-            raise NotPlain(
-                f"{name} is {first!r} (line {at}) and {second[0]!r} (line {second[1]}); give one "
-                "of them",
-                flags={name: first},
-            )
+            both = f"{first!r} (line {at}) and {second[0]!r} (line {second[1]})"
+            raise NotPlain(f"{name} is {both}; give one of them", flags={name: first})
         found.named[name] = first
     envs = dict.fromkeys(reader.envs)
     if len(envs) > 1 and not {"env", "env_id", "env_name", "ENV_NAME"} & set(given):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..environments.via_gymnasium import PREFIX, registered
-from ..errors import ConfigError, listed, suggestion
+from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
-from ..studies.yaml_io import to_yaml
+from ..studies.yaml_io import text_of, to_yaml
 from .convert import settle, take
 from .converted_study import Draft, Source
-from .formats import file_name, flags_of, read_data, read_word, text_of, words_of
+from .formats import file_name, flags_of, read_data, read_word, words_of
 from .name_mapping import COMMON, System
 from .plain_python import NotPlain, read_source
 from .tables import SYSTEMS, find, recognise, system
@@ -46,8 +46,8 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     found.words = (*words, source)
     rows = [find(name, one) for name in found.constants]
     if not (words or found.calls or any(row and row.target != "env" for row in rows)):
-        raise ConfigError(f"{source}: nothing that {one.title} would read; it has names such as "
-                          f"{', '.join(list(one.defaults)[:4])}")  # fmt: skip
+        some = ", ".join(list(one.defaults)[:4])
+        raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
     shown = source if len(source) < 200 else f"{source[:197]}..."
     return _one_configuration(Draft(shown), kind, found, given)
 
@@ -130,11 +130,8 @@ def _group(path: Path, group: str, name: str, given: Mapping[str, Any]) -> dict[
             data = _data(file, "", given) if flat and is_dict(data) else data
             return data if flat else {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
-        raise ConfigError(
-            f"{path}: its environment is {name!r}, of {group}/{name}.yaml, which is missing; name "
-            "the environment",
-            env="ID",
-        )
+        text = f"its environment is {name!r}, of {group}/{name}.yaml, which is missing; name one"
+        raise ConfigError(f"{path}: {text}", env="ID")
     return {group: name} if group == "algorithm" else {}
 
 
@@ -165,18 +162,15 @@ def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read one environment's configuration in rl-zoo3: `ppo.yml`, Python, `config.yml`."""
     if path.stem in _OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains with PPO alone")
+    data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
     if path.suffix == ".py":
         try:
             read = read_source(text_of(path), lambda name: name == "hyperparams")
         except NotPlain as error:
             raise ConfigError(f"{path}: {error}") from None
-        data = read.named.get("hyperparams")
-        if not is_dict(data):
-            raise ConfigError(f"{path}: no plain dictionary `hyperparams`")
-    else:
-        data = read_data(path)
+        data, what = read.named.get("hyperparams"), "a plain dictionary `hyperparams`"
     if not is_dict(data) or not data:
-        raise ConfigError(f"{path}: no hyperparameters; they are a mapping for each environment")
+        raise ConfigError(f"{path}: no hyperparameters; they are {what}")
     env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
     draft = Draft(str(path))
     constants = _chosen(draft, data, None if env is None else env.removeprefix("gym:"))
@@ -192,9 +186,8 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
     envs = [str(name) for name in data if name not in _FALLBACKS]
     if env is None:
         if len(envs) != 1:
-            raise draft.fault(
-                f"{len(envs)} environments; name one", env=(envs or ["CartPole-v1"])[0]
-            )
+            some = (envs or ["CartPole-v1"])[0]
+            raise draft.fault(f"{len(envs)} environments; name one", env=some)
         return {**_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
     if env in data:
         return _mapping(draft, env, data[env])
@@ -266,8 +259,7 @@ def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Net
     draft = NetworkFile(shown, system=XLRON)
     name = str(flags.get("path_heuristic", "ksp_ff"))
     if name not in HEURISTICS:
-        raise draft.fault(f"path_heuristic is {name!r};{suggestion(name, HEURISTICS)} "
-                          f"Known: {', '.join(HEURISTICS)}")  # fmt: skip
+        raise draft.fault(str(UnknownNameError("path_heuristic", name, HEURISTICS)))
     draft.constant("env_type", flags.get("env_type", "rmsa"))
     for row in XLRON.rows:
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:

@@ -65,8 +65,8 @@ def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str |
     for condition in parameter.when:
         ours = names.get(condition.name)
         if ours is None:
-            raise ConfigError(f"{parameter.name} depends on {condition.name}, which has no "
-                              "counterpart here")  # fmt: skip
+            words = f"{parameter.name} depends on {condition.name}"
+            raise ConfigError(f"{words}, which has no counterpart here")
         when[ours] = _ours(draft, condition.name, condition.values)
     draft.searched(parameter.name, distribution | ({"when": when} if when else {}))
 
@@ -109,13 +109,12 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
 
     theirs = read_study(storage, name)
     if len(theirs.directions) != 1:
-        raise ConfigError(f"{storage}: {theirs.name!r} has {len(theirs.directions)} objectives; "
-                          "a study is imported with one")  # fmt: skip
+        count = f"{len(theirs.directions)} objectives"
+        raise ConfigError(f"{storage}: {theirs.name!r} has {count}; a study is imported with one")
     draft = Draft(f"{storage} ({theirs.name})")
     ours = {"system": "none"} if theirs.exported else {}
-    source = _begin(
-        draft, theirs.space, {**ours, **{k: v for k, v in given.items() if k != "env"}}
-    )
+    rest = {name: value for name, value in given.items() if name != "env"}
+    source = _begin(draft, theirs.space, {**ours, **rest})
     _add_constants(draft, theirs.exported, given)
     for parameter, fields in theirs.space.items():
         values = [_list_of(value) for value in fields.get("values", ())]
@@ -142,11 +141,8 @@ def _add_constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str
         draft.constant("env", given["env"])
     elif is_list(env):
         names = ", ".join(str(one["id"]) for one in env)
-        raise draft.fault(
-            f"its trials were scored over {len(env)} environments ({names}); an imported study "
-            "has one: name it",
-            flags={"env": env[0]["id"], "metric": "eval/return_mean"},
-        )
+        text = f"its trials were scored over {names}; an imported study has one of them: name it"
+        raise draft.fault(text, flags={"env": env[0]["id"], "metric": "eval/return_mean"})
     elif "id" in env:
         draft.constant("env", env["id"])
         draft.env.update({key: value for key, value in env.items() if key != "id"})
@@ -172,11 +168,9 @@ def _set_metric(
         raise draft.fault("it has no direction")
     named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
     if "metric" not in given and named is None and goal == "minimize":
-        raise draft.fault(
-            "it minimises a metric without a name; name the metric, such as "
-            "eval/service_blocking_probability; for returns, which are maximised",
-            flags={"metric": "eval/return_mean", "metric.goal": "maximize"},
-        )
+        text = "it minimises a metric without a name; name it, such as "
+        text += "eval/service_blocking_probability; for returns, which are maximised"
+        raise draft.fault(text, flags={"metric": "eval/return_mean", "metric.goal": "maximize"})
     name = str(given.get("metric", named or "eval/return_mean"))
     draft.rest["metric"] = {"name": name, "goal": goal}
     if "metric" not in given and named is None:
@@ -194,8 +188,7 @@ def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
     if total > len(finite):
         draft.note(f"enqueue: {total - len(finite)} trials with an infinite value are skipped")
     if None in tried:
-        draft.note(f"enqueue: {tried.count(None)} of them left out, as the space lacks some of "
-                   "their values")  # fmt: skip
+        draft.note(f"enqueue: {tried.count(None)} of them left out, whose values the space lacks")
 
 
 def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from typing import Any
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from ..files.plain_data import is_dict, is_list
+from ..spaces.make import infer_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
@@ -119,8 +120,8 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
         source.constants[name] = _need(name, fields, "value")
         return
     if kind not in _KINDS:
-        raise ConfigError(f"parameters.{name}: a study does not have the distribution {kind!r}; "
-                          f"known: {', '.join(sorted(_KINDS))}")  # fmt: skip
+        text = f"parameters.{name}: a study does not have the distribution {kind!r}; known: "
+        raise ConfigError(text + ", ".join(sorted(_KINDS)))
     if kind in _RANGES:
         distribution = _range(draft, name, fields, kind)
     elif kind == "normal":
@@ -137,16 +138,10 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
 
 
 def _inferred(name: str, fields: Mapping[str, Any]) -> str:
-    if "values" in fields:
-        return "categorical"
-    if "value" in fields:
-        return "constant"
-    if "mu" in fields or "sigma" in fields:
-        return "normal"
-    if "min" not in fields or "max" not in fields:
+    kind = infer_kind({key: value for key, value in fields.items() if key != "q"})
+    if kind is None:
         raise ConfigError(f"parameters.{name} has neither values nor min and max")
-    whole = all(type(fields[bound]) is int for bound in ("min", "max"))
-    return "int_uniform" if whole else "uniform"
+    return kind
 
 
 def _need(name: str, fields: Mapping[str, Any], key: str) -> Any:
@@ -168,8 +163,8 @@ def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str
         raise ConfigError(f"parameters.{name}.values is {values!r}; allowed: a list")
     weights = fields.get("probabilities")
     if weights is not None and len(set(weights)) > 1:
-        raise ConfigError(f"parameters.{name} has different probabilities {weights!r}; in a study "
-                          "all values are equally likely: remove them")  # fmt: skip
+        text = f"parameters.{name} has different probabilities {weights!r}; in a study all values "
+        raise ConfigError(f"{text}are equally likely: remove them")
     several = distinct(values)
     if len(several) < len(values):
         draft.note(f"{name}: repeated values are kept once")
@@ -196,8 +191,8 @@ def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dic
     low, high = _number(name, fields, "min"), _number(name, fields, "max")
     if exponents:
         if max(abs(low), abs(high)) > 200:
-            raise ConfigError(f"parameters.{name}: bounds of {kind} are exponents of e there, "
-                              f"not {[low, high]}; for values: log_uniform_values")  # fmt: skip
+            text = f"bounds of {kind} are exponents of e there, not {[low, high]}"
+            raise ConfigError(f"parameters.{name}: {text}; for values: log_uniform_values")
         low, high = sorted(float(f"{math.exp(exponents * one):.6g}") for one in (low, high))
         draft.note(f"{name}: its bounds were exponents of e; here they are values")
     found: dict[str, Any] = {"min": low, "max": high, "distribution": ours}
@@ -289,10 +284,9 @@ def _our_metric(draft: Draft, given: str, goal: str) -> str:
         name = "eval/length_mean"
     if name is None or _goal_of(name) not in (None, goal):
         ours = name or f"eval/{'service_blocking_probability' if optical else 'return_mean'}"
-        raise ConfigError(
-            f"the metric {given!r} has no counterpart; name the one that is meant",
-            flags={"metric": ours, "metric.goal": _goal_of(ours) or goal},
-        )
+        flags = {"metric": ours, "metric.goal": _goal_of(ours) or goal}
+        text = f"the metric {given!r} has no counterpart; name the one that is meant"
+        raise ConfigError(text, flags=flags)
     draft.note(f"metric: {given!r} is {name} here, of greedy episodes on separate seeds")
     return name
 

@@ -47,7 +47,7 @@ def before(draft: Draft, source: Source) -> None:
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
         _ignore(draft, source, "XLRON computes it; NUM_MINIBATCHES counts", "MINIBATCH_SIZE")
-    for rule in (_length, _traffic, _algorithm, _networks, _init, _evaluation, _schedules):
+    for rule in (_traffic, _algorithm, _networks, _init, _evaluation, _schedules):
         rule(draft, source)
 
 
@@ -100,23 +100,6 @@ def _check_kinds(draft: Draft, source: Source) -> None:
             if (number and not is_number(value)) or (word and isinstance(value, list | dict)):
                 wanted = "a number" if number else "one word"
                 raise draft.fault(f"{name} is {value!r}; allowed: {wanted}")
-
-
-def _length(draft: Draft, source: Source) -> None:
-    names = {"TOTAL_TIMESTEPS": 10**6, "STEPS_PER_INCREMENT": _INCREMENT, "NUM_ENVS": 1,
-             "ROLLOUT_LENGTH": 150}  # fmt: skip
-    given = [source.values(name, default) for name, default in names.items()]
-    if any(len(values) > 1 for values in given):
-        return
-    total, increment, envs, rollout = (int(values[0]) for values in given)
-    if min(envs, rollout) < 1:  # refused where they are put
-        return
-    increment = max(min(total, increment), rollout * envs)
-    updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
-    trained = updates * rollout * envs
-    if trained != total:
-        draft.note(f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
-                   "updates in increments of STEPS_PER_INCREMENT")  # fmt: skip
 
 
 def _traffic(draft: Draft, source: Source) -> None:
@@ -291,12 +274,10 @@ def _init(draft: Draft, source: Source) -> None:
     if path is None:
         raise draft.fault("RETRAIN_MODEL needs MODEL_PATH, the model")
     if PurePath(str(path)).suffix == ".eqx":
-        raise draft.fault(
-            f"RETRAIN_MODEL starts from {path}, whose weights of Equinox cannot be read here; "
-            "name a policy that hpo saved, or start fresh",
-            flags={"MODEL_PATH": "DIR"},
-            without={"without": "RETRAIN_MODEL"},
-        )
+        text = f"RETRAIN_MODEL starts from {path}, whose weights of Equinox cannot be read here; "
+        raise draft.fault(f"{text}name a policy that hpo saved, or start fresh",
+                          flags={"MODEL_PATH": "DIR"},
+                          without={"without": "RETRAIN_MODEL"})  # fmt: skip
     draft.rest["init"] = {"from": str(path), "keep": "critic" if keep else "all"}
 
 
@@ -317,10 +298,8 @@ def _evaluation(draft: Draft, source: Source) -> None:
     if on(source.find("SAVE_MODEL")):
         draft.section("checkpoint")["best_evaluation"] = True
         section.setdefault("every", increment)
-        draft.note(
-            f"SAVE_MODEL: the policy with the best evaluation is kept, of one every "
-            f"{section['every']:,} env steps; XLRON compares training results, at every increment"
-        )
+        each = f"{section['every']:,} env steps; XLRON compares training results, at increments"
+        draft.note(f"SAVE_MODEL: the policy with the best evaluation is kept, of one every {each}")
     source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", "EVAL_FREQUENCY", "EVAL_TIMESTEPS",
                 "deterministic")  # fmt: skip
     points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
@@ -343,10 +322,8 @@ def _schedules(draft: Draft, source: Source) -> None:
     rates = source.values("LR", 5e-4)
     if "warmup_cosine" in kinds | (critic if separate else set()):
         draft.fixed["lr_warmup_start_fraction"] = 1.0
-        draft.note(
-            "lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to "
-            "LR x WARMUP_MULTIPLIER (by default 1: no rise); the critic's does the same"
-        )
+        draft.note("lr_warmup_start_fraction: 1, as XLRON's warm-up starts at LR and rises to LR "
+                   "x WARMUP_MULTIPLIER (by default 1: no rise); the critic's, too")  # fmt: skip
     if separate:  # settings that the critic has by itself there and takes over here
         if "VF_SCHEDULE_MULTIPLIER" not in source.names():
             draft.fixed["vf_schedule_multiplier"] = 1.0

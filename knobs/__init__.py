@@ -27,21 +27,7 @@ from .table import (
 )
 
 __all__ = [
-    "DEFAULTS_OF_OLD",
-    "KNOBS",
-    "RECURRENT_NETWORKS",
-    "REGISTRABLE",
-    "SCHEDULES",
-    "SCHEDULE_KNOBS",
-    "Knob",
-    "allow_choice",
-    "allowed",
-    "canonical_name",
-    "canonical_value",
-    "check_name",
-    "check_value",
-    "complete",
-    "hint_of",
-    "known_choices",
-    "matters",
-]
+    "DEFAULTS_OF_OLD", "KNOBS", "RECURRENT_NETWORKS", "REGISTRABLE", "SCHEDULES", "SCHEDULE_KNOBS",
+    "Knob", "allow_choice", "allowed", "canonical_name", "canonical_value", "check_name",
+    "check_value", "complete", "hint_of", "known_choices", "matters",
+]  # fmt: skip

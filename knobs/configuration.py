@@ -76,9 +76,8 @@ def hint_of(name: str) -> str:
             where = f"{'the hyperparameter ' * (row.target in KNOBS)}`{row.target}`"
             if row.target.startswith("loggers."):
                 _, kind, *option = row.target.split(".")
-                where = (
-                    f"`loggers: [{{type: {', '.join((kind, *(f'{x}: ...' for x in option)))}}}]`"
-                )
+                words = ", ".join((kind, *(f"{one}: ..." for one in option)))
+                where = f"`loggers: [{{type: {words}}}]`"
             return f" in a study it is {where}"
         return f" it has no counterpart: {row.because}"
     return ""
@@ -152,10 +151,8 @@ def _canonical(knob: Knob, value: Any) -> Any:
     if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
         return _ILLEGAL
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
-        raise ConfigError(
-            f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
-            f"legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}"
-        )
+        text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
+        raise ConfigError(f"{text}legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}")
     if knob.type == "int":
         return int(value) if value == int(value) else _ILLEGAL
     return float(value)
@@ -219,88 +216,59 @@ def _fill_critic(config: dict[str, Any]) -> None:
 
 
 _CRITIC_SOURCE = {
-    "vf_lr_schedule": "lr_schedule",
-    "vf_lr_end_fraction": "lr_end_fraction",
-    "vf_warmup_fraction": "lr_warmup_fraction",
-    "vf_warmup_multiplier": "lr_warmup_multiplier",
+    "vf_lr_schedule": "lr_schedule", "vf_lr_end_fraction": "lr_end_fraction",
+    "vf_warmup_fraction": "lr_warmup_fraction", "vf_warmup_multiplier": "lr_warmup_multiplier",
     "vf_warmup_start_fraction": "lr_warmup_start_fraction",
-    "vf_schedule_multiplier": "lr_schedule_multiplier",
-    "vf_adam_eps": "adam_eps",
-    "vf_adam_beta1": "adam_beta1",
-    "vf_adam_beta2": "adam_beta2",
-    "vf_max_grad_norm": "max_grad_norm",
-    "vf_weight_decay": "weight_decay",
-}
+    "vf_schedule_multiplier": "lr_schedule_multiplier", "vf_adam_eps": "adam_eps",
+    "vf_adam_beta1": "adam_beta1", "vf_adam_beta2": "adam_beta2",
+    "vf_max_grad_norm": "max_grad_norm", "vf_weight_decay": "weight_decay",
+}  # fmt: skip
 
 
 def _check_together(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
-        raise ConfigError(
-            "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
-            "gradient, as torch's Adam does), sgd or muon; adam does not decay"
-        )
-    if (config["rho_clip"] is None) != (config["c_clip"] is None):
-        raise ConfigError("rho_clip and c_clip go together; give both for V-trace, or none")
+        text = "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
+        raise ConfigError(f"{text}gradient, as torch's Adam does), sgd or muon; not adam")
+    for one, other in (("rho_clip", "c_clip"), ("gae_lambda_initial", "gae_lambda_final")):
+        if (config[one] is None) != (config[other] is None):
+            raise ConfigError(f"{one} and {other} go together; give both or none")
     rows, parts = config["minibatch_size"], config["gradient_accumulation"]
     if parts != "auto" and parts > rows:
-        raise ConfigError(
-            f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
-            f"at most {rows}"
-        )
+        text = f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows"
+        raise ConfigError(f"{text}; allowed: at most {rows}")
     _check_segments(config)
     many, count = config["accumulate_minibatches"], config["num_minibatches"]
     if many > count:
-        raise ConfigError(
-            f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
-            f"(num_minibatches); allowed: at most {count}"
-        )
-    if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
-        raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
+        text = f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
+        raise ConfigError(f"{text}(num_minibatches); allowed: at most {count}")
     low, high = config["action_low"], config["action_high"]
     if low is not None and high is not None and low >= high:
         raise ConfigError(f"action_low ({low:g}) must be below action_high ({high:g})")
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
-    _check_networks(config)
+    lengths = {name: config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")}
+    given = {name: len(value) for name, value in lengths.items() if value is not None}
+    cnn = config["network"] == "cnn"
+    if cnn and given and (len(given) < 3 or len(set(given.values())) > 1):
+        text = "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution"
+        raise ConfigError(f"{text}; give all three with equal lengths, or none")
+    width, heads = config["transformer_embedding_size"], config["transformer_heads"]
+    if config["network"] == "transformer" and width % (2 * heads):
+        text = f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
+        near = max(1, round(width / (2 * heads))) * 2 * heads
+        raise ConfigError(f"{text}multiple of {2 * heads}; take {near}")
 
 
 def _check_segments(config: dict[str, Any]) -> None:
-    """Refuse more minibatches than segments where a minibatch has whole ones.
-
-    `plan.plan_of` checks again, with the features of a whole program.
-    """
+    """Refuse more minibatches than segments where a minibatch has whole ones."""
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
     whole = drawn or config["rho_clip"] is not None or config["network"] in _RECURRENT
     parts, envs = config["num_minibatches"], config["num_envs"]
     free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     if whole and not free and parts > envs:
-        raise ConfigError(
-            f"num_minibatches is {parts}, but minibatches are whole segments here, "
-            f"one of each environment; allowed: at most num_envs, which is {envs}"
-        )
-
-
-def _check_networks(config: dict[str, Any]) -> None:
-    network = config["network"]
-    if network == "cnn":
-        _check_convolutions(config)
-    width, heads = config["transformer_embedding_size"], config["transformer_heads"]
-    if network == "transformer" and width % (2 * heads):
-        raise ConfigError(
-            f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
-            f"multiple of {2 * heads}; take {max(1, round(width / (2 * heads))) * 2 * heads}"
-        )
-
-
-def _check_convolutions(config: dict[str, Any]) -> None:
-    lengths = {name: config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")}
-    given = {name: len(value) for name, value in lengths.items() if value is not None}
-    if given and (len(given) < 3 or len(set(given.values())) > 1):
-        raise ConfigError(
-            "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution; "
-            "give all three with equal lengths, or none"
-        )
+        text = f"num_minibatches is {parts}, but minibatches are whole segments here, one of each "
+        raise ConfigError(f"{text}environment; allowed: at most num_envs, which is {envs}")
 
 
 def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -311,15 +279,11 @@ def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
         return
     if rows is None:
         if config["num_minibatches"] > samples:
-            raise ConfigError(
-                f"num_minibatches is {config['num_minibatches']}, but a rollout has {samples} "
-                "samples (num_envs x rollout_length)"
-            )
+            text = f"num_minibatches is {config['num_minibatches']}, but a rollout has {samples} "
+            raise ConfigError(f"{text}samples (num_envs x rollout_length)")
         rows = math.ceil(samples / config["num_minibatches"])
     elif "num_minibatches" in given and config["num_minibatches"] != math.ceil(samples / rows):
-        raise ConfigError(
-            "give num_minibatches or minibatch_size, not both; together they need prioritised "
-            "sampling (priority_alpha above 0, or priority_over)"
-        )
+        text = "give num_minibatches or minibatch_size, not both; together they need prioritised "
+        raise ConfigError(f"{text}sampling (priority_alpha above 0, or priority_over)")
     config["minibatch_size"] = min(rows, samples)
     config["num_minibatches"] = math.ceil(samples / rows)

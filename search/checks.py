@@ -19,8 +19,7 @@ from ..store.rows import StudyMeta
 from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
-from ..studies.several_environments import SCORE, labels, scales
-from ..studies.spec import Study
+from ..studies.spec import SCORE, Study, labels, scales
 from ..studies.user_code import imported_files
 
 _SHOWN = 12

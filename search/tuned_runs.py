@@ -25,8 +25,7 @@ from ..store.tables import sql_names
 from ..studies.load import loads
 from ..studies.spec import Budget, Checkpoint, Seeds, Study
 from ..studies.train_study import single
-from ..studies.tuned.catalogue import file_name
-from ..studies.tuned.record import TUNED, Contender, Cost, Curve, Record
+from ..studies.tuned.record import TUNED, Contender, Cost, Curve, Record, file_name
 from ..studies.tuned.study_text import knobs_of, least, train_text
 from ..studies.tuned.summary import area, time_to
 from ..version import __version__

@@ -7,16 +7,6 @@ from .make import make_distribution, ppo, ppo_architecture
 from .space import Condition, Parameter, Space
 
 __all__ = [
-    "KINDS",
-    "Condition",
-    "Distribution",
-    "Parameter",
-    "Rule",
-    "Space",
-    "TextRule",
-    "ValueRule",
-    "make_distribution",
-    "parse_rule",
-    "ppo",
-    "ppo_architecture",
-]
+    "KINDS", "Condition", "Distribution", "Parameter", "Rule", "Space", "TextRule", "ValueRule",
+    "make_distribution", "parse_rule", "ppo", "ppo_architecture",
+]  # fmt: skip

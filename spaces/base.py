@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard
 
 from ..files.plain_data import freeze
 
@@ -50,12 +50,10 @@ class Axis:
             if self.log:
                 return math.log(position / low) / math.log(high / low)
             return (position - low) / (high - low)
-        if self.low == self.high:
-            return 0.5
-        if not self.log:
-            return min(max((position - self.low) / (self.high - self.low), 0.0), 1.0)
-        low, high = math.log(self.low), math.log(self.high)
-        return min(max((math.log(position) - low) / (high - low), 0.0), 1.0)
+        low, high, at = self.low, self.high, position
+        if self.log:
+            low, high, at = math.log(low), math.log(high), math.log(at)
+        return 0.5 if low == high else min(max((at - low) / (high - low), 0.0), 1.0)
 
     def clip(self, position: float) -> float | int:
         inside = min(max(position, self.low), self.high)
@@ -116,7 +114,7 @@ def same(one: Any, other: Any) -> bool:
     return freeze(one) == freeze(other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether a value is a finite number; True and False are not."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return numeric and math.isfinite(value)

@@ -14,18 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from .base import same
+from .base import is_number, same
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: same,
-    ast.NotEq: lambda one, other: not same(one, other),
-}
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: same, ast.NotEq: lambda one, other: not same(one, other),
+}  # fmt: skip
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -66,17 +62,13 @@ class ValueRule:
         return tuple(name for name, _ in self.wanted)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        return all(
-            name in values and any(same(values[name], value) for value in allowed)
-            for name, allowed in self.wanted
-        )
+        return all(name in values and any(same(values[name], value) for value in allowed)
+                   for name, allowed in self.wanted)  # fmt: skip
 
     def as_data(self) -> dict[str, Any]:
-        return {
-            name: allowed[0] if len(allowed) == 1 and not isinstance(allowed[0], tuple)
-            else list(allowed)
-            for name, allowed in self.wanted
-        }  # fmt: skip
+        single = {name for name, given in self.wanted if len(given) == 1}
+        return {name: given[0] if name in single and not isinstance(given[0], tuple)
+                else list(given) for name, given in self.wanted}  # fmt: skip
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{name}: {value}" for name, value in self.as_data().items()) + "}"
@@ -127,9 +119,7 @@ def parse_rule(text: str) -> TextRule:
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning):
         raise ConfigError(f"rule {shown!r} is not a comparison; {_GRAMMAR}") from None
-    names: dict[str, None] = {}
-    for name in _check_truth(tree, shown):
-        names[name] = None
+    names = dict.fromkeys(_check_truth(tree, shown))
     if not names:
         raise ConfigError(f"rule {shown!r} names no hyperparameter; {_GRAMMAR}")
     return TextRule(text.strip(), tuple(names), tree)
@@ -164,12 +154,9 @@ def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         yield from _check_term(node.operand, shown, numeric=True)
     elif isinstance(node, ast.Constant):
-        value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            is_legal = not numeric and (value is None or isinstance(value, str | bool))
-        else:
-            is_legal = abs(value) < 1e300
-        if not is_legal:
+        value: Any = node.value
+        word = not numeric and isinstance(value, str | bool | None)
+        if not (word or (is_number(value) and abs(value) < 1e300)):
             raise _refuse(node, shown)
     elif _name_of(node) is None:
         raise _refuse(node, shown)
@@ -197,19 +184,11 @@ def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
         return not _truth(node.operand, values)
     if not isinstance(node, ast.Compare):
         raise _Undefined
-    sides = [_term(part, values) for part in (node.left, *node.comparators)]
-    return all(
-        [  # a list, likewise
-            _compare(op, one, other)
-            for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True)
-        ]
-    )
-
-
-def _compare(op: ast.cmpop, one: Any, other: Any) -> bool:
-    if isinstance(op, ast.Eq | ast.NotEq):
-        return _COMPARISONS[type(op)](one, other)
-    return _COMPARISONS[type(op)](_number(one), _number(other))
+    sides, held = [_term(part, values) for part in (node.left, *node.comparators)], list[bool]()
+    for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True):  # all, likewise
+        pair = (one, other) if isinstance(op, ast.Eq | ast.NotEq) else map(_number, (one, other))
+        held.append(_COMPARISONS[type(op)](*pair))
+    return all(held)
 
 
 def _term(node: ast.expr, values: Mapping[str, Any]) -> Any:

@@ -25,15 +25,11 @@ _ELSEWHERE = {
     "constant": "`values` with one value, or the name under `fixed`",
     "log_uniform_values": "'log_uniform' (its min and max are real values)",
     "inv_log_uniform_values": "'one_minus_log' or 'log_uniform'",
-    "q_uniform": "'uniform' with `q`",
-    "q_log_uniform_values": "'log_uniform' with `q`",
+    "q_uniform": "'uniform' with `q`", "q_log_uniform_values": "'log_uniform' with `q`",
     "q_log_uniform": "'log_uniform' with `q` (its min and max are real values)",
-    "loguniform": "'log_uniform'",
-    "choice": "'categorical'",
-    "randint": "'int_uniform'",
-    "int": "'int_uniform'",
-    "float": "'uniform'",
-}
+    "loguniform": "'log_uniform'", "choice": "'categorical'", "randint": "'int_uniform'",
+    "int": "'int_uniform'", "float": "'uniform'",
+}  # fmt: skip
 WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")  # all values are integers
 
 
@@ -73,14 +69,9 @@ def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
     if "mu" in fields or "sigma" in fields:
         return "normal"
     if "min" in fields and "max" in fields:
-        whole = all(
-            isinstance(fields[key], int) and not isinstance(fields[key], bool)
-            for key in ("min", "max", "q")
-            if fields.get(key) is not None
-        )
-        if real and fields.get("q") is None:
-            return "uniform"
-        return "int_uniform" if whole else "uniform"
+        given = [fields[key] for key in ("min", "max", "q") if fields.get(key) is not None]
+        whole = all(type(bound) is int for bound in given)
+        return "int_uniform" if whole and not (real and len(given) < 3) else "uniform"
     return None
 
 
@@ -110,24 +101,18 @@ def read_distribution(
 def _unknown_kind(kind: Any) -> str:
     if isinstance(kind, str) and kind in _ELSEWHERE:
         return f"unknown distribution {kind!r}; here it is {_ELSEWHERE[kind]}"
-    return (
-        f"unknown distribution {kind!r};{suggestion(str(kind), KINDS)} Known: {', '.join(KINDS)}"
-    )
+    hint = f"{suggestion(str(kind), KINDS)} Known: {', '.join(KINDS)}"
+    return f"unknown distribution {kind!r};{hint}"
 
 
 def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     cls = KINDS[kind]
     allowed = (*cls.required, *cls.optional)
-    faults = [
-        Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} Known: {', '.join(allowed)}")
-        for key in given
-        if key not in allowed
-    ]
-    missing = [key for key in cls.required if key not in given]
-    if missing:
-        words = " and ".join(f"`{key}`" for key in missing)
-        faults.append(Fault(None, f"{kind} needs {words}"))
-    return faults
+    known = f"Known: {', '.join(allowed)}"
+    faults = [Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} {known}")
+              for key in given if key not in allowed]  # fmt: skip
+    missing = " and ".join(f"`{key}`" for key in cls.required if key not in given)
+    return [*faults, *([Fault(None, f"{kind} needs {missing}")] if missing else [])]
 
 
 def _check_values(given: Mapping[str, Any]) -> list[Fault]:
@@ -158,65 +143,63 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
             faults.append(Fault(key, f"{key} is {value!r}; {kind} takes integers"))
     if faults:
         return faults
-    return [fault for fault in _check_sense(kind, given) if fault is not None]
-
-
-def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
-    """Check finite numbers of the right type against each other and the kind."""
-    low, high, q = given.get("min"), given.get("max"), given.get("q")
-    zero, faults = given.get("zero", 0.0), list[Fault | None]()
+    check = _check_normal if kind == "normal" else _check_range
+    zero = given.get("zero", 0.0)
     if not 0.0 <= zero <= 0.9:
         faults.append(Fault("zero", f"zero is {zero!r}; allowed: a probability from 0 to 0.9"))
-    if low is not None and high is not None and low > high:
-        faults.append(Fault("min", f"min {low!r} is above max {high!r}; swap them"))
-        return faults
-    if q is not None and low is not None and high is not None:
-        if q <= 0:
-            faults.append(Fault("q", f"q is {q!r}; allowed: a step above 0"))
-        elif q > high - low or (high - low) / q > _MOST_STEPS:
-            faults.append(Fault("q", f"no step of {q!r} fits between {low!r} and {high!r}"))
-    if zero and low is not None and high is not None:
-        if low == high:
-            faults.append(
-                Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]")
-            )
-        elif kind in WHOLE_KINDS and low <= 0 <= high:
-            faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
-    faults.append(_check_bounds(kind, low, high, bool(zero)))
-    if kind == "normal":
-        faults.append(_check_normal(given["mu"], given["sigma"], low, high))
-    return faults
+    return [*faults, *(Fault(key, text) for wrong, key, text in check(kind, given) if wrong)]
 
 
-def _check_bounds(kind: str, low: Any, high: Any, has_zero: bool) -> Fault | None:
-    if kind == "log_uniform" and low < 1e-100:
-        more = ", such as 1e-6" if has_zero else " (`zero: 0.2` adds 0)"
-        return Fault("min", f"min is {low!r}; log_uniform needs min above 0{more}")
-    if kind == "log_int_uniform" and low < 1:
-        return Fault("min", f"min is {low!r}; log_int_uniform needs min of at least 1")
-    if kind == "pow2":
-        for key, bound in (("min", low), ("max", high)):
-            if bound < 1 or int(bound) & (int(bound) - 1):
-                return Fault(key, f"{key} is {bound!r}; pow2 needs a power of two, such as 64")
-    if kind == "one_minus_log" and high > 1.0 - 1e-9:
-        return Fault("max", f"max is {high!r}; one_minus_log needs max below 1, such as 0.9999")
-    if kind == "logit" and low < 1e-9:
-        return Fault("min", f"min is {low!r}; logit needs min above 0")
-    if kind == "logit" and high > 1.0 - 1e-9:
-        return Fault("max", f"max is {high!r}; logit needs max below 1")
-    return None
+_Checks = list[tuple[bool, str, str]]  # (is wrong, key, words)
 
 
-def _check_normal(mu: float, sigma: float, low: Any, high: Any) -> Fault | None:
-    if sigma <= 0:
-        return Fault("sigma", f"sigma is {sigma!r}; allowed: above 0")
-    if abs(mu) > 1e6 * sigma or sigma < 1e-7:
-        return Fault("sigma", f"sigma {sigma!r} is too small; scale the value")
-    if (low is not None and low > mu + 3.9 * sigma) or (
-        high is not None and high < mu - 3.9 * sigma
-    ):
-        return Fault("min", f"min and max leave nothing of a normal cut at {mu} +- 4 x {sigma}")
-    return None
+def _check_range(kind: str, given: Mapping[str, Any]) -> _Checks:
+    low, high, q, zero = given["min"], given["max"], given.get("q"), given.get("zero", 0.0)
+    if low > high:
+        return [(True, "min", f"min {low!r} is above max {high!r}; swap them")]
+    step, whole = 1 if q is None else q, kind in WHOLE_KINDS
+    fits = step > 0 and step <= high - low and (high - low) / step <= _MOST_STEPS
+    more = ", such as 1e-6" if zero else " (`zero: 0.2` adds 0)"
+    needs = {
+        "log_uniform": ("min", low < 1e-100, f"min above 0{more}"),
+        "log_int_uniform": ("min", low < 1, "min of at least 1"),
+        "one_minus_log": ("max", high > 1.0 - 1e-9, "max below 1, such as 0.9999"),
+        "logit": ("min", low < 1e-9, "min above 0"),
+        "pow2": ("min", not _is_power(low), "a power of two, such as 64"),
+    }
+    more_needs = {"logit": ("max", high > 1.0 - 1e-9, "max below 1"),
+                  "pow2": ("max", not _is_power(high), "a power of two, such as 64")}  # fmt: skip
+    checks = [
+        (step <= 0, "q", f"q is {q!r}; allowed: a step above 0"),
+        (q is not None and step > 0 and not fits, "q",
+         f"no step of {q!r} fits between {low!r} and {high!r}"),
+        (zero > 0 and low == high, "zero",
+         f"min and max are both {low!r}; type values: [0, {low!r}]"),
+        (zero > 0 and low < high and whole and low <= 0 <= high, "zero",
+         "0 is one of the values already; leave `zero` out"),
+    ]  # fmt: skip
+    for key, wrong, words in (one[kind] for one in (needs, more_needs) if kind in one):
+        checks.append((wrong, key, f"{key} is {given[key]!r}; {kind} needs {words}"))
+    return checks
+
+
+def _is_power(bound: float) -> bool:
+    return bound >= 1 and not int(bound) & (int(bound) - 1)
+
+
+def _check_normal(kind: str, given: Mapping[str, Any]) -> _Checks:
+    mu, sigma, low, high = given["mu"], given["sigma"], given.get("min"), given.get("max")
+    crossed = low is not None and high is not None and low > high
+    small = sigma > 0 and (abs(mu) > 1e6 * sigma or sigma < 1e-7)
+    cut = (low is not None and low > mu + 3.9 * sigma) or (
+        high is not None and high < mu - 3.9 * sigma)  # fmt: skip
+    return [
+        (crossed, "min", f"min {low!r} is above max {high!r}; swap them"),
+        (sigma <= 0, "sigma", f"sigma is {sigma!r}; allowed: above 0"),
+        (small, "sigma", f"sigma {sigma!r} is too small; scale the value"),
+        (sigma > 0 and not small and not crossed and cut, "min",
+         f"min and max leave nothing of a {kind} cut at {mu} +- 4 x {sigma}"),
+    ]  # fmt: skip
 
 
 def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
@@ -255,11 +238,10 @@ ARCHITECTURE = (
 
 def knob_space(names: Sequence[str]) -> Space:
     """Return a space of hyperparameters with the distributions that their table suggests."""
-    found: list[Parameter] = []
-    for name in names:
-        distribution = make_distribution(KNOBS[name].search or {})
-        found.append(Parameter(name, distribution, distribution.canonical(KNOBS[name].default)))
-    return Space(tuple(found))
+    each = [(KNOBS[name], make_distribution(KNOBS[name].search or {})) for name in names]
+    return Space(
+        tuple(Parameter(knob.name, own, own.canonical(knob.default)) for knob, own in each)
+    )
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:

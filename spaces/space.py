@@ -136,11 +136,8 @@ class Space:
 
     def why_not(self, params: Mapping[str, Any]) -> list[str]:
         """Return all reasons why a whole configuration is not in this space; empty if none."""
-        reasons = [
-            f"{name!r} is not searched;{suggestion(name, self.names)}"
-            for name in params
-            if name not in self.names
-        ]
+        others = [name for name in params if name not in self.names]
+        reasons = [f"{name!r} is not searched;{suggestion(name, self.names)}" for name in others]
         known = dict(self.constants)
         active: dict[str, Parameter] = {}
         for _, parameter in self.keyed:  # parents first: only what is active can make others so
@@ -171,10 +168,8 @@ class Space:
         """
 
         def choose(_: str, parameter: Parameter) -> Any:
-            value = partial.get(parameter.name, parameter.default)
-            return value if parameter.distribution.why_not(value) else (
-                parameter.distribution.canonical(value)
-            )  # fmt: skip
+            value, own = partial.get(parameter.name, parameter.default), parameter.distribution
+            return value if own.why_not(value) else own.canonical(value)
 
         params = self.resolve(choose)
         left_over = {name: value for name, value in partial.items() if name not in params}
@@ -185,11 +180,8 @@ class Space:
 
     def canonical(self, params: Mapping[str, Any]) -> Hashable:
         """Return a key that is equal for equal configurations, for deduplication."""
-        return tuple(
-            (name, isinstance(params[name], bool), freeze(params[name]))
-            for name in self.names
-            if name in params
-        )
+        given = [(name, params[name]) for name in self.names if name in params]
+        return tuple((name, isinstance(value, bool), freeze(value)) for name, value in given)
 
     def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Enumerate the space; the last parameter varies fastest, forbidden ones are left out.
@@ -213,17 +205,10 @@ class Space:
         if not parameter.active(known):
             yield from self._grid(points, index + 1, known)
             return
-        count = (
-            points if isinstance(points, int) else points.get(parameter.name, points.get("*", 5))
-        )
+        each = {"*": points} if isinstance(points, int) else points
+        count = each.get(parameter.name, each.get("*", 5))
         for value in parameter.distribution.grid(count):
             yield from self._grid(points, index + 1, {**known, parameter.name: value})
-
-    def rejected_share(self, rng: Random, count: int) -> float:
-        """Draw `count` configurations; return the share that a rule forbids."""
-        if not self.forbid:
-            return 0.0
-        return sum(self.forbidden(self.draw(rng)) is not None for _ in range(count)) / count
 
 
 def structure_faults(
@@ -236,28 +221,19 @@ def structure_faults(
         for condition in parameter.when:
             if condition.name not in names and condition.name not in constants:
                 hint = suggestion(condition.name, [*names, *constants])
-                faults.append(
-                    (index, f"{parameter.name}: `when` names unknown {condition.name!r};{hint}")
-                )
-        for earlier in parameters[:index]:
-            if earlier.name == parameter.name and not _exclusive(earlier, parameter):
-                text = (
-                    f"{parameter.name} is given twice and both can be active; their `when` must "
-                    "name the same parent with different values"
-                )
+                text = f"{parameter.name}: `when` names unknown {condition.name!r};{hint}"
                 faults.append((index, text))
-                break
+        same_name = [one for one in parameters[:index] if one.name == parameter.name]
+        if not all(_exclusive(one, parameter) for one in same_name):
+            text = f"{parameter.name} is given twice and both can be active; their `when` must "
+            faults.append((index, f"{text}name the same parent with different values"))
     faults.extend(_circles(parameters))
     return faults
 
 
 def _exclusive(one: Parameter, other: Parameter) -> bool:
-    return any(
-        mine.name == theirs.name
-        and not any(same(value, its) for value in mine.values for its in theirs.values)
-        for mine in one.when
-        for theirs in other.when
-    )
+    pairs = [(a, b) for a in one.when for b in other.when if a.name == b.name]
+    return any(not any(same(x, y) for x in a.values for y in b.values) for a, b in pairs)
 
 
 def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:

@@ -68,21 +68,14 @@ def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
         if texts and nodes:  # as in their files: with the first hyperparameter
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
-        conditions = [
-            _among((EqualsCondition, InCondition), condition.values, node, nodes[condition.name])
-            for node, (_, parameter) in zip(nodes.values(), space.keyed, strict=True)
-            for condition in parameter.when
-            if condition.name not in space.constants
-        ]
-        clauses = (ForbiddenEqualsClause, ForbiddenInClause)
-        forbidden = [
-            _joined(
-                ForbiddenAndConjunction,
-                [_among(clauses, values, nodes[name]) for name, values in rule.wanted],
-            )
-            for rule in space.forbid
-            if isinstance(rule, ValueRule) and all(name in nodes for name in rule.names)
-        ]
+        kinds, clauses = (EqualsCondition, InCondition), (ForbiddenEqualsClause, ForbiddenInClause)
+        conditions = [_among(kinds, condition.values, nodes[one.name], nodes[condition.name])
+                      for _, one in space.keyed for condition in one.when
+                      if condition.name not in space.constants]  # fmt: skip
+        rules = [rule.wanted for rule in space.forbid if isinstance(rule, ValueRule)]
+        parts = [[_among(clauses, values, nodes[name]) for name, values in wanted]
+                 for wanted in rules if all(name in nodes for name, _ in wanted)]  # fmt: skip
+        forbidden = [_joined(ForbiddenAndConjunction, each) for each in parts]
         return _assembled(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
@@ -157,12 +150,9 @@ def write_configspace(space: ConfigurationSpace, path: Path) -> None:
     """
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=lambda number: number.item()))
-    if path.suffix == ".json":
-        text = json.dumps(data, indent=2) + "\n"
-    else:
-        text = yaml.safe_dump(data, sort_keys=False)
+    text = json.dumps(data, indent=2) + "\n"
     with output(path) as file:
-        file.write(text)
+        file.write(text if path.suffix == ".json" else yaml.safe_dump(data, sort_keys=False))
 
 
 def read_configspace(path: Path) -> ConfigurationSpace:
@@ -177,9 +167,8 @@ def read_configspace(path: Path) -> ConfigurationSpace:
             text = path.read_text(encoding="utf-8")
         data = parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"{path}: not valid {path.suffix[1:]}: {' '.join(str(error).split())}"
-        ) from None
+        words = " ".join(str(error).split())
+        raise ConfigError(f"{path}: not valid {path.suffix[1:]}: {words}") from None
     if not is_dict(data) or "hyperparameters" not in data:
         raise ConfigError(f"{path}: not a space of ConfigSpace; it has no `hyperparameters`")
     try:
@@ -194,26 +183,17 @@ def read_configspace(path: Path) -> ConfigurationSpace:
 
 
 def _current_format(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a space as today's ConfigSpace writes it.
-
-    HyperSweeper's has a mapping of hyperparameters, which may leave `default` and `log` out.
-    """
+    """Return a space as today's ConfigSpace writes it."""
     given = data["hyperparameters"]
     if is_list(given):
         today = [_modernised(fields) if is_dict(fields) else fields for fields in given]
         return {**data, "hyperparameters": today}
     if not is_dict(given):
         return data
-    return {
-        "name": data.get("name"),
-        "hyperparameters": [
-            _hyperparameter_in_file(name, fields) for name, fields in given.items()
-        ],
-        "conditions": data.get("conditions", []),
-        "forbiddens": data.get("forbiddens", []),
-        "python_module_version": "1.2.0",
-        "format_version": 0.4,
-    }
+    parts = {key: data.get(key, []) for key in ("conditions", "forbiddens")}
+    each = [_hyperparameter_in_file(name, fields) for name, fields in given.items()]
+    return {"name": data.get("name"), "hyperparameters": each, **parts,
+            "python_module_version": "1.2.0", "format_version": 0.4}  # fmt: skip
 
 
 def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
@@ -234,10 +214,7 @@ def _hyperparameter_in_file(name: Any, fields: Any) -> dict[str, Any]:
 
 
 def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a hyperparameter without the fields that ConfigSpace had before its version 1.
-
-    It still takes them, but drops the step `q` and the probabilities of values.
-    """
+    """Return a hyperparameter without the fields that ConfigSpace had before its version 1."""
     found, step = dict(fields), fields.get("q")
     for old, new in (("default", "default_value"), ("probabilities", "weights")):
         value = found.pop(old, None)
@@ -278,15 +255,11 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
     for entry in theirs.conditions:
         for part in entry.components if isinstance(entry, AndConjunction) else (entry,):
             if not isinstance(part, EqualsCondition | InCondition):
-                raise ConfigError(
-                    f"the condition {part} has no counterpart; allowed: equals, in, and"
-                )
+                text = f"the condition {part} has no counterpart"
+                raise ConfigError(f"{text}; allowed: equals, in, and")
             condition = Condition(part.parent.name, _values(part.parent, part))
             conditions.setdefault(part.child.name, []).append(condition)
-    parameters = [
-        _parameter(hyperparameter, tuple(conditions.get(name, ())))
-        for name, hyperparameter in theirs.items()
-    ]
+    parameters = [_parameter(one, tuple(conditions.get(name, ()))) for name, one in theirs.items()]
     rules = [_rule(clause) for clause in theirs.forbidden_clauses]
     for hyperparameter in theirs.values():
         rules += [parse_rule(text) for text in _our_meta(hyperparameter.meta).get("forbid", ())]
@@ -327,12 +300,8 @@ def _fields(theirs: Any) -> Mapping[str, Any]:
         kind = f"log_{kind}" if theirs.log else kind
         return {"min": _value(theirs.lower), "max": _value(theirs.upper), "distribution": kind}
     if isinstance(theirs, NormalFloatHyperparameter) and not theirs.log:
-        return {
-            "mu": _value(theirs.mu),
-            "sigma": _value(theirs.sigma),
-            "min": _value(theirs.lower),
-            "max": _value(theirs.upper),
-        }
+        keys = {"mu": theirs.mu, "sigma": theirs.sigma, "min": theirs.lower, "max": theirs.upper}
+        return {key: _value(value) for key, value in keys.items()}
     if isinstance(theirs, CategoricalHyperparameter):
         if theirs.weights is not None and len(set(theirs.weights)) > 1:
             raise ConfigError(f"{theirs.name!r} has weights; here all values are equally likely")
@@ -382,9 +351,7 @@ def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
         for condition in parameter.when:
             if not condition.holds(space.constants):
                 where = _where(space, condition.name, condition.values)
-                parts = [
-                    InCondition(nodes[key], nodes[one], positions) for one, positions in where
-                ]
+                parts = [InCondition(nodes[key], nodes[one], at) for one, at in where]
                 conditions.append(_joined(OrConjunction, parts))
     rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
     forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
@@ -396,9 +363,8 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
-        return parameter.distribution.outward(
-            axis.at(position) if axis.kind == "real" else axis.clip(position)
-        )
+        at = axis.at(position) if axis.kind == "real" else axis.clip(position)
+        return parameter.distribution.outward(at)
 
     return space.resolve(choose)
 
@@ -435,9 +401,8 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
         if parameter.name == name:
             distribution = parameter.distribution
             if distribution.axis.kind == "real":
-                raise ConfigError(
-                    f"a condition or rule on the real number {name!r} has no counterpart"
-                )
+                text = f"a condition or rule on the real number {name!r}"
+                raise ConfigError(f"{text} has no counterpart")
             fit = [v for v in values if distribution.why_not(v) is None]
             if fit:
                 found.append((key, [p for value in fit for p in distribution.positions(value)]))
@@ -452,9 +417,6 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
             options.append(_where(space, name, values))
         elif not any(same(space.constants[name], value) for value in values):
             return []
-    if not options:
-        return []
-    return [
-        _joined(ForbiddenAndConjunction, [ForbiddenInClause(nodes[key], at) for key, at in chosen])
-        for chosen in itertools.product(*options)
-    ]
+    each = [[ForbiddenInClause(nodes[key], at) for key, at in chosen]
+            for chosen in itertools.product(*options)]  # fmt: skip
+    return [_joined(ForbiddenAndConjunction, clauses) for clauses in each if clauses]

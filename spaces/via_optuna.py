@@ -89,10 +89,8 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         for parameter, distribution in trial.distributions.items():
             was = space.get(parameter, distribution)
             if type(was) is not type(distribution):
-                raise ConfigError(
-                    f"{storage}: {parameter!r} was searched over {was} and over "
-                    f"{distribution}; a study has one kind of distribution for it"
-                )
+                text = f"{storage}: {parameter!r} was searched over {was} and over {distribution}"
+                raise ConfigError(f"{text}; a study has one kind of distribution for it")
             if was != distribution:
                 changed[parameter] = str(was)
             space[parameter] = distribution  # Optuna's samplers go by the last one, too
@@ -104,9 +102,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         name=name,
         directions=tuple(direction.name.lower() for direction in study.directions),
         space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
-        sometimes=tuple(
-            parameter for parameter in space if any(parameter not in t.params for t in trials)
-        ),
+        sometimes=tuple(name for name in space if any(name not in t.params for t in trials)),
         trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
         metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),
@@ -137,13 +133,10 @@ def open_storage(storage: str, make: bool = False) -> Any:
 
 def _check_file(path: Path, make: bool) -> None:
     """Refuse files that Optuna would wait for, or would write its tables into."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is not a file; allowed: an SQLite file, a journal, or a URL")
+    if not path.is_file() and (path.exists() or not make):
+        what = "is not a file" if path.exists() else "no such file"
+        raise ConfigError(f"{path}: {what}; allowed: an SQLite file, a journal, or a URL")
     if not path.exists():
-        if not make:
-            raise ConfigError(
-                f"{path}: no such file; allowed: an SQLite file, a journal, or a URL"
-            )
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"{path}: its folder does not exist; create it first")
         return
@@ -206,27 +199,22 @@ def written_params(
 
 def told_changes(space: Space) -> list[str]:
     """Return for every parameter which part of it Optuna cannot express."""
-    return [
-        f"{key}: {change}" for key, parameter in space.keyed if (change := _change(key, parameter))
-    ]
+    changes = ((key, _change(key, parameter)) for key, parameter in space.keyed)
+    return [f"{key}: {change}" for key, change in changes if change]
 
 
 def _change(key: str, parameter: Parameter) -> str:
     ours = parameter.distribution
-    found: list[str] = []
-    if not isinstance(ours, _KNOWN):
-        found.append(f"{ours.kind} is uniform there")
-    if isinstance(ours, LogUniform | LogIntUniform) and ours.q:
-        found.append("its step is lost")
-    if isinstance(ours, Pow2 | Ordinal):
-        found.append("a list without an order there")
-    if isinstance(ours, Categorical) and any(not isinstance(v, _SCALAR) for v in ours.values):
-        found.append("lists are JSON texts there")
-    if _zero_is_outside(ours):
-        found.append("trials in which it is 0 are without it there")
-    if "#" in key:
-        found.append("one of several distributions of this name")
-    return ", ".join(found)
+    values = ours.values if isinstance(ours, Categorical) else ()
+    stepped = isinstance(ours, LogUniform | LogIntUniform) and ours.q
+    return ", ".join(words for words, changes in {
+        f"{ours.kind} is uniform there": not isinstance(ours, _KNOWN),
+        "its step is lost": stepped,
+        "a list without an order there": isinstance(ours, Pow2 | Ordinal),
+        "lists are JSON texts there": any(not isinstance(value, _SCALAR) for value in values),
+        "trials in which it is 0 are without it there": _zero_is_outside(ours),
+        "one of several distributions of this name": "#" in key,
+    }.items() if changes)  # fmt: skip
 
 
 _KNOWN = (Uniform, LogUniform, IntUniform, LogIntUniform, Pow2, Categorical, Ordinal)
@@ -280,13 +268,9 @@ def internal_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
     """Return the arguments of `optuna.trial.create_trial` for a configuration of the space."""
-    active = [
-        (key, parameter.distribution, value) for key, parameter, value in space.active(params)
-    ]
-    return (
-        {key: ours.inward(value) for key, ours, value in active},
-        {key: _on_axis(ours.axis) for key, ours, _ in active},
-    )
+    active = {key: (one.distribution, value) for key, one, value in space.active(params)}
+    values = {key: ours.inward(value) for key, (ours, value) in active.items()}
+    return values, {key: _on_axis(ours.axis) for key, (ours, _) in active.items()}
 
 
 def from_internal(space: Space, positions: Mapping[str, Any]) -> dict[str, Any]:

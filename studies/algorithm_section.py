@@ -5,51 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 from ..errors import ConfigError, suggestion
-from ..knobs import canonical_value
 from ..spaces.make import make_distribution
 from .algorithm import PPO, Algorithm, knob_of_data
-from .search_section import ask_for_devices_of
+from .sections import ask_for_devices_of
 from .spec import Study
-from .study_values import Vocabulary, number_of
+from .study_values import number_of
 from .user_code import import_user_code, is_inside, user_module
 from .yaml_io import Node, Notes, plain
 
 _CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
-
-
-class CustomVocabulary(Vocabulary):
-    """The names and values of a training's own hyperparameters."""
-
-    def __init__(self, algorithm: Algorithm):
-        super().__init__(imports=True)
-        object.__setattr__(self, "algorithm", algorithm)
-
-    algorithm: Algorithm
-
-    def name(self, given: str) -> str:
-        self.algorithm.knob(given)
-        return given
-
-    def env_key(self, name: str) -> None:
-        return None
-
-    def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
-        return self.algorithm.knobs[name].type
-
-    def is_real(self, name: str) -> bool:
-        return self.type(name) == "float"
-
-    def value(self, name: str, given: Any) -> Any:
-        knob = self.algorithm.knobs[name]
-        number = number_of(given) if isinstance(given, str) else None
-        return canonical_value(knob, given if number is None or given in knob.choices else number)
-
-    def default(self, name: str) -> Any:
-        return self.algorithm.knobs[name].default
 
 
 def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
@@ -88,10 +55,8 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
     if made is None or not callable(getattr(made, "declared", None)):
         known = [key for key, value in vars(module).items()
                  if callable(getattr(value, "declared", None)) and key != "Training"]  # fmt: skip
-        raise ConfigError(
-            f"{file} has no class {name!r} that is an hpo.Training;{suggestion(name, known)} "
-            f"Known: {', '.join(known) or 'none'}"
-        )
+        text = f"{file} has no class {name!r} that is an hpo.Training;{suggestion(name, known)}"
+        raise ConfigError(f"{text} Known: {', '.join(known) or 'none'}")
     for knob in made.declared().values():
         if knob.search is not None:
             try:

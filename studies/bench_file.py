@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, UnknownNameError
 from ..files.plain_data import is_mapping
 from .field import key, keys_of
 from .load import of_its_day, study_of
@@ -30,8 +30,10 @@ class BenchSpec:
     """The section `bench`."""
 
     tables: str = key("results/atlas", "folder of the recorded tables, relative to this file")
-    environments: tuple[str, ...] = key((), "names of the tables; left out: all in the folder")
-    budgets: tuple[int, ...] = key((8, 16, 24, 48, 96), "of searches, in full runs of one seed")
+    environments: tuple[str, ...] = key(
+        (), "names of the tables; left out: all in the folder", type="words")  # fmt: skip
+    budgets: tuple[int, ...] = key(
+        (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts")  # fmt: skip
     searches: int = key(60, "of each method on each environment with each budget", low=2)
     move: bool = key(
         True,
@@ -63,10 +65,7 @@ class BenchFile:
             raise ConfigError(f"{self.tables} has no tables; bench.tables names their folder")
         for name in self.spec.environments:
             if name not in found:
-                raise ConfigError(
-                    f"bench.environments: {self.tables} has no table {name!r};"
-                    f"{suggestion(name, found)} Known: {', '.join(found)}"
-                )
+                raise UnknownNameError(f"table of {self.tables}", name, found)
         return list(self.spec.environments or found)
 
     def study(self, method: str, table_text: str) -> Study:
@@ -124,57 +123,38 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:
-        notes.add(f"the file is {root.shown()}; allowed: a mapping with bench and methods", root)
+        notes.wrong("the file", root, "a mapping with bench and methods")
         raise notes.error()
     apply_overrides(notes, root, overrides)
     for name in root.value:
         if name not in ("bench", "methods"):
             notes.add(f"unknown key {name!r}; Known: bench, methods", root, name)
     values = read_section(notes, "bench", root.value.get("bench"), keys_of(BenchSpec))
-    values |= _lists(notes, root, values)
+    values["budgets"] = tuple(sorted(values["budgets"]))
     methods = root.value.get("methods")
     if methods is None or not methods.is_map or not methods.value:
         notes.add("methods is not there; write a mapping of name to the keys of a study", root)
         raise notes.error()
     for name, own in methods.value.items():
         if not own.is_map:
-            notes.add(f"method {name} is {own.shown()}; allowed: a mapping", methods, name)
+            notes.wrong(f"method {name}", own, "a mapping", methods, name)
             continue
         for word in own.value:
             if word not in METHOD_KEYS:
-                known = f"{suggestion(word, METHOD_KEYS)} Known: {', '.join(METHOD_KEYS)}"
-                notes.add(f"method {name}: unknown key {word!r};{known}", own, word)
+                unknown = UnknownNameError("key", word, METHOD_KEYS)
+                notes.add(f"method {name}: {unknown}", own, word)
         metric = own.value.get("metric")
         if metric is not None and (not metric.is_map or [*metric.value] != ["training_weight"]):
             text = "metric: allowed: {training_weight: W}; the table has its name and goal"
             notes.add(f"method {name}: {text}", own, "metric")
     spec = BenchSpec(**{one.name: values[one.name] for one in fields(BenchSpec)})
     if spec.baseline is not None and spec.baseline not in methods.value:
-        text = f"bench.baseline: no method {spec.baseline!r};"
-        notes.add(text + suggestion(spec.baseline, methods.value), root, "bench")
+        notes.add(str(UnknownNameError("method", spec.baseline, methods.value)), root, "bench")
     if spec.baseline_budget is not None and spec.baseline_budget not in spec.budgets:
         notes.add("bench.baseline_budget is not one of bench.budgets", root, "bench")
     if notes:
         raise notes.error()
     return BenchFile(spec, methods.value, str(path), path.parent)
-
-
-def _lists(notes: Notes, root: Node, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the lists of the section as plain values."""
-    found: dict[str, Any] = {}
-    for name, kind, words in (
-        ("environments", str, "names"),
-        ("budgets", int, "whole numbers of at least 1"),
-    ):
-        node = values[name]
-        if not isinstance(node, Node):  # left out
-            continue
-        items = [child.value for child in node.children]
-        good = [item for item in items if type(item) is kind and item != 0]
-        if good != items or not items or len(set(good)) < len(items):
-            notes.add(f"bench.{name}: allowed: a list of different {words}", node)
-        found[name] = tuple(good if kind is str else sorted(good))
-    return found
 
 
 def _node(value: Any) -> Node:

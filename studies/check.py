@@ -11,13 +11,12 @@ from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import fewest_pairs, level_of
-from .chunk_sizes import Quanta, curve_rows, rows_of_run, rung_steps
+from .chunk_sizes import curve_rows, rows_of_run, rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .programs import Bucket, Buckets, buckets_of
 from .search_methods import METHODS, method_row
-from .several_environments import env_words, metric_words
-from .spec import Constraint, EarlyTerminate, SearchSpec, Study
+from .spec import EarlyTerminate, SearchSpec, Study, env_words, metric_words
 from .stopping_rules import rule_row
 from .unused_knobs import idle_knobs
 
@@ -55,21 +54,16 @@ class CheckReport:
 
     def as_data(self) -> dict[str, Any]:
         return {
-            "name": self.study.name,
-            "env": env_words(self.study),
-            "searched": list(self.study.space.names),
-            "buckets": self.bucket_count,
-            "buckets_exact": self.bucket_count_exact,
-            "training_compiles": self.bucket_count,
+            "name": self.study.name, "env": env_words(self.study),
+            "searched": list(self.study.space.names), "buckets": self.bucket_count,
+            "buckets_exact": self.bucket_count_exact, "training_compiles": self.bucket_count,
             "programs": [_program_data(bucket, cost) for bucket, cost in self.buckets],
             "expected": {**asdict(self.expected), "total": self.expected.total},
-            "rejected_share": self.rejected_share,
-            "warnings": list(self.warnings),
-            "mistakes": list(self.mistakes),
-            "warm_start": self.warm_start or None,
+            "rejected_share": self.rejected_share, "warnings": list(self.warnings),
+            "mistakes": list(self.mistakes), "warm_start": self.warm_start or None,
             "time": None if self.time is None else self.time.as_data(),
             "time_note": self.time_note or None,
-        }
+        }  # fmt: skip
 
     def text(self) -> str:
         time = [f"time       not known: {self.time_note}"] if self.time_note else []
@@ -100,20 +94,14 @@ def check(
     rng = np.random.default_rng(study.seed)
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     allowed = [params for params in draws if study.space.forbidden(params) is None]
-    costs = tuple(
-        (bucket, Cost() if cost_of is None else cost_of(bucket.key))
-        for bucket in buckets.found[:_LISTED]
-    )
+    costs = tuple((bucket, Cost() if cost_of is None else cost_of(bucket.key))
+                  for bucket in buckets.found[:_LISTED])  # fmt: skip
     return CheckReport(
-        study,
-        costs,
-        len(buckets.found),
-        not buckets.more,
-        expected_steps(study, buckets.found[0].quanta),
-        (_DRAWS - len(allowed)) / _DRAWS,
+        study, costs, len(buckets.found), not buckets.more,
+        expected_steps(study, buckets.found[0].quanta), (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes)),
         tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
-    )
+    )  # fmt: skip
 
 
 def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
@@ -133,10 +121,9 @@ def _warnings(
     early, method, checkpoint = study.early_terminate, study.search.method, study.checkpoint
     for rule in study.space.forbid:
         held = sum(rule.holds({**study.space.constants, **params}) for params in draws)
-        if held == 0:
-            yield f"forbid {rule} never held in {_DRAWS} draws; is it needed?"
-        elif held == _DRAWS:
-            yield f"forbid {rule} always held in {_DRAWS} draws; nothing is left"
+        if held in (0, _DRAWS):
+            words = "always held in {}; nothing is left" if held else "never held in {}; needed?"
+            yield f"forbid {rule} {words.format(f'{_DRAWS} draws')}"
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
     for parameter in study.space.parameters:
@@ -144,27 +131,19 @@ def _warnings(
     first = buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
         key = "every" if early is not None and early.evolves else "min"
-        yield (
-            "rungs in the same chunk, or at the end of a run, are merged; raise "
-            f"early_terminate.{key}"
-        )
+        text = "rungs in the same chunk, or at the end of a run, are merged"
+        yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
-        yield (
-            f"a run is only {first.chunks} updates of {first.steps_per_update} env steps; rungs "
-            "and ends are coarse"
-        )
+        text = f"a run is only {first.chunks} updates of {first.steps_per_update} env steps"
+        yield f"{text}; rungs and ends are coarse"
     if unmodelled := _unmodelled(study):
         each = METHODS.values()
         able = [row.name for row in each if row.conditional == row.choices == "modelled"]
-        yield (
-            f"{method} does not model {', '.join(unmodelled)}: drawn at random; "
-            f"{' and '.join(able)} model them"
-        )
+        text = f"{method} does not model {', '.join(unmodelled)}: drawn at random; "
+        yield f"{text}{' and '.join(able)} model them"
     if checkpoint.policies_every is not None and checkpoint.keep_best == 0:
-        yield (
-            "checkpoint.policies_every keeps policies of the best trials alone, and "
-            "checkpoint.keep_best is 0: none is kept"
-        )
+        text = "checkpoint.policies_every keeps policies of the best trials alone"
+        yield f"{text}, and checkpoint.keep_best is 0: none is kept"
     yield from (*buckets.notes, *(idle_knobs(study) if study.algorithm.is_ppo else ()))
     yield from filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
@@ -173,26 +152,16 @@ def _warnings(
     if not study.space.parameters:
         yield "nothing is searched: the study trains the default configuration"
         return
-    yield from _verdict_warning(study)
+    confirm, fewest = study.confirm, fewest_pairs(level_of(1))
+    if study.budget.trials != 1 and confirm is None and study.seeds.per_config == 1:
+        text = "one seed per trial and no confirm: luck picks the winner, and nothing tests it"
+        yield f"{text}; add confirm: {{}}"
+    tests = confirm is not None and confirm.top_k and len(study.objectives) < 2
+    if study.budget.trials != 1 and confirm and tests and 0 < confirm.report < fewest:
+        text = f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
+        yield f"{text}{fewest} test seeds"
     if lanes is not None and len(buckets.found) == 1:
         yield from _blind_warning(study, lanes)
-
-
-def _verdict_warning(study: Study) -> Iterator[str]:
-    confirm, fewest = study.confirm, fewest_pairs(level_of(1))
-    if study.budget.trials == 1:
-        return
-    if confirm is None and study.seeds.per_config == 1:
-        yield (
-            "one seed per trial and no confirm: luck picks the winner, and nothing tests it; add "
-            "confirm: {}"
-        )
-    one_objective = len(study.objectives) < 2
-    if confirm is not None and confirm.top_k and one_objective and 0 < confirm.report < fewest:
-        yield (
-            f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
-            f"{fewest} test seeds"
-        )
 
 
 def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
@@ -209,10 +178,9 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
         few = max(8, seeds)
         fewer = f"population.lanes to {few} and " if lanes > few else ""
         enough = 3 * (startup + min(few, lanes) // seeds)
-        yield (
-            f"{method} acts as random search: {blind} trials start before its model has results, "
-            f"and there are {trials}; set {fewer}budget.trials to {enough} or more"
-        )
+        text = f"{method} acts as random search: {blind} trials start before its model has "
+        text += f"results, and there are {trials}; set {fewer}budget.trials to "
+        yield f"{text}{enough} or more"
 
 
 def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
@@ -228,40 +196,30 @@ def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:
 def spread_note(study: Study) -> str:
     """Return a note if the number of lanes depends on the workers of a cluster; else ""."""
     workers = study.executor.workers
-    if workers == 1 or study.population.lanes is not None:
-        return ""
-    return (
-        f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of one "
-        "process, so more trials are in flight and the search is another one; give "
-        "population.lanes for the same search"
-    )
+    text = f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of "
+    text += "one process, so the search is another one; give population.lanes for the same search"
+    return "" if workers == 1 or study.population.lanes is not None else text
 
 
 def _unmodelled(study: Study) -> list[str]:
     method = method_row(study.search.method)
-    blind = {
-        p.name
-        for p in study.space.parameters
-        if (p.when and method.conditional == "at random")
-        or (p.distribution.axis.kind == "choice" and method.choices == "at random")
-    }
-    return [name for name in study.space.names if name in blind]
+    when, choices = (dealt == "at random" for dealt in (method.conditional, method.choices))
+    each = study.space.parameters
+    blind = [
+        p for p in each if (p.when and when) or (choices and p.distribution.axis.kind == "choice")
+    ]
+    return list(dict.fromkeys(parameter.name for parameter in blind))
 
 
 def _program_data(bucket: Bucket, cost: Cost) -> dict[str, Any]:
     quanta = bucket.quanta
     return {
-        "static": as_lists(bucket.static),
-        "updates_per_chunk": quanta.updates_per_chunk,
-        "steps_per_chunk": quanta.steps_per_chunk,
-        "chunks": quanta.chunks,
-        "rungs": list(quanta.rungs),
-        "env_steps": quanta.env_steps,
-        "lanes": cost.lanes,
-        "memory_bytes": cost.memory_bytes,
-        "parameters": cost.parameters,
+        "static": as_lists(bucket.static), "updates_per_chunk": quanta.updates_per_chunk,
+        "steps_per_chunk": quanta.steps_per_chunk, "chunks": quanta.chunks,
+        "rungs": list(quanta.rungs), "env_steps": quanta.env_steps, "lanes": cost.lanes,
+        "memory_bytes": cost.memory_bytes, "parameters": cost.parameters,
         "gradient_parts": cost.parts,
-    }
+    }  # fmt: skip
 
 
 def _rule_words(early: EarlyTerminate) -> str:
@@ -285,27 +243,18 @@ def _head(study: Study) -> list[str]:
     if study.seeds.racing is not None:
         seeds = f"{study.seeds.first} a trial, up to {study.seeds.per_config} if it may win"
     first, *more = study.objectives or (study.metric,)
-    wanted = [
-        f"{metric.aggregate} of {name} ({metric.goal})"
-        for metric, name in [(first, metric_words(study)), *((one, one.name) for one in more)]
-    ]
-    lines = [
-        f"study      {study.name}: {env_words(study)}, {counted(len(study.space.names), 'knob')} "
-        f"searched by {method}, {rule}",
-        f"seeds      {seeds}, {', '.join(wanted)}",
-    ]
+    names = [(first, metric_words(study)), *((one, one.name) for one in more)]
+    wanted = [f"{metric.aggregate} of {name} ({metric.goal})" for metric, name in names]
+    knobs = counted(len(study.space.names), "knob")
+    lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:
         each = f"{study.env_steps:,} env steps on each of {study.spread}"
-        words = f"a trial    trains on all: {each}; {study.over_environments} of their scores"
-        lines.insert(1, words)
-    limits = [_limit(constraint) for constraint in study.constraints]
+        lines += [f"a trial    trains on all: {each}; {study.over_environments} of their scores"]
+    lines.append(f"seeds      {seeds}, {', '.join(wanted)}")
+    limits = [("" if one.min is None else f"{one.min:g} <= ") + one.metric
+              + ("" if one.max is None else f" <= {one.max:g}")
+              for one in study.constraints]  # fmt: skip
     return [*lines, f"limits     {', '.join(limits)}"] if limits else lines
-
-
-def _limit(constraint: Constraint) -> str:
-    low = "" if constraint.min is None else f"{constraint.min:g} <= "
-    high = "" if constraint.max is None else f" <= {constraint.max:g}"
-    return f"{low}{constraint.metric}{high}"
 
 
 def _programs(report: CheckReport) -> list[str]:
@@ -318,12 +267,9 @@ def _programs(report: CheckReport) -> list[str]:
         quanta = bucket.quanta
         names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
-        parts = [
-            f"  {names or 'all'}: chunk {counted(quanta.updates_per_chunk, 'update')} = "
-            f"{quanta.steps_per_chunk:,} env steps",
-            f"rungs {rungs}",
-            f"run {quanta.env_steps:,} env steps in {counted(quanta.chunks, 'chunk')}",
-        ]
+        chunk = f"{counted(quanta.updates_per_chunk, 'update')} = {quanta.steps_per_chunk:,}"
+        run = f"run {quanta.env_steps:,} env steps in {counted(quanta.chunks, 'chunk')}"
+        parts = [f"  {names or 'all'}: chunk {chunk} env steps", f"rungs {rungs}", run]
         if cost.lanes is not None:  # several programs keep only as many as they have replicates
             about = "about " if several and study.population.lanes is None else ""
             workers = study.executor.workers
@@ -336,19 +282,15 @@ def _programs(report: CheckReport) -> list[str]:
         if cost.parts not in (None, 1):
             parts.append(f"gradients in {cost.parts} parts")
         if study.log_every is not None:
-            parts.append(_curve_words(study.log_every, quanta))
+            each, updates = quanta.steps_per_update, quanta.updates_per_chunk
+            rows = curve_rows(study.log_every, each, updates)
+            gap = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
+            count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
+            parts.append(f"a row of curves every {gap * each:,} env steps, {count:,} a run")
         lines.append("; ".join(parts))
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
-
-
-def _curve_words(log_every: int, quanta: Quanta) -> str:
-    each, updates = quanta.steps_per_update, quanta.updates_per_chunk
-    rows = curve_rows(log_every, each, updates)
-    gap = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
-    count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
-    return f"a row of curves every {gap * each:,} env steps, {count:,} a run"
 
 
 def _steps(report: CheckReport) -> str:
@@ -357,10 +299,8 @@ def _steps(report: CheckReport) -> str:
         search = "search until the budget ends"
     else:
         share = expected.search / expected.full if expected.full else 1.0
-        search = (
-            f"search {expected.search:,} expected ({share:.0%} of {expected.full:,} for "
-            f"{counted(expected.trials, 'full trial')})"
-        )
+        full = f"{share:.0%} of {expected.full:,} for {counted(expected.trials, 'full trial')}"
+        search = f"search {expected.search:,} expected ({full})"
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
     return f"env steps  {search}; confirm {confirm_words(report.study, expected)}; {budget}{total}"
@@ -379,10 +319,11 @@ def _policies(report: CheckReport) -> list[str]:
     if wanted.policies_every is not None:
         each = min(study.env_steps // wanted.policies_every, chunks)
         most = each * wanted.keep_best * study.seeds.per_config
-        lines.append(
+        text = (
             f"policies   every {wanted.policies_every:,} env steps, {each:,} a run: {most:,} of "
-            f"the {wanted.keep_best} best trials, and {each:,} a lane while trials run{size(most)}"
         )
+        text += f"the {wanted.keep_best} best trials, and {each:,} a lane while trials run"
+        lines.append(text + size(most))
     if wanted.best_of_each:
         count = study.budget.trials
         some = f"one a trial at its best evaluation{more}"

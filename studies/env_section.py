@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..environments.references import Reference, reference_of
-from ..environments.registry import entry, gymnax_class
-from ..environments.table import EnvEntry
+from ..environments.registry import Reference, entry, gymnax_class, reference_of, rooted
+from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from .overrides import apply_overrides
-from .spec import EnvSpec
+from .programs import env_kinds
+from .spec import EnvSpec, Study
 from .study_keys import metric_fault
 from .study_values import check_env_value
 from .user_code import is_inside
@@ -33,8 +33,7 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
         if not isinstance(given, str) or not given.endswith(".py"):
             notes.add(f"import {item.shown()}; allowed: a Python file such as my_envs.py", item)
         elif not is_inside(given):
-            text = f"import {item.shown()} leaves the study's folder; move the file there"
-            notes.add(text, item)
+            notes.add(f"import {item.shown()} leaves the study's folder; move it there", item)
         elif source is not None and not (source / given).is_file():
             notes.add(f"import {item.shown()}: no such file in the study's folder", item)
         else:
@@ -74,8 +73,9 @@ def read_env(
         notes.add(text, items[0] if items else node)
         return Listed(), None
     if node.is_map and "scores" in node.value:
-        text = "scores put several environments on one scale, but env is one; leave them out"
-        notes.add(text, node, "scores")
+        notes.add(
+            "scores are for several environments, env is one; leave them out", node, "scores"
+        )
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
         return Listed(), None
@@ -98,10 +98,10 @@ def _read_one(
 ) -> tuple[EnvSpec | None, EnvEntry | None]:
     given = node.value.get("id") if node.is_map else node
     if given is None or node.is_list:
-        notes.add(f"env is {node.shown()}; allowed: {{id: CartPole-v1}}, or an id alone", node)
+        notes.wrong("env", node, "{id: CartPole-v1}, or an id alone")
         return None, None
     if not isinstance(given.value, str):
-        notes.add(f"env is {given.shown()}; allowed: an id such as CartPole-v1", given)
+        notes.wrong("env", given, "an id such as CartPole-v1")
         return None, None
     known, place = None, notes.shown if given.line is None else f"{notes.shown}:{given.line}"
     if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
@@ -126,8 +126,7 @@ def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str,
     if node is None or not node.is_map:
         return {}
     if "id" in node.value:
-        text = "eval_env cannot name another environment; give only the keys that differ"
-        notes.add(text, node, "id")
+        notes.add("eval_env has no id; give only the keys that differ", node, "id")
     return _values(notes, known, node)
 
 
@@ -163,16 +162,13 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
     listed, known = read_env(notes, root, imports=False)
     spec = listed.specs[0] if listed.specs and not listed.items else None
     if spec is None and not notes:
-        node: Node = root.value["env"]
-        notes.add(f"the environment is {node.shown()}; allowed: {{id: rmsa, load: 250}}", node)
+        notes.wrong("the environment", root.value["env"], "{id: rmsa, load: 250}")
     held_out = read_eval_env(notes, root, known)
     if notes or spec is None or known is None:
         raise notes.error()
     spec = replace(spec, values={**spec.values, **held_out})
     folder = str(path.parent)
     if known.source == "optical":
-        from .optical_section import read_settings  # numpy and file readers
-
         try:
             read_settings(spec.id, spec.values, folder)
         except ConfigError as error:
@@ -189,16 +185,14 @@ def _scale(
         return _given_scale(notes, given)
     if metric_fault(metric, entry) is not None:
         return None  # noted
-    changed = [key for key, value in spec.values.items() if not _is_default(entry, key, value)]
+    changed = [key for key, value in spec.values.items()
+               if entry is None or value != entry.default_of(key)]  # fmt: skip
     found = None if changed else reference_of(spec.id, metric)
     if found is None:
         why = f"with another {changed[0]}" if changed else f"by {metric}"
-        notes.add(
-            f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
-            "scores: {random: 0.1, reference: 0.9}}: the metric of random actions and of a good "
-            "policy",
-            item,
-        )
+        text = f"{spec.id} {why} has no scores in the table; give them, as in {{id: {spec.id}, "
+        text += "scores: {random: 0.1, reference: 0.9}}: the metric of random actions and of a "
+        notes.add(f"{text}good policy", item)
         return None
     return Reference(float(found.random), float(found.reference))
 
@@ -208,18 +202,11 @@ def _given_scale(notes: Notes, node: Node) -> Reference | None:
     if set(given) != {"random", "reference"} or any(
         type(number) not in (int, float) for number in given.values()
     ):
-        text = f"scores are {node.shown()}; allowed: {{random: 0.1, reference: 0.9}}"
-        notes.add(text, node)
+        notes.wrong("scores", node, "{random: 0.1, reference: 0.9}")
         return None
     with notes.at(node, before="scores: "):
         return Reference(float(given["random"]), float(given["reference"]))
     return None
-
-
-def _is_default(entry: EnvEntry | None, key: str, value: object) -> bool:
-    if entry is None:
-        return False
-    return value == (entry.keys[key].default if key in entry.keys else entry.params.get(key))
 
 
 def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -> EnvEntry | None:
@@ -250,3 +237,77 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
         },
         elsewhere=merged("elsewhere"),
     )
+
+
+_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
+"""Keys that decide the number of actions and the observation."""
+
+
+class _FaultError(ConfigError):
+    """With the key of the environment to blame, if one is known."""
+
+    def __init__(self, text: str, key: str | None):
+        self.key = key
+        super().__init__(text)
+
+
+def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> Any:
+    """Return the `OpticalSettings` of a mapping `env:`, every file that it names read once."""
+    from ..core.envs.optical.modulation import make_modulation  # numpy and file readers, 0.1 s
+    from ..core.envs.optical.optical_settings import OpticalSettings
+    from ..core.envs.optical.topology import make_topology
+    from ..core.envs.optical.traffic_files import read_requests, read_traffic_matrix
+
+    key: str | None = None
+    try:
+        settings = OpticalSettings.from_mapping({"id": id_, **rooted(id_, values, folder)})
+        key = "topology"
+        topology = make_topology(settings.topology, settings.directed)
+        if settings.modulated:
+            key = "modulation"
+            make_modulation(settings.modulation)
+        key = "traffic_matrix"
+        read_traffic_matrix(settings.traffic_matrix, topology)
+        if settings.requests:
+            key = "requests"
+            read_requests(settings.requests, topology)
+    except ConfigError as error:
+        named = [word.strip("`'.,:;()") for word in str(error).split()]
+        first = next((word for word in named if word in ENVIRONMENTS[id_].keys), None)
+        raise _FaultError(str(error), key or first) from error
+    return settings
+
+
+def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
+    """Yield (path, message) of each mistake in the environments of all buckets."""
+    for values in env_kinds(study):
+        section = "env"
+        try:
+            settings = read_settings(study.env.id, values, study.source)
+            section = "eval_env"
+            held_out = {**values, **study.evaluation.env}
+            judged = read_settings(study.env.id, held_out, study.source)
+        except _FaultError as error:
+            text = str(error) if section == "env" else f"eval_env: {error}"
+            yield _path(section, error.key), text
+            continue
+        for key in _SHAPES:
+            ours, theirs = getattr(settings, key), getattr(judged, key)
+            if ours != theirs:
+                text = (
+                    f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see "
+                )
+                yield _path("eval_env", key), f"{text}and choose among the same, so leave it out"
+        endless = judged.continuous and not judged.end_first_blocking
+        if endless and study.evaluation.steps is None:
+            text = "evaluation.steps is not given, but in continuous operation no episode ends; "
+            text += "type evaluation: {steps: 5000}, the requests counted after the warm-up"
+            yield "evaluation.steps", text
+        if study.metric.name.endswith("_share") and not judged.histograms:
+            text = f"metric {study.metric.name} is reported only with env: {{histograms: true}}"
+            yield "metric.name", text
+
+
+def _path(section: str, key: str | None) -> str:
+    """Return the places to blame: a key of a section, of `space` or of `env`, else the section."""
+    return section if key is None else f"{section}.{key}|space.env.{key}|env.{key}"

@@ -50,11 +50,9 @@ def endless_note(study: Study) -> str:
     endless = _endless(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
-    return (
-        f"{endless[0]} names no limit of its episodes: an evaluation cuts one after "
-        f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
-        "evaluation: {steps: 1000}"
-    )
+    text = f"{endless[0]} names no limit of its episodes: an evaluation cuts one after "
+    text += f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
+    return text + "evaluation: {steps: 1000}"
 
 
 def may_cut(study: Study) -> bool:
@@ -68,10 +66,8 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
     cut = sum(length >= limit for length in lengths)
     if not may_cut(study) or not cut:
         return ""
-    return (
-        f"{cut} of {len(lengths)} episodes of its evaluation were cut at {limit:,} env steps: the "
-        "environment did not end them."
-    )
+    text = f"{cut} of {len(lengths)} episodes of its evaluation were cut at {limit:,} env steps"
+    return f"{text}: the environment did not end them."
 
 
 OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
@@ -82,11 +78,8 @@ OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k",
 def own_evaluation_note(study: Study) -> str:
     """Return a warning if a searched key of the environment also evaluates; else ""."""
     same = (*study.evaluation.env, *OF_THE_POLICY)
-    loose = {
-        parameter.name[4:]: parameter.default
-        for parameter in study.space.parameters
-        if parameter.name.startswith("env.") and parameter.name[4:] not in same
-    }
+    loose = {one.name[4:]: one.default for one in study.space.parameters
+             if one.name.startswith("env.") and one.name[4:] not in same}  # fmt: skip
     if not loose:
         return ""
     verbs = "is searched, and evaluates" if len(loose) == 1 else "are searched, and evaluate"

@@ -22,6 +22,7 @@ FieldType = Literal[
     "list",
     "points",  # a count, or a mapping of knob to count
     "factors",  # a list of numbers
+    "counts",  # a list of whole numbers of at least 1
 ]
 _TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
@@ -56,21 +57,18 @@ class Field:
         return above and number <= self.high
 
     def allowed(self) -> str:
+        listed = ", ".join(self.words)
         nouns = {
             "word": "",
-            "words": f"a list of some of {', '.join(self.words)}",
-            "text": "a text",
-            "count": "a whole number",
-            "number": "a number",
-            "flag": "true or false",
-            "seconds": "a time such as 90s, 30m or 2h",
-            "map": "a mapping",
-            "list": "a list",
+            "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
+            "counts": "a list of different whole numbers of at least 1", "text": "a text",
+            "count": "a whole number", "number": "a number", "flag": "true or false",
+            "seconds": "a time such as 90s, 30m or 2h", "map": "a mapping", "list": "a list",
             "factors": "a list of numbers",
             "points": "a whole number, or a mapping of knob to whole number,",
-        }
+        }  # fmt: skip
         noun = f"{nouns[self.type]} {_range(self.low, self.high, self.low_open)}".strip()
-        parts = [noun, "" if self.type == "words" else ", ".join(self.words)]
+        parts = [noun, "" if self.type == "words" else listed]
         parts.append("null" if self.off else "")
         return " or ".join(part for part in parts if part)
 

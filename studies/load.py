@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..environments.table import EnvEntry
-from ..errors import ConfigError, suggestion
-from .algorithm_section import CustomVocabulary, read_algorithm, set_custom_keys
+from ..errors import ConfigError, Mistake, StudyError, UnknownNameError
+from ..files.plain_data import is_mapping, is_sequence
+from .algorithm_section import read_algorithm, set_custom_keys
 from .cross_section_checks import (
     contradictions,
     environment_faults,
@@ -21,14 +23,19 @@ from .cross_section_checks import (
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
-from .resolved import defaults_of_old
-from .search_section import named_fields, read_early_terminate, read_search, run_imports_for_names
-from .sections import read_section
+from .resolved import defaults_of_old, resolved_yaml
+from .sections import (
+    named_fields,
+    read_early_terminate,
+    read_search,
+    read_section,
+    run_imports_for_names,
+)
 from .space_section import SpaceReader, read_enqueue, space_nodes
 from .spec import Confirm, Constraint, Evaluation, Init, Logger, Metric, Study
 from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
-from .yaml_io import Node, Notes, place_of, plain, read_file, read_text
+from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, to_yaml
 
 DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")
 """Of studies in optical networks that name none."""
@@ -100,7 +107,7 @@ def study_of(
     """Load a study from its nodes; see `loads`."""
     notes = Notes(shown)
     if not root.is_map:
-        notes.add(f"the file is {root.shown()}; allowed: a mapping with env, env_steps, ...", root)
+        notes.wrong("the file", root, "a mapping with env, env_steps, ...")
         raise notes.error()
     apply_overrides(notes, root, overrides)
     if name is not None:
@@ -132,9 +139,7 @@ class _Reader:
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
             values |= one.values
-        vocabulary = Vocabulary(known, values, bool(imports) or self.checked)
-        if not algorithm.is_ppo:
-            vocabulary = CustomVocabulary(algorithm)
+        vocabulary = Vocabulary(known, values, bool(imports) or self.checked, algorithm)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
@@ -219,12 +224,9 @@ class _Reader:
         if not _NAME.fullmatch(name):
             text = (
                 f"name is {name[:60]!r}; allowed: up to 100 letters, digits, '.', '_', '-', the "
-                "first a letter or digit"
             )
-            if given is None:
-                self.notes.add(f"{text}; give `name:`", self.root)
-            else:
-                self.notes.add(text, self.root, "name")
+            text += "first a letter or digit" + ("; give `name:`" if given is None else "")
+            self.notes.add(text, self.root, "name")
         return name
 
     def _fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -233,12 +235,10 @@ class _Reader:
         if node is None or not node.is_map:
             return fixed
         for given, child in node.value.items():
-            if given.startswith("env."):
-                key = given.removeprefix("env.")
-                text = f"write {given} under `env`, as env: {{id: ..., {key}: ...}}"
-                self.notes.add(text, node, given)
-                continue
             with self.notes.at(node, given):
+                if given.startswith("env."):
+                    words = f"env: {{id: ..., {given.removeprefix('env.')}: ...}}"
+                    raise ConfigError(f"write {given} under `env`, as {words}")
                 name = vocabulary.name(given)
                 value = vocabulary.value(name, plain(child))
                 if name in fixed:
@@ -271,16 +271,14 @@ class _Reader:
             values = read_section(self.notes, "constraints", item, keys_of(Constraint))
             if "metric" not in values:
                 continue
-            limit = Constraint(**values)
+            found.append(limit := Constraint(**values))
             fault = None if limit.metric in COSTS else metric_fault(limit.metric, env)
-            low, high = limit.min, limit.max
-            if low is None and high is None:
+            if limit.min is None and limit.max is None:
                 fault = fault or f"{limit.metric} has no bound; give min or max"
-            elif low is not None and high is not None and low > high:
-                fault = fault or f"min {low:g} is above max {high:g}"
+            elif limit.min is not None and limit.max is not None and limit.min > limit.max:
+                fault = fault or f"min {limit.min:g} is above max {limit.max:g}"
             if fault is not None:
                 self.notes.add(f"constraints: {fault}", item)
-            found.append(limit)
         return tuple(found)
 
     def _also(self, given: Any) -> tuple[tuple[int, int], ...]:
@@ -288,14 +286,12 @@ class _Reader:
         for trial, child in given.value.items() if isinstance(given, Node) else ():
             seeds, number = child.value, int(trial) if _TRIAL.fullmatch(trial) else None
             is_count = isinstance(seeds, int) and not isinstance(seeds, bool)
-            if number is None or not is_count or not 1 <= seeds <= _MOST_SEEDS:
-                text = (
-                    f"confirm.also has {trial}: {child.shown()}; allowed: a trial's number, or -1 "
-                    f"for the default, and 1 to {_MOST_SEEDS} seeds, such as {{6: 16}}"
-                )
-                self.notes.add(text, given, trial)
+            if number is not None and is_count and 1 <= seeds <= _MOST_SEEDS:
+                also[number] = seeds
                 continue
-            also[number] = seeds
+            text = f"confirm.also has {trial}: {child.shown()}; allowed: a trial's number, or -1 "
+            text += f"for the default, and 1 to {_MOST_SEEDS} seeds, such as {{6: 16}}"
+            self.notes.add(text, given, trial)
         return tuple(sorted(also.items()))
 
     def _baselines(self, env: EnvEntry | None) -> tuple[str, ...]:
@@ -305,9 +301,8 @@ class _Reader:
         if "baselines" not in self.root.value:
             return DEFAULT_BASELINES if optical and not (node and node.is_list) else ()
         if not optical:
-            if items:
-                text = "baselines need an optical network as env; leave them out"
-                self.notes.add(text, items[0])
+            for item in items[:1]:
+                self.notes.add("baselines need an optical network as env; leave them out", item)
             return ()
         from ..core.envs.optical.optical_settings import parse_baseline  # no jax
 
@@ -315,14 +310,12 @@ class _Reader:
         for item in items:
             name = item.value
             if not isinstance(name, str):
-                text = f"a baseline is {item.shown()}; type a heuristic such as ksp_bf@10"
-                self.notes.add(text, item)
-                continue
-            if name in names:
-                self.notes.add(f"baseline {name} is listed twice; keep one", item)
+                self.notes.wrong("a baseline", item, "a heuristic such as ksp_bf@10")
                 continue
             with self.notes.at(item, before=f"baseline {name}: "):
                 parse_baseline(name)
+                if name in names:
+                    raise ConfigError("it is listed twice; keep one")
                 names.append(name)
         return tuple(names)
 
@@ -332,36 +325,87 @@ class _Reader:
             return None
         init = Init(**values)
         folder, restored = self.source / init.folder, init.optimiser == "restored"
-        key = text = ""
-        if self.checked:
-            return init
-        if not (folder / "policy.json").is_file():
-            key = "from"
+        if not (self.checked or (folder / "policy.json").is_file()):
             text = f"init.from: {folder} is not a policy folder, such as .../policies/trial_N"
+            self.notes.add(text, node, "from")
         elif restored and init.keep != "all":
-            key = "optimiser"
             text = f"init.optimiser is restored, which needs keep: all; here keep is {init.keep}"
-        elif restored and not (folder / "parts" / "optimiser.npz").is_file():
-            key = "optimiser"
-            text = (
-                f"init.optimiser is restored, but {folder} holds no state of the optimiser; make "
-                "the policy with checkpoint: {parts: [optimiser]}, or start it fresh"
-            )
-        if text:
-            self.notes.add(text, node, key)
+            self.notes.add(text, node, "optimiser")
+        elif restored and not (self.checked or (folder / "parts/optimiser.npz").is_file()):
+            text = f"init.optimiser is restored, but {folder} holds no state of the optimiser; "
+            text += "make the policy with checkpoint: {parts: [optimiser]}, or start it fresh"
+            self.notes.add(text, node, "optimiser")
         return init
 
     def _logger(self, item: Node) -> Logger | None:
         kind = item.value.get("type") if item.is_map else item
         if kind is None or not isinstance(kind.value, str):
-            self.notes.add(f"a logger is {item.shown()}; allowed: {{type: csv}}", item)
+            self.notes.wrong("a logger", item, "{type: csv}")
             return None
         name = kind.value
         if name not in LOGGERS:
-            text = f"unknown logger {name!r};{suggestion(name, LOGGERS)}"
-            self.notes.add(f"{text} Known: {', '.join(LOGGERS)}", kind)
+            self.notes.add(str(UnknownNameError("logger", name, LOGGERS)), kind)
             return None
         rest = Node(item.line, {}, item.key_lines, item.origin, item.outer)
         if item.is_map:
             rest.value = {key: node for key, node in item.value.items() if key != "type"}
         return Logger(name, read_section(self.notes, f"loggers: {name}", rest, LOGGERS[name]))
+
+
+@dataclass(frozen=True)
+class YamlText:
+    text: str
+
+
+Source = Study | YamlText | Mapping[str, Any] | str | PathLike[str]
+"""The forms in which a study can be given."""
+
+
+def yaml(text: str) -> YamlText:
+    """Mark a string as the text of a study, not the path of its file.
+
+    >>> yaml("env: CartPole-v1").text
+    'env: CartPole-v1'
+    """
+    return YamlText(text)
+
+
+def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
+    """Return a study and the text of its file; text and mapping without a name are `study`."""
+    if isinstance(given, Study):
+        study = given if name is None else replace(given, name=name)
+        return study, resolved_yaml(study)
+    if isinstance(given, YamlText):
+        return loads(given.text, "study.yaml", name=name), given.text
+    if isinstance(given, Mapping):
+        text = to_yaml(_plain(given))
+        try:
+            return loads(text, "study.yaml", name=name), text
+        except StudyError as error:  # lines of a text that nobody wrote say nothing
+            mistakes = [Mistake(None, mistake.text) for mistake in error.mistakes]
+            raise StudyError("the mapping", mistakes) from None
+    if isinstance(given, str) and "\n" in given:
+        raise ConfigError('multi-line text is not a path; type hpo.yaml("""...""")')
+    try:
+        path = Path(given)
+    except TypeError:
+        text = f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a"
+        raise ConfigError(f"{text} mapping") from None
+    study = load(path, name=name)
+    return study, path.read_text(encoding="utf-8-sig")
+
+
+def _plain(value: Any) -> Any:
+    """Replace NumPy's numbers, paths and the like by values that YAML has."""
+    if is_mapping(value):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if is_sequence(value) or isinstance(value, range):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    of_numpy: Any = getattr(value, "tolist", None)
+    if of_numpy is not None:
+        return of_numpy()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ConfigError(f"a study cannot hold a {type(value).__name__}: {value!r}")

@@ -14,41 +14,17 @@ from ..files.plain_data import as_lists, freeze
 from ..knobs import KNOBS, RECURRENT_NETWORKS
 from ..spaces.space import Parameter, Space
 from .chunk_sizes import Quanta, quanta_of
-from .several_environments import environments_of
-from .spec import Study
+from .spec import Study, environments_of
 from .unused_knobs import possible_values
 
 _LISTED = 4
 _AGENTS = ("agents", "num_agents")  # keys of environments with several
 
 
-@dataclass(frozen=True)
-class _Cut:
-    rows: int
-    segments: bool  # rows are whole segments
-    alone: bool  # a minibatch of one row cannot be normalised
-
-    def size(self, count: int) -> int:
-        """Return the rows of each minibatch except the last, which may have fewer."""
-        return math.ceil(self.rows / count)
-
-    def made(self, count: int) -> int:
-        return math.ceil(self.rows / self.size(count))
-
-    def right(self, count: int) -> bool:
-        """Return whether `count` are made, and none is a single sample."""
-        size = self.size(count)
-        return self.made(count) == count and not (self.alone and self.rows % size == 1 % size)
-
-    def near(self, count: int) -> str:
-        below = next((n for n in range(count, 0, -1) if self.right(n)), None)
-        above = next((n for n in range(count, self.rows + 1) if self.right(n)), None)
-        return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None)
-
-    def words(self) -> str:
-        if self.segments:
-            return f"{self.rows:,} whole segments, one of each environment,"
-        return f"{self.rows:,} samples (num_envs x rollout_length)"
+def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
+    """Return how many minibatches are made of rows, and whether one is a single sample."""
+    size = math.ceil(rows / count)
+    return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
 
 class _Minibatches:
@@ -59,7 +35,7 @@ class _Minibatches:
         self._traced = any(value is not None for value in possible_values(study, "rho_clip"))
         self._drawn = any(possible_values(study, "priority_alpha"))
         self._normalises = any(possible_values(study, "normalise_advantages")) and not agents
-        self._asked: dict[tuple[str, _Cut], dict[int, None]] = {}
+        self._found: dict[tuple[bool, str], dict[str, None]] = {}  # (is single, head) -> counts
 
     def look(self, params: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         given = {**self._fixed, **params}
@@ -70,41 +46,31 @@ class _Minibatches:
         # as `Plan.by_segments` of the core
         segments = config["network"] in RECURRENT_NETWORKS or self._traced or over
         rows = config["num_envs"] * (1 if segments else config["rollout_length"])
-        cut = _Cut(rows, segments, not segments and self._normalises)
-        asked = config["num_minibatches"]
+        alone, asked = not segments and self._normalises, config["num_minibatches"]
         if given.get("minibatch_size") is None:
             asked = given.get("num_minibatches", KNOBS["num_minibatches"].default)
         if asked > rows:
             return  # refused elsewhere
-        size = cut.size(asked)
-        if cut.made(asked) != asked:
-            self._asked.setdefault(("fewer", cut), {})[asked] = None
-        if cut.alone and rows > 1 and size == 1:
-            self._asked.setdefault(("single", cut), {})[asked] = None
-        elif cut.alone and rows % size == 1:
-            self._asked.setdefault(("rest", cut), {})[asked] = None
+        made, single = _cut(rows, asked, alone)
+        if made == asked and not single:
+            return
+        near = [next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
+                for counts in (range(asked, 0, -1), range(asked, rows + 1))]  # fmt: skip
+        better = f"type {' or '.join(str(n) for n in dict.fromkeys(near) if n is not None)}"
+        if made != asked:
+            kind = "samples (num_envs x rollout_length)"
+            kind = "whole segments, one of each environment," if segments else kind
+            head = f"{rows:,} {kind} make fewer minibatches than num_minibatches: "
+            self._found.setdefault((False, head), {})[f"{asked} (makes {made}; {better})"] = None
+        if single:
+            head = "a minibatch is one sample, whose advantage is not normalised, with "
+            self._found.setdefault((True, f"{head}num_minibatches "), {})[
+                f"{asked} ({better})"
+            ] = None
 
     def notes(self) -> list[str]:
-        found = dict[str, list[str]](fewer=[], single=[], rest=[])
-        for (kind, cut), asked in self._asked.items():
-            if kind == "fewer":
-                made = [f"{n} (makes {cut.made(n)}; type {cut.near(n)})" for n in asked]
-                text = f"{cut.words()} make fewer minibatches than num_minibatches: "
-                text += _listed(made)
-            elif kind == "single":
-                text = (
-                    f"num_minibatches {_listed(asked)}: minibatches of one sample, whose "
-                    f"advantage is not normalised; type at most {cut.near(min(asked))}, or "
-                    "normalise_advantages: false"
-                )
-            else:
-                text = (
-                    "the last minibatch of an epoch is one sample, whose advantage is not "
-                    "normalised, with num_minibatches "
-                )
-                text += _listed(f"{n} (type {cut.near(n)})" for n in asked)
-            found[kind].append(text)
-        return [text for texts in found.values() for text in texts]
+        found = sorted(self._found.items(), key=lambda one: one[0][0])
+        return [f"{head}{_listed(counts)}" for (_, head), counts in found]
 
 
 def _listed(items: Iterable[Any]) -> str:
@@ -224,22 +190,14 @@ def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]
     """Return the space of static knobs and of the parents that activate them."""
     wanted = set(static)
     while True:
-        parents = {
-            condition.name
-            for parameter in space.parameters
-            if parameter.name in wanted
-            for condition in parameter.when
-            if condition.name in space.names
-        }
+        inside = [parameter for parameter in space.parameters if parameter.name in wanted]
+        parents = {one.name for parameter in inside for one in parameter.when} & {*space.names}
         if parents <= wanted:
             break
         wanted |= parents
     parameters: tuple[Parameter, ...] = tuple(p for p in space.parameters if p.name in wanted)
-    rules = tuple(
-        rule
-        for rule in space.forbid
-        if all(name in wanted or name in space.constants for name in rule.names)
-    )
+    known = wanted | {*space.constants}
+    rules = tuple(rule for rule in space.forbid if known >= {*rule.names})
     endless = tuple(
         p.name for p in parameters if p.name in static and p.distribution.axis.kind == "real"
     )
@@ -269,7 +227,5 @@ def programs_note(
     else:
         each = f"{compile_seconds / seconds:.0%} of the time is compiling"
     names = ", ".join(static_searched(study)) or "enqueue"
-    return (
-        f"{programs} programs for {trials} trials: {each}; give more trials, or search fewer "
-        f"values of {names}"
-    )
+    text = f"{programs} programs for {trials} trials: {each}; give more trials, or search fewer"
+    return f"{text} values of {names}"

@@ -16,8 +16,7 @@ from ..files.plain_data import as_lists, is_mapping, is_sequence
 from ..knobs import DEFAULTS_OF_OLD, KNOBS
 from ..spaces.space import Parameter
 from .field import keys_of
-from .several_environments import environments_of
-from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study
+from .spec import Confirm, EarlyTerminate, Executor, SearchSpec, Study, environments_of
 from .stopping_rules import foreign_keys
 from .study_keys import DRIVEN_KEYS, SEARCHER_KEYS, TOP
 from .train_study import LENGTH_KEYS, why_not_longer
@@ -25,11 +24,8 @@ from .yaml_io import plain, read_text, to_yaml
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
 _CHANGES_NO_RESULT = (
-    "population.workers",
-    "population.step_timeout",
-    "executor.address",
-    "executor.cpus",
-)
+    "population.workers", "population.step_timeout", "executor.address", "executor.cpus",
+)  # fmt: skip
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 _ABSENT = "absent"
 

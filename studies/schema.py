@@ -25,14 +25,9 @@ _TIME = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)
 _OFF = {"enum": [None, "off"]}
 _AMERICAN = (("normalise", "normalize"), ("optimiser", "optimizer"))
 _KEYS = {
-    "min": "smallest value",
-    "max": "largest value",
-    "q": "step, counted from min",
-    "mu": "mean",
-    "sigma": "deviation",
-    "values": "the values to choose from",
-    "zero": "chance of exactly 0",
-}
+    "min": "smallest value", "max": "largest value", "q": "step, counted from min", "mu": "mean",
+    "sigma": "deviation", "values": "the values to choose from", "zero": "chance of exactly 0",
+}  # fmt: skip
 
 
 _PPO = Algorithm()
@@ -47,7 +42,8 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         length = {"description": f"of a full run, in {algorithm.unit}"}
         properties["length"] = {**length, "type": ["integer", "string"]}
         required = {"oneOf": [{"required": ["algorithm", key]} for key in ("length", "env_steps")]}
-    closed = {"search": ("method", METHODS), "early_terminate": ("type", RULES)}
+    closed = {section: {"properties": {key: {"enum": list(table)}}} for section, key, table in
+              (("search", "method", METHODS), ("early_terminate", "type", RULES))}  # fmt: skip
     return {
         "$schema": _DIALECT,
         "title": "hpo study",
@@ -56,28 +52,17 @@ def schema(algorithm: Algorithm = _PPO) -> dict[str, Any]:
         **required,
         # Without `imports` only the methods and rules of the tables exist.
         "if": {"not": {"required": ["imports"]}},
-        "then": {
-            "properties": {
-                section: {"properties": {key: {"enum": list(table)}}}
-                for section, (key, table) in closed.items()
-            }
-        },
+        "then": {"properties": closed},
         "$defs": {
             "distribution": _distribution(),
-            "condition": _condition(
-                "when all of these hold, the parameter is searched", algorithm.knobs
-            ),
+            "condition": _condition("where all hold, the parameter is searched", algorithm.knobs),
         },
     }
 
 
 def _object(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(required),
-        "properties": dict(properties),
-    }
+    closed = {"type": "object", "additionalProperties": False}
+    return {**closed, "required": list(required), "properties": dict(properties)}
 
 
 def _array(items: Any, **more: Any) -> dict[str, Any]:
@@ -94,15 +79,14 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
     given = {"type": "object", "required": ["id"], "properties": {"id": known}}
     rule = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
     values = {r"^env\.": {"type": ["number", "string", "boolean", "array"]}}
-    special: dict[str, Callable[[], dict[str, Any]]] = {
+    special: Mapping[str, Callable[[], dict[str, Any]]] = {
         "env": lambda: _any([known, given, _array(_any([known, given]), minItems=2)]),
         "algorithm": lambda: {"const": algorithm.name},
         "fixed": lambda: _object(_each_knob(knobs, _knob_value)),
         "space": lambda: _space(knobs),
         "forbid": lambda: _array(_any([_condition("a combination of values", knobs), rule])),
-        "enqueue": lambda: _array(
-            {**_object(_each_knob(knobs, _knob_value)), "patternProperties": values}
-        ),
+        "enqueue": lambda: _array({**_object(_each_knob(knobs, _knob_value)),
+                                   "patternProperties": values}),
         "imports": lambda: _array({"type": "string"}),
         "eval_env": lambda: {"type": "object"},
         "loggers": _loggers,
@@ -110,7 +94,7 @@ def _top(field: Field, algorithm: Algorithm) -> dict[str, Any]:
         "constraints": lambda: _array(_section(keys_of(Constraint))),
         "search": _search,
         "early_terminate": _early_terminate,
-    }
+    }  # fmt: skip
     if field.key not in special:
         return {"description": field.meaning, **_value(field)}
     body = special[field.key]()
@@ -125,10 +109,10 @@ def _section(fields: Iterable[Field]) -> dict[str, Any]:
 
 def _value(field: Field) -> dict[str, Any]:
     options: list[dict[str, Any]] = []
+    names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
     if field.section is not None:
         options.append(_section(keys_of(field.section)))
-    elif field.type in ("text", "map", "list", "flag"):
-        names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
+    elif field.type in names:
         options.append({"type": names[field.type]})
     elif field.type == "words":
         return _array({"enum": list(field.words)}, uniqueItems=True)
@@ -168,11 +152,8 @@ def _spellings(name: str) -> tuple[str, ...]:
 def _each_knob(
     knobs: Mapping[str, Knob], make: Callable[[Knob], dict[str, Any]]
 ) -> dict[str, Any]:
-    return {
-        spelling: {"description": knob.meaning, **make(knob)}
-        for knob in knobs.values()
-        for spelling in _spellings(knob.name)
-    }
+    made = [(knob.name, {"description": knob.meaning, **make(knob)}) for knob in knobs.values()]
+    return {spelling: one for name, one in made for spelling in _spellings(name)}
 
 
 def _knob_value(knob: Knob) -> dict[str, Any]:
@@ -192,10 +173,8 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
 def _parameters(knobs: Mapping[str, Knob], nullable: bool = False) -> dict[str, Any]:
     one = {"$ref": "#/$defs/distribution"}
     options = _any([one, _array(one, minItems=1), *([{"type": "null"}] if nullable else [])])
-    return {
-        **_object(_each_knob(knobs, lambda _: options)),
-        "patternProperties": {r"^env\.": options},
-    }
+    each = _object(_each_knob(knobs, lambda _: options))
+    return {**each, "patternProperties": {r"^env\.": options}}
 
 
 def _space(knobs: Mapping[str, Knob]) -> dict[str, Any]:
@@ -210,14 +189,14 @@ def _distribution() -> dict[str, Any]:
         key: {"description": meaning, **(number if key != "values" else {"type": "array"})}
         for key, meaning in _KEYS.items()
     }
-    properties["distribution"] = {
-        "description": "; ".join(f"{kind}: {cls.meaning}" for kind, cls in KINDS.items()),
-        "enum": [*KINDS, None],
+    kinds = "; ".join(f"{kind}: {cls.meaning}" for kind, cls in KINDS.items())
+    properties |= {
+        "distribution": {"description": kinds, "enum": [*KINDS, None]},
+        "value": {"description": "a single value"},
+        "default": {"description": "its value in the default configuration"},
+        "when": {"$ref": "#/$defs/condition"},
     }
-    properties["value"] = {"description": "a single value"}
-    properties["default"] = {"description": "its value in the default configuration"}
-    properties["when"] = {"$ref": "#/$defs/condition"}
-    each = [{"if": _names("distribution", kind), "then": _kind(kind)} for kind in KINDS]
+    each = [_where("distribution", kind, _kind(kind)) for kind in KINDS]
     return {**_object(properties), "allOf": each}
 
 
@@ -225,52 +204,40 @@ def _kind(kind: str) -> dict[str, Any]:
     cls = KINDS[kind]
     allowed = [*cls.required, *cls.optional, "distribution", "default", "when"]
     if cls.required == ("values",):
-        return {
-            "propertyNames": {"enum": [*allowed, "value"]},
-            "anyOf": [{"required": ["values"]}, {"required": ["value"]}],
-        }
+        either = [{"required": ["values"]}, {"required": ["value"]}]
+        return {"propertyNames": {"enum": [*allowed, "value"]}, "anyOf": either}
     return {"required": list(cls.required), "propertyNames": {"enum": allowed}}
 
 
 def _condition(meaning: str, knobs: Mapping[str, Knob]) -> dict[str, Any]:
-    names = [spelling for name in knobs for spelling in _spellings(name)]
-    return {
-        "description": meaning,
-        "type": "object",
-        "minProperties": 1,
-        "propertyNames": _any([{"enum": names}, {"pattern": r"^env\."}]),
-    }
+    spelled = [spelling for name in knobs for spelling in _spellings(name)]
+    names = _any([{"enum": spelled}, {"pattern": r"^env\."}])
+    return {"description": meaning, "type": "object", "minProperties": 1, "propertyNames": names}
 
 
 def _search() -> dict[str, Any]:
     fields = SECTIONS["search"]
     usual = next(field.default for field in fields if field.key == "method")
     each = [
-        {
-            "if": _names("method", row.name, row.name == usual),
-            "then": {"properties": {"options": _section(row.options)}},
-        }
+        _where("method", row.name, {"properties": {"options": _section(row.options)}},
+               row.name == usual)
         for row in METHODS.values()
-    ]
+    ]  # fmt: skip
     return {**_open(_section(fields), "method"), "allOf": each}
 
 
 def _early_terminate() -> dict[str, Any]:
     body = _section(SECTIONS["early_terminate"])
     del body["additionalProperties"]  # for the keys of registered rules
-    each = [
-        {
-            "if": _names("type", row.name),
-            "then": {"propertyNames": {"enum": ["type", *(field.key for field in row.fields)]}},
-        }
-        for row in RULES.values()
-    ]
+    keys = {row.name: ["type", *(field.key for field in row.fields)] for row in RULES.values()}
+    each = [_where("type", row, {"propertyNames": {"enum": own}}) for row, own in keys.items()]
     return {**_open(body, "type"), "allOf": each}
 
 
-def _names(key: str, name: str, left_out: bool = False) -> dict[str, Any]:
-    """Return the condition that a key has this value, or may be left out."""
-    return {"properties": {key: {"const": name}}, **({} if left_out else {"required": [key]})}
+def _where(key: str, name: str, then: Mapping[str, Any], left_out: bool = False) -> dict[str, Any]:
+    """Return what holds where a key has this value, or may be left out."""
+    required = {} if left_out else {"required": [key]}
+    return {"if": {"properties": {key: {"const": name}}, **required}, "then": then}
 
 
 def _open(body: dict[str, Any], key: str) -> dict[str, Any]:
@@ -288,7 +255,6 @@ def _objectives() -> dict[str, Any]:
 def _loggers() -> dict[str, Any]:
     entries: list[dict[str, Any]] = [{"enum": list(LOGGERS)}]
     for kind, options in LOGGERS.items():
-        body = _section(options)
-        properties = {"type": {"const": kind}, **body["properties"]}
-        entries.append(_object(properties, ["type", *body["required"]]))
+        properties = {"type": {"const": kind}, **_section(options)["properties"]}
+        entries.append(_object(properties, ["type"]))
     return _array(_any(entries))

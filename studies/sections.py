@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError, suggestion
@@ -12,9 +14,12 @@ from ..importers.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
 from .overrides import SET
+from .search_methods import METHODS
+from .spec import EarlyTerminate, SearchSpec
 from .stopping_rules import RULES
 from .study_keys import SECTIONS, TOP
 from .study_values import amount_meant, count_of, number_of, seconds_of
+from .user_code import import_user_code
 from .yaml_io import Node, Notes, flow, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
@@ -31,11 +36,8 @@ def belongs(where: str, key: str, child: Node) -> str:
     scalar = not (child.is_map or child.is_list)
     if key in _POPULATION and section in ("search", "early_terminate", "population") and scalar:
         return f" the population of pbt and pb2 is all trials:{_typed('budget', 'trials', child)}"
-    homes = [
-        name
-        for name, fields in SECTIONS.items()
-        if name != where and any(field.key == key for field in fields)
-    ]
+    homes = [name for name, fields in SECTIONS.items()
+             if name != where and any(field.key == key for field in fields)]  # fmt: skip
     at_top = bool(where) and any(field.key == key for field in TOP)
     if len(homes) + at_top != 1:
         return ""
@@ -93,7 +95,7 @@ def read_section(
     known = {field.key: field for field in fields}
     for key, child in node.value.items():
         if key not in known:
-            hint = "" if where else _knob_place(node, key) or _track_place(child, key)
+            hint = "" if where else _knob_place(node, key)
             hint = hint or belongs(where, key, child) or hint_of(key)
             hint = hint or f"{suggestion(key, known)} Known: {', '.join(known) or 'none'}"
             notes.add(f"unknown key {key!r}{where and f' in {where}'};{hint}", node, key)
@@ -128,15 +130,6 @@ def _knob_place(root: Node, key: str) -> str:
         one = flow({"value": plain(child)})
         return f" it is a knob that is searched: type 'space.{key}={one}'"
     return f" it is a knob: type {section}.{given}"
-
-
-def _track_place(child: Node, key: str) -> str:
-    """Return the replacement of `track: {every: ..., parts: [...]}`; "" for other keys."""
-    if key != "track" or not child.is_map:
-        return ""
-    given = {"every": "100k", "parts": ["trajectories", "losses", "gradients"], **plain(child)}
-    wanted = {"policies_every": given["every"], "parts": given["parts"]}
-    return f" write `checkpoint: {flow(wanted)}`"
 
 
 def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
@@ -174,13 +167,13 @@ def _example(fields: Sequence[Field], given: Node) -> str:
     """Return a section that may be meant: the given value under the first key, if that fits."""
     if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
         return flow({fields[0].key: given.value})
-    for field in fields:
-        if not field.has_default:
-            return f"{{{field.key}: {field.words[0] if field.words else '...'}}}"
-    for field in fields:
-        if field.type in ("count", "word") and field.default is not None:
-            return f"{{{field.key}: {field.default}}}"
-    return f"{{{fields[0].key}: ...}}" if fields else "{}"
+    needed = [
+        f"{field.key}: {(*field.words, '...')[0]}" for field in fields if not field.has_default
+    ]
+    usual = [f"{field.key}: {field.default}" for field in fields
+             if field.type in ("count", "word") and field.default is not None]  # fmt: skip
+    first = [f"{field.key}: ..." for field in fields]
+    return f"{{{''.join([*needed, *usual, *first][:1])}}}"
 
 
 def _convert(field: Field, child: Node) -> Any:
@@ -193,7 +186,11 @@ def _convert(field: Field, child: Node) -> Any:
         return child if child.is_list else _BAD
     if field.type == "words":
         given = plain(child)
-        legal = is_list(given) and all(item in field.words for item in given)
+        legal = is_list(given) and all(item in (field.words or [str(item)]) for item in given)
+        return tuple(given) if legal and len(set(given)) == len(given) else _BAD
+    if field.type == "counts":
+        given = [count_of(item.value) for item in value] if child.is_list else []
+        legal = given and all(one and one > 0 for one in given)
         return tuple(given) if legal and len(set(given)) == len(given) else _BAD
     if field.type == "factors" or (field.type == "points" and child.is_map):
         points = field.type == "points"
@@ -220,3 +217,103 @@ def _amount(field: Field, value: Any) -> Any:
     if number is None or not math.isfinite(number) or not field.contains(number):
         return _BAD
     return number if whole else float(number)
+
+
+_NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "search": ("method", METHODS),
+    "early_terminate": ("type", RULES),
+}
+"""Section -> its key that names a row of a table, and the table."""
+_OPTIONS = ("scheduler_options", "searcher_options")
+
+
+def run_imports_for_names(
+    notes: Notes, root: Node, imports: tuple[str, ...], source: Path
+) -> None:
+    """Run `imports` if the study names a method or a rule that no table has.
+
+    A file that raises is noted at its name.
+    """
+    named = [(_named(root, section), table) for section, (_, table) in _NAMED.items()]
+    if imports and any(name is not None and name not in table for name, table in named):
+        ask_for_devices_of(root)
+        with notes.at(root, "imports"):
+            import_user_code(imports, source)
+
+
+def ask_for_devices_of(root: Node) -> None:
+    """Request the host's devices before the study's code, which may start jax, is run.
+
+    Not if workers share the machine: only they know how many each has.
+    """
+    if "executor" in root.value:
+        return
+    from ..core.device_request import ask_for_devices  # jax, which the code would bring as well
+
+    node = root.value.get("population")
+    given: dict[str, Node] = node.value if node is not None and node.is_map else {}
+    asked = {name: child.value for name, child in given.items()}
+    ask_for_devices(str(asked.get("device", "auto")), asked.get("deterministic") is True)
+
+
+def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
+    """Return the keys of a section; of a registered rule, those of that rule.
+
+    None for a recorded study (`checked`) whose rule is not known here.
+    """
+    if section not in _NAMED:
+        return SECTIONS[section]
+    key, table = _NAMED[section]
+    name = _named(root, section)
+    away = checked and name is not None and name not in table
+    if away and section == "early_terminate":
+        return None
+    words = (*table, name) if away and name is not None else tuple(table)
+    found = tuple(replace(field, words=words) if field.key == key else field
+                  for field in SECTIONS[section])  # fmt: skip
+    rule = RULES.get(name) if section == "early_terminate" and name is not None else None
+    return (found[0], *rule.fields) if rule is not None and rule.registered else found
+
+
+def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSpec:
+    options = values["options"] if isinstance(values["options"], Node) else Node(None, {})
+    named, method = _named(root, "search"), values["method"]
+    known = named in (None, method)
+    method = "random" if values["driver"] == "ray_tune" else method
+    row = METHODS.get(method)
+    if row is not None and known:
+        given = read_section(notes, "search.options", options, row.options)
+    else:  # a recorded study, or a name that was noted as unknown
+        given = plain(options)
+    made: dict[str, Any] = {**values, "method": method, "options": given}
+    made |= {key: plain(values[key]) for key in _OPTIONS if values[key]}
+    return SearchSpec(**made)
+
+
+def read_early_terminate(
+    root: Node, values: Mapping[str, Any], env_steps: int | None
+) -> EarlyTerminate | None:
+    """Return the rule; None if it was noted as wrong."""
+    if "type" not in values or env_steps is None:
+        return None
+    rule = RULES.get(values["type"])
+    if rule is None:  # a recorded study
+        given = plain(root.value["early_terminate"])
+        own = {field.name for field in fields(EarlyTerminate)} - {"options"}
+        options = {key: value for key, value in given.items() if key not in own}
+        return EarlyTerminate(**{k: v for k, v in given.items() if k in own}, options=options)
+    found = dict(values)
+    if found.get("min", 0) is None:
+        found["min"] = max(1, round(env_steps / found["eta"] ** 2))
+    if found.get("every", 0) is None:
+        found["every"] = max(1, round(env_steps / 16))
+    if rule.registered:
+        found["options"] = {field.key: found.pop(field.key) for field in rule.options}
+    return EarlyTerminate(**found)
+
+
+def _named(root: Node, section: str) -> str | None:
+    node = root.value.get(section)
+    key, _ = _NAMED[section]
+    child = node.value.get(key) if node is not None and node.is_map else None
+    return child.value if child is not None and isinstance(child.value, str) else None

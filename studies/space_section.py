@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, StudyError, suggestion
+from ..errors import ConfigError, StudyError, UnknownNameError, suggestion
 from ..spaces.base import Distribution, same
 from ..spaces.distributions import Categorical, Normal, Ordinal
 from ..spaces.forbid import Rule, ValueRule, parse_rule
@@ -65,12 +65,11 @@ class SpaceReader:
             with self.notes.at(space, given):
                 name = self.vocabulary.name(given)
                 if name in given_as:
-                    text = f"{given!r} and {given_as[name]!r} are the same knob; keep one"
-                    raise ConfigError(text)
+                    others = f"{given!r} and {given_as[name]!r}"
+                    raise ConfigError(f"{others} are the same knob; keep one")
                 if name in self.fixed:
-                    one = flow({"value": self.fixed[name]})
-                    text = f"{name} is both searched and fixed; remove one, or search {one} alone"
-                    raise ConfigError(text)
+                    one = f"search {flow({'value': self.fixed[name]})} alone"
+                    raise ConfigError(f"{name} is both searched and fixed; remove one, or {one}")
                 if name.startswith("env.") and name[4:] in self.vocabulary.env_values:
                     raise ConfigError(f"{name} is searched and given under env:; remove one")
                 given_as[name] = given
@@ -110,14 +109,14 @@ class SpaceReader:
         if self.vocabulary.env_key(name) is not None:
             text = "is fixed in a program; list its `values`, each of which is a bucket"
             return None, [Fault("distribution", text)]
-        kind = self.vocabulary.type(name)
+        kind, text = self.vocabulary.type(name), ""
         if kind not in ("float", "int"):
             nouns = {"bool": "true or false", "choice": "one of a few words"}
             text = f"is {nouns.get(kind, 'a list of widths')}; list its `values`"
-            return None, [Fault("distribution", text)]
-        if kind == "int" and distribution.kind not in WHOLE_KINDS:
+        elif kind == "int" and distribution.kind not in WHOLE_KINDS:
             kinds = ", ".join(WHOLE_KINDS)
             text = f"takes integers, not {distribution.kind}; type one of {kinds}"
+        if text:
             return None, [Fault("distribution", text)]
         faults: list[Fault] = []
         for key, bound in _bounds(distribution):
@@ -161,8 +160,7 @@ class SpaceReader:
             return ()
         when: Node = node.value["when"]
         if not when.is_map or not when.value:
-            text = f"{name}: when is {when.shown()}; allowed: such as {{network: transformer}}"
-            self.notes.add(text, node, "when")
+            self.notes.wrong(f"{name}: when", when, "such as {network: transformer}", node, "when")
             return None
         conditions: list[Condition] = []
         for given in when.value:
@@ -222,8 +220,8 @@ class SpaceReader:
             read = tuple(entry for entry in wanted if entry is not None)
             return ValueRule(read) if len(read) == len(wanted) else None
         if not isinstance(node.value, str):
-            text = f"a rule is {node.shown()}; allowed: a mapping such as {{network: mlp}} "
-            self.notes.add(f"{text}or a comparison such as 'gamma < gae_lambda - 0.15'", node)
+            allowed = "{network: mlp} or such as 'gamma < gae_lambda - 0.15'"
+            self.notes.wrong("a rule", node, allowed)
             return None
         with self.notes.at(node):
             rule = parse_rule(node.value)
@@ -272,8 +270,7 @@ def read_enqueue(
     known = {space.canonical(space.default())}
     for node in nodes:
         if not node.is_map:
-            text = f"an entry of enqueue is {node.shown()}; allowed: {{knob: value, ...}}"
-            notes.add(text, node)
+            notes.wrong("an entry of enqueue", node, "{knob: value, ...}")
             continue
         entry: dict[str, Any] = {}
         for given, child in node.value.items():
@@ -321,15 +318,14 @@ def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | N
 
 def _find(given: Node, source: Path | None) -> Path:
     name = given.value
+    shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
     if not isinstance(name, str) or not is_inside(name):
         text = f"space.file is {given.shown()}; allowed: a path below the study's folder, or one "
-        raise ConfigError(f"{text}that ships, such as spaces/ppo.yaml")
+        raise ConfigError(f"{text}that ships, such as {shipped[0]}")
     for base in filter(None, (source, _PACKAGE)):
         if (base / name).is_file():
             return base / name
-    shipped = sorted(f"spaces/{path.name}" for path in _PACKAGE.glob("spaces/*.yaml"))
-    text = f"space.file {name!r}: no such file;{suggestion(name, shipped)} Those that ship: "
-    raise ConfigError(f"{text}{', '.join(shipped)}")
+    raise UnknownNameError("space.file", name, shipped)
 
 
 def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
@@ -351,17 +347,16 @@ def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
     if space is None or not space.is_map or "file" in space.value:
         raise ConfigError(f"{shown} needs `space`, a mapping of knobs")
     if rules is not None and not rules.is_list:
-        notes.add(f"forbid is {rules.shown()}; allowed: a list", rules)
+        notes.wrong("forbid", rules, "a list")
     return space, rules.value if rules is not None and rules.is_list else []
 
 
 def _override(notes: Notes, node: Node, parameters: Node) -> None:
     override = node.value.get("override")
+    if override is not None and not override.is_map:
+        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
+        override = None
     if override is None:
-        return
-    if not override.is_map:
-        text = f"space.override is {override.shown()}; allowed: a mapping such as space itself"
-        notes.add(text, node, "override")
         return
     for key, child in override.value.items():
         if child.value is not None:

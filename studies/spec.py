@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ..environments.references import Reference
-from ..environments.registry import find
+from ..environments.registry import Reference, find
 from ..errors import ConfigError
 from ..spaces.space import Space
 from ..store.aggregate_environments import Over
@@ -69,12 +68,9 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
     found: list[str] = []
     for one in environments:
         same = [other.values for other in environments if other.id == one.id]
-        words = [one.id]
-        words += [
-            f"{key}={_short(value)}"
-            for key, value in sorted(one.values.items())
-            if not all(key in other and other[key] == value for other in same)
-        ]
+        differ = [(key, value) for key, value in sorted(one.values.items())
+                  if not all(key in other and other[key] == value for other in same)]  # fmt: skip
+        words = [one.id, *(f"{key}={_short(value)}" for key, value in differ)]
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
         found.append(label if label not in found else f"{label}_{len(found)}")
     return tuple(found)
@@ -93,12 +89,8 @@ class Metric:
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
     training_weight: float = key(
-        0.0,
-        "weight of the mean return of the last 100 training episodes in values that choose; test "
-        "seeds show the evaluation alone",
-        low=0.0,
-        high=1.0,
-    )
+        0.0, "weight of the mean return of the last 100 training episodes in values that choose; "
+        "test seeds show the evaluation alone", low=0.0, high=1.0)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -209,19 +201,12 @@ class Confirm:
     )
     report: int = key(16, "test seeds: further seeds, for the final comparison", high=1000)
     interim: int | None = key(
-        None,
-        "test seeds after which a clear difference from the default, or none, ends the test",
-        low=8,
-        high=1000,
-    )
+        None, "test seeds after which a clear difference from the default, or none, ends the test",
+        low=8, high=1000)  # fmt: skip
     default: bool = key(True, "the default configuration runs on the test seeds, too")
     also: tuple[tuple[int, int], ...] = key(  # (trial, seeds)
-        (),
-        "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
-        "default",
-        type="map",
-        late=True,
-    )
+        (), "trial: seeds; trials that also run on so many test seeds, beyond the budget; -1: the "
+        "default", type="map", late=True)  # fmt: skip
 
     def reports(self, objectives: int) -> int:
         """Return the most replicates on test seeds, without `also`; 0 for several objectives."""
@@ -252,15 +237,9 @@ class PopulationSpec:
         None, "processes that step gym: environments, or auto; 0: none", high=1024,
         words=("auto",))  # fmt: skip
     step_timeout: float | None = key(
-        None,
-        "that a call of a gym: environment may take in a worker until it counts as hung, or auto: "
-        "5m; 0: any",
-        type="seconds",
-        low=0,
-        high=1e9,
-        words=("auto",),
-        late=True,
-    )
+        None, "that a call of a gym: environment may take in a worker until it counts as hung, or "
+        "auto: 5m; 0: any", type="seconds", low=0, high=1e9, words=("auto",),
+        late=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -335,11 +314,8 @@ class Study:
         (), "Python files that register environments, networks, samplers"
     )
     algorithm: Algorithm = key(
-        Algorithm(),
-        "what lanes train: ppo, or a custom class as FILE.py:CLASS",
-        type="map",
-        late=True,
-    )
+        Algorithm(), "what lanes train: ppo, or a custom class as FILE.py:CLASS", type="map",
+        late=True)  # fmt: skip
     env: EnvSpec = key(  # of several the first
         REQUIRED, "an id, or {id: ..., key: value}; or a list of several"
     )
@@ -353,10 +329,8 @@ class Study:
         high=1e13, late=True)  # fmt: skip
     fixed: Mapping[str, Any] = key({}, "knob -> value, for knobs that are not searched")
     space: Space = key(
-        Space(),
-        "knob -> distribution, or {file: ..., override: {...}}",
-        also=(Field("forbid", "list", (), "combinations that are never run"),),
-    )
+        Space(), "knob -> distribution, or {file: ..., override: {...}}",
+        also=(Field("forbid", "list", (), "combinations that are never run"),))  # fmt: skip
     enqueue: tuple[Mapping[str, Any], ...] = key(  # partial: the default fills the rest
         (), "configurations tried first"
     )
@@ -368,15 +342,11 @@ class Study:
         (), "bounds on metrics, each {metric, min, max, aggregate}"
     )
     evaluation: Evaluation = key(
-        Evaluation(),
-        "when and how policies are evaluated",
-        also=(Field("eval_env", "map", {}, "keys of env that differ in evaluation"),),
-    )
+        Evaluation(), "when and how policies are evaluated",
+        also=(Field("eval_env", "map", {}, "keys of env that differ in evaluation"),))  # fmt: skip
     baselines: tuple[str, ...] = key(
-        (),
-        "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp "
-        "in optical networks",
-    )
+        (), "heuristics to compare, on the same evaluation streams; left out: ksp_ff, ff_ksp in "
+        "optical networks")  # fmt: skip
     search: SearchSpec = key(SearchSpec(), "how trials are proposed")
     early_terminate: EarlyTerminate | None = key(
         None, "the rule that stops trials early; null: none"
@@ -435,3 +405,85 @@ class Study:
     @cached_property
     def _default(self) -> dict[str, Any]:
         return self.complete(self.space.default())
+
+
+SCORE = "score"  # the value of a trial on several environments, in tables
+
+
+def environments_of(study: Study) -> tuple[EnvSpec, ...]:
+    return (study.env, *study.more_envs)
+
+
+def labels(study: Study) -> tuple[str, ...]:
+    """Return the environments' names in tables; () for a single environment."""
+    return labels_of(environments_of(study)) if study.more_envs else ()
+
+
+def scales(study: Study) -> tuple[Reference, ...]:
+    """Return the references of scores; () for a single environment."""
+    found = tuple(one.scale for one in environments_of(study) if one.scale is not None)
+    return found if study.more_envs else ()
+
+
+def each_alone(study: Study) -> tuple[Study, ...]:
+    return tuple(alone(study, i) for i in range(study.spread)) if study.more_envs else (study,)
+
+
+def alone(study: Study, index: int) -> Study:
+    """Return the study over one of its environments, with the knobs that this one has.
+
+    Its replicates are those of the whole study: replicate r of either has the same random numbers.
+    """
+    env = environments_of(study)[index]
+    searched = tuple(p for p in study.space.parameters if has_key(env.id, p.name))
+    return replace(
+        study, env=replace(env, scale=None), more_envs=(), over_environments="mean",
+        space=replace(study.space, parameters=searched, forbid=()),
+        enqueue=tuple(own_config(env.id, entry) for entry in study.enqueue),
+    )  # fmt: skip
+
+
+def env_words(study: Study) -> str:
+    """Return the environments in words: an id, or those of several, two of many by name.
+
+    >>> first, *more = map(EnvSpec, "abc")
+    >>> env_words(Study(name="s", env=first, env_steps=1, more_envs=tuple(more)))
+    'a, b and c'
+    """
+    names = labels(study) or (study.env.id,)
+    if len(names) > 3:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} more environments"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def metric_words(study: Study) -> str:
+    return SCORE if study.more_envs else study.metric.name
+
+
+def only_one_environment(study: Study, what: str) -> None:
+    if study.more_envs:
+        text = f"{what} is for one environment, but {study.name} is over {env_words(study)}"
+        raise ConfigError(f"{text}; give a study with env: {study.env.id}")
+
+
+def only_ppo(study: Study, what: str) -> None:
+    if not study.algorithm.is_ppo:
+        raise ConfigError(f"{what} is for PPO, but {study.name} trains {study.algorithm.label}")
+
+
+def own_config(id_: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if has_key(id_, name)}
+
+
+def has_key(id_: str, name: str) -> bool:
+    """Return whether an environment has a parameter `env.<name>`; True for other knobs.
+
+    An environment that only imported code knows has all parameters.
+
+    >>> has_key("CartPole-v1", "env.gravity"), has_key("Acrobot-v1", "env.gravity")
+    (True, False)
+    """
+    if not name.startswith("env."):
+        return True
+    known, key = find(id_), name.removeprefix("env.")
+    return known is None or key in known.params or key in known.keys

@@ -48,12 +48,9 @@ TOP = keys_of(Study)
 _OWN = re.compile(r"eval/[A-Za-z0-9_]{1,100}")
 _SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # where `histograms` is on
 _STATISTICS = {
-    "mean": "mean",
-    "median": "median",
-    "min": "smallest",
-    "max": "largest",
+    "mean": "mean", "median": "median", "min": "smallest", "max": "largest",
     "std": "standard deviation",
-}
+}  # fmt: skip
 _QUANTITIES = {"return": "undiscounted, unscaled returns", "length": "lengths in env steps"}
 
 METRICS: Mapping[str, str] = {

@@ -11,13 +11,15 @@ from typing import Any, Literal
 from ..environments.table import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
 from ..files.plain_data import freeze
-from ..knobs import KNOBS, REGISTRABLE, canonical_name, check_name, check_value
+from ..knobs import REGISTRABLE, canonical_name, canonical_value, check_name
+from .algorithm import Algorithm
 
 _COUNT = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?(k|K|M|G|B)")
 _WRONG_UNIT = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*")
 _FACTORS = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 _TIME = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,6})?[dhms]\s*)+")
 _PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhms])")
+_PPO = Algorithm()
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
@@ -88,8 +90,11 @@ class Vocabulary:
     env_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     # names may be known to user code, or to the machine where the study ran
     imports: bool = False
+    algorithm: Algorithm = _PPO
 
     def name(self, given: str) -> str:
+        if not self.algorithm.is_ppo:
+            return self.algorithm.knob(given).name
         if not given.startswith("env."):
             if self.env is not None and given in self.env.params and canonical_name(given) is None:
                 raise ConfigError(f"unknown knob {given!r}; did you mean 'env.{given}'?")
@@ -97,15 +102,7 @@ class Vocabulary:
         key = given.removeprefix("env.")
         if self.env is None or key in self.env.params or key in self.env.keys:
             return given
-        if key in self.env.elsewhere:
-            raise ConfigError(
-                f"{self.env.id} has no parameter {given!r}; here it is called "
-                f"'env.{self.env.elsewhere[key]}'"
-            )
-        names = [f"env.{name}" for name in (*self.env.params, *self.env.keys)]
-        known = listed(given, names) if names else "Known: none"
-        hint = suggestion(given, names)
-        raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} {known}")
+        raise _unknown(self.env, key, "env.")
 
     def env_key(self, name: str) -> EnvKey | None:
         """Return the key of the environment that a name is, each value of which is a bucket."""
@@ -115,7 +112,7 @@ class Vocabulary:
 
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
         if not name.startswith("env."):
-            return KNOBS[name].type
+            return self.algorithm.knobs[name].type
         key = self.env_key(name)
         return "float" if key is None else _KEY_TYPES[key.type]
 
@@ -126,30 +123,29 @@ class Vocabulary:
         """
         if name.startswith("env."):
             return self.env is not None and name.removeprefix("env.") in self.env.params
-        return KNOBS[name].type == "float"
+        return self.algorithm.knobs[name].type == "float"
 
     def value(self, name: str, given: Any) -> Any:
         """Make the value of a known name canonical; `50k` is 50000."""
+        knob = None if name.startswith("env.") else self.algorithm.knobs[name]
         number = number_of(given) if isinstance(given, str) else None
-        own = not name.startswith("env.")
-        value = given if number is None or (own and given in KNOBS[name].choices) else number
-        if own:
-            if name in REGISTRABLE and self.imports and isinstance(value, str):
-                return value
-            return check_value(name, value)
-        if self.env is None:
-            return _plain_value(name, value)
-        return check_env_value(self.env, name.removeprefix("env."), given)
+        value = given if number is None or (knob and given in knob.choices) else number
+        if knob is not None:
+            own = self.algorithm.is_ppo and name in REGISTRABLE and self.imports
+            return value if own and isinstance(value, str) else canonical_value(knob, value)
+        if self.env is not None:
+            return check_env_value(self.env, name.removeprefix("env."), given)
+        if not isinstance(value, bool | int | float | str):
+            raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
+        return value
 
     def default(self, name: str) -> Any:
         if not name.startswith("env."):
-            return KNOBS[name].default
+            return self.algorithm.knobs[name].default
         key = name.removeprefix("env.")
-        own: Any = None
-        if self.env is not None:
-            static = self.env.keys.get(key)
-            own = self.env.params.get(key) if static is None else static.default
-        return self.env_values.get(key, own)
+        return self.env_values.get(key, None if self.env is None else self.env.default_of(key))
 
 
 _KEY_TYPES: Mapping[str, Literal["float", "int", "bool", "choice", "widths"]] = {
@@ -161,14 +157,6 @@ _KEY_TYPES: Mapping[str, Literal["float", "int", "bool", "choice", "widths"]] = 
 }
 
 
-def _plain_value(name: str, value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str):
-        raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
-    return value
-
-
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     if key in env.params:
         number, positive = number_of(given), key in env.positive
@@ -176,17 +164,9 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
             noun = "a number above 0" if positive else "a finite number"
             raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
         return float(number)
-    if key in env.elsewhere:
-        ours = env.elsewhere[key]
-        raise ConfigError(f"{env.id} has no key {key!r}; here it is called {ours!r}")
     if key not in env.keys:
-        known = [*env.keys, *env.params]
-        words = listed(key, known) if known else "Known: none"
-        raise ConfigError(f"{env.id} has no key {key!r};{suggestion(key, known)} {words}")
-    return _key_value(key, env.keys[key], given)
-
-
-def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
+        raise _unknown(env, key)
+    spec = env.keys[key]
     if given is None and spec.default is None:
         return None
     number = number_of(given) if isinstance(given, str) else None
@@ -200,3 +180,12 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
         size = " that fits an int32" if too_large else ""
         raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
     return freeze(value)
+
+
+def _unknown(env: EnvEntry, key: str, prefix: str = "") -> ConfigError:
+    start = f"{env.id} has no key {prefix + key!r};"
+    if key in env.elsewhere:
+        return ConfigError(f"{start} here it is called {prefix + env.elsewhere[key]!r}")
+    given, known = prefix + key, [prefix + name for name in (*env.keys, *env.params)]
+    words = listed(given, known) if known else "Known: none"
+    return ConfigError(f"{start}{suggestion(given, known)} {words}")

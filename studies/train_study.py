@@ -13,8 +13,7 @@ from typing import Any
 
 from ..knobs import KNOBS, SCHEDULE_KNOBS
 from ..spaces.space import Space
-from .several_environments import has_key
-from .spec import EnvSpec, SearchSpec, Study
+from .spec import EnvSpec, SearchSpec, Study, has_key
 
 LENGTH_KEYS = ("env_steps", "schedule_env_steps")  # judged together
 _OTHERWISE = "start another study"
@@ -62,15 +61,9 @@ def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     plain = new["early_terminate"] is None and new["seeds"]["racing"] is None
     alone = not new["space"] and new["confirm"] is None
     if not (plain and alone and new["search"].get("driver", "lanes") == "lanes"):
-        way = (
-            ""
-            if "algorithm" in new
-            else "train a policy on with init: {from: .../policies/trial_N}, or "
-        )
-        return (
-            "only a run of one configuration, which nothing stops and nothing confirms, can be "
-            f"lengthened; {way}{_OTHERWISE}"
-        )
+        way = "train a policy on with init: {from: .../policies/trial_N}, or "
+        text = "only a run of one configuration, which nothing stops and nothing confirms, can be "
+        return f"{text}lengthened; {'' if 'algorithm' in new else way}{_OTHERWISE}"
     if began == now:
         return ""
     moving = ", ".join(moving_schedules(new["fixed"]))
@@ -95,25 +88,16 @@ def single(study: Study) -> Study:
     evaluation, checkpoint = study.evaluation, study.checkpoint
     if evaluation.every == "rungs":
         evaluation = replace(evaluation, every=max(1, study.horizon // _EVALUATIONS))
+    all_seeds = checkpoint.each_seed or study.seeds.per_config > 1
+    kept = replace(checkpoint, keep_best=max(1, checkpoint.keep_best), each_seed=all_seeds)
     return replace(
-        study,
-        env=_with(study.env, env),
+        study, env=_with(study.env, env),
         more_envs=tuple(_with(one, env) for one in study.more_envs),
-        fixed={**study.fixed, **knobs},
-        space=Space(),
-        enqueue=(),
-        search=SearchSpec("random"),
-        early_terminate=None,
-        seeds=replace(study.seeds, racing=None),
-        confirm=None,
-        evaluation=evaluation,
-        budget=replace(study.budget, trials=1, env_steps=None),
-        checkpoint=replace(
-            checkpoint,
-            keep_best=max(1, checkpoint.keep_best),
-            each_seed=checkpoint.each_seed or study.seeds.per_config > 1,
-        ),
-    )
+        fixed={**study.fixed, **knobs}, space=Space(), enqueue=(), search=SearchSpec("random"),
+        early_terminate=None, seeds=replace(study.seeds, racing=None), confirm=None,
+        evaluation=evaluation, budget=replace(study.budget, trials=1, env_steps=None),
+        checkpoint=kept,
+    )  # fmt: skip
 
 
 def _with(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:

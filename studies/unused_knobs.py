@@ -12,8 +12,7 @@ from typing import Any
 from ..environments.registry import find
 from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
 from ..spaces.base import same
-from .several_environments import each_alone
-from .spec import Study
+from .spec import Study, each_alone
 from .yaml_io import flow
 
 
@@ -52,54 +51,41 @@ def _of_kind(schedules: tuple[str, ...], *kinds: str) -> tuple[Need, ...]:
 
 
 _RATES = ("lr_schedule", "vf_lr_schedule")
-_ADAM = (Need("optimiser", ("sgd",), False),)
-_CRITIC = ("vf_learning_rate", "vf_lr_schedule", "vf_lr_end_fraction", "vf_warmup_fraction",
-           "vf_warmup_multiplier", "vf_warmup_start_fraction", "vf_schedule_multiplier",
-           "vf_adam_eps", "vf_adam_beta1", "vf_adam_beta2", "vf_max_grad_norm",
-           "vf_weight_decay")  # fmt: skip
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "lr_end_fraction": _changing(*_RATES),
-    "lr_schedule_multiplier": _changing(*_RATES),
-    "lr_warmup_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
-    "lr_warmup_start_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
-    "lr_warmup_multiplier": _of_kind(_RATES, "warmup_cosine"),
-    "lr_decay_exponent": _of_kind(SCHEDULE_KNOBS, "cosine", "warmup_cosine"),
-    "gae_lambda": (Need("gae_lambda_initial", (None,)),),
-    "gae_lambda_schedule_multiplier": (Need("gae_lambda_initial", (None,), False),),
-    "clip_eps_end_fraction": _changing("clip_eps_schedule"),
-    "ent_schedule": _above_0("ent_coef"),
-    "ent_end_fraction": _changing("ent_schedule"),
-    "ent_schedule_multiplier": _changing("ent_schedule"),
-    "link_critic_sees": (Need("shared_encoder", (False,)),),
-    "adam_eps": _ADAM,
-    "adam_beta1": _ADAM,
-    "adam_beta2": _ADAM,
-    "sgd_momentum": (Need("optimiser", ("sgd",)),),
-    "muon_momentum": (Need("optimiser", ("muon",)),),
-    **dict.fromkeys(_CRITIC, _on("separate_vf_optimiser")),
-    "average_reward_initial": _on("reward_centering"),
-    "average_reward_step": _on("reward_centering"),
-    "observation_clip": _on("normalise_observations"),
-    "raw_reward_deviation": _on("normalise_rewards"),
-    "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it, but for digits
-    "adv_clip": _on("normalise_advantages"),
-    "priority_beta0": _above_0("priority_alpha"),
-    "anneal_priority_beta": _above_0("priority_alpha"),
-    "priority_over": _above_0("priority_alpha"),
-    "off_policy_masking": _on("action_masking"),
-    "masking_gating": _on("action_masking"),
-    "masking_damping": _on("action_masking"),
-    "masking_gate_min_actions": _on("masking_gating"),
-    "valid_mass_target": _on("masking_damping"),
-    "valid_mass_schedule": _above_0("valid_mass_coef"),
-    "valid_mass_end_fraction": _changing("valid_mass_schedule"),
-    "valid_mass_schedule_multiplier": _changing("valid_mass_schedule"),
-    "transformer_dropout": _on("transformer_enable_dropout"),
-    "transformer_attention_dropout": _on("transformer_enable_dropout"),
-    "log_std_init": (Need("distribution", ("beta",), False),),
-    "log_std_min": (Need("distribution", ("beta",), False),),
-    "log_std_max": (Need("distribution", ("beta",), False),),
+    name: needs
+    for names, needs in {
+        "lr_end_fraction lr_schedule_multiplier": _changing(*_RATES),
+        "lr_warmup_fraction lr_warmup_start_fraction": _of_kind(SCHEDULE_KNOBS, "warmup_cosine"),
+        "lr_warmup_multiplier": _of_kind(_RATES, "warmup_cosine"),
+        "lr_decay_exponent": _of_kind(SCHEDULE_KNOBS, "cosine", "warmup_cosine"),
+        "gae_lambda": (Need("gae_lambda_initial", (None,)),),
+        "gae_lambda_schedule_multiplier": (Need("gae_lambda_initial", (None,), False),),
+        "clip_eps_end_fraction": _changing("clip_eps_schedule"),
+        "ent_schedule": _above_0("ent_coef"),
+        "ent_end_fraction ent_schedule_multiplier": _changing("ent_schedule"),
+        "link_critic_sees": (Need("shared_encoder", (False,)),),
+        "adam_eps adam_beta1 adam_beta2": (Need("optimiser", ("sgd",), False),),
+        "sgd_momentum": (Need("optimiser", ("sgd",)),),
+        "muon_momentum": (Need("optimiser", ("muon",)),),
+        "vf_learning_rate vf_lr_schedule vf_lr_end_fraction vf_warmup_fraction vf_weight_decay "
+        "vf_warmup_multiplier vf_warmup_start_fraction vf_schedule_multiplier vf_adam_eps "
+        "vf_adam_beta1 vf_adam_beta2 vf_max_grad_norm": _on("separate_vf_optimiser"),
+        "average_reward_initial average_reward_step": _on("reward_centering"),
+        "observation_clip": _on("normalise_observations"),
+        "raw_reward_deviation": _on("normalise_rewards"),
+        "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it
+        "adv_clip": _on("normalise_advantages"),
+        "priority_beta0 anneal_priority_beta priority_over": _above_0("priority_alpha"),
+        "off_policy_masking masking_gating masking_damping": _on("action_masking"),
+        "masking_gate_min_actions": _on("masking_gating"),
+        "valid_mass_target": _on("masking_damping"),
+        "valid_mass_schedule": _above_0("valid_mass_coef"),
+        "valid_mass_end_fraction valid_mass_schedule_multiplier": _changing("valid_mass_schedule"),
+        "transformer_dropout transformer_attention_dropout": _on("transformer_enable_dropout"),
+        "log_std_init log_std_min log_std_max": (Need("distribution", ("beta",), False),),
+    }.items()
+    for name in names.split()
 }
 """A knob changes something only where one of these is met."""
 
@@ -116,11 +102,9 @@ def idle_knobs(study: Study) -> list[str]:
     """Return each named knob that changes nothing in the study, with its missing condition."""
     named = dict.fromkeys([*study.fixed, *study.space.names])
     each = each_alone(study)
-    found = {
-        name: _reason(study, name)
-        for name in named
-        if not name.startswith("env.") and all(_reason(one, name) for one in each)
-    }
+    knobs = [name for name in named if not name.startswith("env.")]
+    idle = [name for name in knobs if all(_reason(one, name) for one in each)]
+    found = {name: _reason(study, name) for name in idle}
     return [f"{name} changes nothing here: {why}" for name, why in found.items() if why]
 
 

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from ..environments.registry import find, fitting_distributions
+from ..environments.registry import fitting_distributions
+from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
-from .several_environments import environments_of
-from .spec import Study
+from .spec import Study, environments_of
 
 
 def imported_files(imports: Iterable[str], source: Path) -> list[str]:
@@ -98,30 +98,38 @@ def user_module(name: str) -> ModuleType | None:
     return found[-1] if found else None
 
 
+def choices_of(study: Study) -> list[tuple[str, str, Any]]:
+    """Return (section, knob, word) of every word that a study gives for a knob of words."""
+    found = [("fixed", *item) for item in study.fixed.items()]
+    for parameter in study.space.parameters:
+        values = getattr(parameter.distribution, "values", ())
+        found += [("space", parameter.name, value) for value in values]
+    found += [("enqueue", *item) for given in study.enqueue for item in given.items()]
+    return [one for one in found if one[1] in KNOBS and KNOBS[one[1]].type == "choice"]
+
+
+def misfits(study: Study, imported: bool) -> Iterator[tuple[str, str]]:
+    """Yield (section, words) of each distribution of actions that an environment does not take."""
+    for section, name, value in choices_of(study):
+        own = not imported and study.imports and value not in KNOBS[name].choices
+        for one in environments_of(study) if name == "distribution" and not own else ():
+            known = ENVIRONMENTS.get(one.id)
+            fitting = fitting_distributions(known.actions) if known else ()
+            if known and fitting and value is not None and value not in fitting:
+                text = f"{value!r} does not fit {known.id}, whose actions are {known.actions}"
+                yield section, f"{text}; allowed: {', '.join(fitting)}"
+
+
 def check_registered(study: Study) -> None:
     """Check the words that only a study's `imports` could make legal, once these have run."""
-    places: list[tuple[str, Iterable[tuple[str, Any]]]] = [("fixed", study.fixed.items())]
-    for parameter in study.space.parameters:
-        if not parameter.name.startswith("env."):
-            values = getattr(parameter.distribution, "values", ())
-            places.append(("space", [(parameter.name, value) for value in values]))
-    places += [("enqueue", given.items()) for given in study.enqueue]
-    for place, items in places:
-        for name, value in items:
-            if name in KNOBS and KNOBS[name].type == "choice":
-                try:
-                    check_value(name, value)
-                except ConfigError as error:
-                    text = f"{place}: {error}; own ones are registered by `imports`"
-                    raise ConfigError(text) from None
-            for one in environments_of(study) if name == "distribution" else ():
-                known = find(one.id)
-                fitting = () if known is None else fitting_distributions(known.actions)
-                if value is not None and known and fitting and value not in fitting:
-                    raise ConfigError(
-                        f"{place}: distribution {value!r} does not fit {known.id}, whose actions "
-                        f"are {known.actions}; allowed: {', '.join(fitting)}"
-                    )
+    for section, name, value in choices_of(study):
+        try:
+            check_value(name, value)
+        except ConfigError as error:
+            text = f"{section}: {error}; own ones are registered by `imports`"
+            raise ConfigError(text) from None
+    for section, text in misfits(study, imported=True):
+        raise ConfigError(f"{section}: distribution {text}")
 
 
 def _run(path: Path, shown: Path) -> ModuleType:

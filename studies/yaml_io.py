@@ -7,7 +7,6 @@ is built, and aliases cannot make a small file large.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -39,6 +38,7 @@ _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
     (r"[-+]?\.(inf|Inf|INF)", lambda text: float(text.replace(".", "", 1))),
     (r"\.(nan|NaN|NAN)", lambda text: float("nan")),
 )
+_yaml: Any = yaml  # whose types leave events open
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -105,179 +105,117 @@ def scalar_of(text: str) -> Any:
 
 
 def events_of(text: str, loader: Any = _LOADER) -> Iterator[Any]:
-    """Return the parser's events, which the types of `yaml` leave open."""
-    return yaml.parse(text, loader)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    """Return the parser's events; a `MarkedYAMLError` where they nest too deeply."""
+    depth = 0
+    for event in _yaml.parse(text, loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_LEVELS:
+            words = f"nested deeper than {MOST_LEVELS} levels"
+            raise yaml.MarkedYAMLError(problem=words, problem_mark=event.start_mark)
+        yield event
 
 
 def read_file(path: Path, shown: str) -> Node:
     """Read a file; `shown` is its name in messages."""
+    return read_text(text_of(path, shown), shown)
+
+
+def text_of(path: Path, shown: str = "") -> str:
+    """Return the text of a file of at most `MOST_BYTES`; a `StudyError` if there is none."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            text = "is a pipe or a device; write the study into a file"
-            raise StudyError(shown, [Mistake(None, text)])
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            fault = Mistake(None, "is a pipe or a device; write it into a file")
+        else:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) <= MOST_BYTES:
+                return data.decode("utf-8-sig")
+            most = f"{MOST_BYTES // 1024} KB"
+            fault = Mistake(1, f"the file is larger than {most}, the most a study may have")
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise StudyError(shown, [Mistake(None, f"cannot be read: {reason}")]) from None
-    except ValueError as error:
-        raise StudyError(repr(shown), [Mistake(None, f"not a path: {error}")]) from None
-    if len(data) > MOST_BYTES:
-        text = f"the file is larger than {MOST_BYTES // 1024} KB, the most a study may have"
-        raise StudyError(shown, [Mistake(1, text)])
-    try:
-        text = data.decode("utf-8-sig")
+        fault = Mistake(None, f"cannot be read: {error.strerror or type(error).__name__}")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        mistake = Mistake(line, f"byte 0x{data[error.start]:02x} is not UTF-8; save it as UTF-8")
-        raise StudyError(shown, [mistake]) from None
-    return read_text(text, shown)
+        byte, line = error.object[error.start], error.object[: error.start].count(b"\n") + 1
+        fault = Mistake(line, f"byte 0x{byte:02x} is not UTF-8; save it as UTF-8")
+    except ValueError as error:
+        fault = Mistake(None, f"not a path: {error}")
+    raise StudyError(repr(shown or str(path)).strip("'"), [fault])
 
 
 def read_text(text: str, shown: str) -> Node:
     """Read YAML text; `shown` is its name in messages."""
-    return _Composer(shown).compose(text)
+    notes = Notes(shown)
+    try:
+        for event in events_of(text):  # before any node is built
+            if (tag := getattr(event, "tag", None)) is not None:
+                words = f"tag {tag[:80]!r} is not allowed; write the value without it"
+                notes.add(words, Node(event.start_mark.line + 1, None))
+        root = _yaml.compose(text, _LOADER)
+    except yaml.YAMLError as error:
+        line, words = _told(error, text)
+        notes.add(words, Node(line, None))
+        raise notes.error() from None
+    if root is None:
+        notes.add("the file is empty", Node(1, None))
+        raise notes.error(init="ENV")
+    found = _Builder(notes).node(root, 1)
+    if notes:
+        raise notes.error()
+    return found
 
 
-def _height(node: Node) -> int:
-    return 1 + max(map(_height, node.children), default=0)
+def _told(error: Any, text: str) -> tuple[int, str]:
+    """Return the line of an error of the parser, and words."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text[: max(0, error.position)].count("\n") + 1
+        return line, "a control character is not allowed; remove it"
+    mark = error.problem_mark or error.context_mark
+    words = " ".join(part for part in (error.context, error.problem) if part)
+    lines = dict(enumerate(text.split("\n")))
+    if mark and lines.get(mark.line, "")[mark.column : mark.column + 1] == "\t":
+        words = "there is a tab; YAML is indented with blanks"
+    return mark.line + 1 if mark else 1, f"is not valid YAML: {words}"
 
 
-class _Composer:
-    def __init__(self, shown: str):
-        self._notes = Notes(shown)
-        self._anchors: dict[str, tuple[Node, int]] = {}
-        self._open: set[str] = set()
-        self._count = 0
-        self._depth = 0
+class _Builder:
+    """From nodes of `yaml` to ours. An alias becomes a copy, so that an override changes one."""
 
-    def compose(self, text: str) -> Node:
-        try:
-            root = self._document(self._events(text))
-        except yaml.MarkedYAMLError as error:
-            raise self._syntax(error, text) from None
-        except yaml.reader.ReaderError as error:
-            line = text[: error.position].count("\n") + 1 if error.position >= 0 else 1
-            raise self._stop(line, "a control character is not allowed; remove it") from None
-        except yaml.YAMLError as error:
-            raise self._stop(1, f"is not valid YAML: {error}") from None
-        if self._notes:
+    def __init__(self, notes: Notes):
+        self._notes, self._left = notes, MOST_NODES
+
+    def node(self, given: Any, level: int) -> Node:
+        line, found = given.start_mark.line + 1, Node(given.start_mark.line + 1, given.value)
+        is_scalar = isinstance(given, yaml.ScalarNode)
+        self._left -= 1
+        if self._left < 0 or (level > MOST_LEVELS and not is_scalar):
+            most = f"{MOST_NODES} values or {MOST_LEVELS} levels"
+            self._notes.add(f"more than {most}, aliases followed", found)
             raise self._notes.error()
-        return root
-
-    def _events(self, text: str) -> Iterator[Any]:
-        depth = 0
-        for event in events_of(text):
-            line = event.start_mark.line + 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > MOST_LEVELS:
-                    raise self._stop(line, f"nested deeper than {MOST_LEVELS} levels")
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            tag = getattr(event, "tag", None)
-            if tag is not None:
-                self._refuse(line, f"tag {tag[:80]!r} is not allowed; write the value without it")
-            yield event
-
-    def _document(self, events: Iterator[Any]) -> Node:
-        root: Node | None = None
-        for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                if root is not None:
-                    line = event.start_mark.line + 1
-                    raise self._stop(line, "a second document starts here; a file has one")
-                root = self._node(next(events), events)
-        if root is None:
-            raise self._stop(1, "the file is empty", init="ENV")
-        return root
-
-    def _node(self, event: Any, events: Iterator[Any]) -> Node:
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event.anchor, line)
-        before = self._count
-        self._tally(1, line)
-        if event.anchor is not None:
-            self._open.add(event.anchor)
-        self._depth += 1
-        if isinstance(event, yaml.ScalarEvent):
-            node = Node(line, self._scalar(event, line))
-        elif isinstance(event, yaml.SequenceStartEvent):
-            node = Node(line, self._items(events))
-        else:
-            node = Node(line, {})
-            self._fill(node, events)
-        self._depth -= 1
-        if event.anchor is not None:
-            self._open.discard(event.anchor)
-            self._anchors[event.anchor] = (node, self._count - before)
-        return node
-
-    def _alias(self, anchor: str, line: int) -> Node:
-        if anchor in self._open:
-            raise self._stop(line, f"alias *{anchor[:60]} is inside the value it names")
-        if anchor not in self._anchors:
-            raise self._stop(line, f"alias *{anchor[:60]} names nothing defined before it")
-        node, size = self._anchors[anchor]
-        self._tally(size, line)
-        if self._depth + _height(node) > MOST_LEVELS:
-            raise self._stop(line, f"nested deeper than {MOST_LEVELS} levels, aliases followed")
-        # A copy, so that an override of one place does not change the other.
-        return copy.deepcopy(node)
-
-    def _tally(self, size: int, line: int) -> None:
-        self._count += size
-        if self._count > MOST_NODES:
-            raise self._stop(line, f"more than {MOST_NODES} values, aliases followed")
-
-    def _items(self, events: Iterator[Any]) -> list[Node]:
-        items: list[Node] = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(self._node(event, events))
-        return items
-
-    def _fill(self, node: Node, events: Iterator[Any]) -> None:
-        while not isinstance(event := next(events), yaml.MappingEndEvent):
-            line = event.start_mark.line + 1
-            key = event.value if isinstance(event, yaml.ScalarEvent) else None
-            self._node(event, events)
-            child = self._node(next(events), events)
-            if key is None:
-                self._refuse(line, "a key must be a word, not a list, a mapping or an alias")
-            elif key == "<<" and event.implicit[0]:  # quoted, it is a word
-                self._refuse(line, "merge keys (`<<`) are not allowed; write the keys out")
-            elif key in node.value:
-                first = node.key_lines[key]
-                self._refuse(line, f"key {key[:60]!r} is given twice, first in line {first}")
-            else:
-                node.value[key] = child
-                node.key_lines[key] = line
-
-    def _scalar(self, event: Any, line: int) -> Any:
-        if not event.implicit[0]:
-            return event.value
-        try:
-            return scalar_of(event.value)
-        except ValueError as error:
-            self._refuse(line, f"{error} is not allowed")
-            return None
-
-    def _refuse(self, line: int, text: str) -> None:
-        self._notes.add(text, Node(line, None))
-
-    def _stop(self, line: int, text: str, **remedies: str) -> StudyError:
-        self._refuse(line, text)
-        return self._notes.error(**remedies)
-
-    def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
-        mark = error.problem_mark or error.context_mark
-        words = " ".join(part for part in (error.context, error.problem) if part)
-        lines = dict(enumerate(text.split("\n")))
-        line = lines.get(mark.line, "") if mark else ""  # it may be after the last one
-        if mark and line[mark.column : mark.column + 1] == "\t":
-            words = "there is a tab; YAML is indented with blanks"
-        return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")
+        if is_scalar and not given.style:
+            try:
+                found.value = scalar_of(given.value)
+            except ValueError as error:
+                self._notes.add(f"{error} is not allowed", found)
+        elif isinstance(given, yaml.SequenceNode):
+            found.value = [self.node(item, level + 1) for item in given.value]
+        elif isinstance(given, yaml.MappingNode):
+            found.value = {}
+            for key, value in given.value:
+                line = key.start_mark.line + 1
+                child = self.node(value, level + 1)
+                if not isinstance(key, yaml.ScalarNode):
+                    words = "a key must be a word, not a list or a mapping"
+                elif key.value == "<<" and not key.style:  # quoted, it is a word
+                    words = "merge keys (`<<`) are not allowed; write the keys out"
+                elif key.value in found.value:
+                    first = found.key_lines[key.value]
+                    words = f"key {key.value[:60]!r} is given twice, first in line {first}"
+                else:
+                    found.value[key.value], found.key_lines[key.value] = child, line
+                    continue
+                self._notes.add(words, Node(line, None))
+        return found
 
 
 _LONGEST = 1200
@@ -306,6 +244,12 @@ class Notes:
         self._mistakes.setdefault(Mistake(line, text))
         if len(self._mistakes) > MOST_MISTAKES:
             raise self.error()
+
+    def wrong(
+        self, what: str, node: Node, allowed: str, at: Node | None = None, key: str | None = None
+    ) -> None:
+        """Note an illegal value, at its node or another place."""
+        self.add(f"{what} is {node.shown()}; allowed: {allowed}", at or node, key)
 
     @contextmanager
     def at(self, node: Node, key: str | None = None, before: str = "") -> Generator[None]:
@@ -392,7 +336,4 @@ def _text(text: str) -> str:
     if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
         return text
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(
-        character if character.isprintable() else f"\\U{ord(character):08X}"
-        for character in quoted
-    )
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in quoted)

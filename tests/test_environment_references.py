@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hpo.environments.references import REFERENCES, Reference, normalised, reference_of
+from hpo.environments.registry import REFERENCES, Reference, normalised, reference_of
 from hpo.environments.table import ENVIRONMENTS
 from hpo.errors import ConfigError
 

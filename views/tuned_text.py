@@ -46,7 +46,7 @@ def records_table(records: Sequence[Record]) -> str:
     header = ("environment", "steps", "tuned", "default", "tuned is", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     words = f"IQM over {seeds} test seeds. One of them: hpo tuned ENV"
     if any(record.estimator == "mean" for record in records):
         words += "\noptical networks: mean over seeds"
@@ -67,27 +67,19 @@ def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
 
 
 def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
-    origin, made = record.origin, record.made
-    lines = [
-        *_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
-        f"Found by {origin.file}: {counted(origin.trials, 'trial')}, "
-        f"{steps(origin.env_steps)} env steps.",
-    ]  # fmt: skip
+    origin, made, name = record.origin, record.made, record.name
+    spent = f"{counted(origin.trials, 'trial')}, {steps(origin.env_steps)} env steps"
+    lines = [*_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
+             f"Found by {origin.file}: {spent}."]  # fmt: skip
     if verbose:
         commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
+        versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
         lines += ["", *_curves(record, stream), "", *_sources(record)]
-        lines += [
-            f"study    trial {origin.trial} won: {origin.said}",
-            f"cost     {_cost(record)}",
-            f"made     {made.on}, commit {commit}, {made.backend}, "
-            + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
-        ]
-    name = record.name
-    lines += [
-        "",
-        f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
-        f"Details: hpo tuned {name} -v",
-    ]
+        lines += [f"study    trial {origin.trial} won: {origin.said}",
+                  f"cost     {_cost(record)}",
+                  f"made     {made.on}, commit {commit}, {made.backend}, {versions}"]  # fmt: skip
+    lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
+              f"Details: hpo tuned {name} -v"]  # fmt: skip
     return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
@@ -99,16 +91,12 @@ def _verdict(record: Record) -> list[str]:
         how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
         said = f"{said}, {how} the default, {around(*found[DEFAULT].greedy)}"
     estimator = "IQM" if record.estimator == "iqm" else "mean"
-    lines = [
-        f"{said}.",
-        f"{record.metric} ({record.goal}): {estimator} over {len(record.tuned.greedy)} test "
-        f"seeds; {steps(record.env_steps)} env steps per run",
-    ]
+    over = f"{estimator} over {len(record.tuned.greedy)} test seeds"
+    run = f"{steps(record.env_steps)} env steps per run"
+    lines = [f"{said}.", f"{record.metric} ({record.goal}): {over}; {run}"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        lines.append(
-            f"The default is that of {record.made.on}, with {words}; today's was not run."
-        )
+        lines += [f"The default is that of {record.made.on}, with {words}; today's was not run."]
     return lines
 
 
@@ -137,14 +125,12 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         seen = summary(one, record.goal, record.estimator)
         beside, training = compared.get(one.who), seen.training[0]
         row = [
-            one.who,
-            around(*seen.greedy),
-            "" if beside is None else around(*beside.greedy, ".2f"),
-            number(seen.area[0]),
+            one.who, around(*seen.greedy),
+            "" if beside is None else around(*beside.greedy, ".2f"), number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
             number(training) if math.isfinite(training) else "-",
             f"{seen.reached}/{len(one.greedy)}",
-        ]
+        ]  # fmt: skip
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
@@ -170,11 +156,10 @@ def _sources(record: Record) -> list[str]:
             text += f", while training {number(beside.training[0])}"
         theirs = one.source.get("env_steps")
         if theirs:
+            without, meant = one.source.get("without"), one.source.get("written_for")
             text += f"; {one.source['repository']}, there for {steps(int(theirs))} env steps"
-            if one.source.get("without"):
-                text += f", without {', '.join(one.source['without'])}"
-            if one.source.get("written_for"):
-                text += f", written for {one.source['written_for']}"
+            text += f", without {', '.join(without)}" if without else ""
+            text += f", written for {meant}" if meant else ""
         lines.append(text)
     return lines
 
@@ -221,23 +206,17 @@ def record_data(record: Record) -> dict[str, Any]:
 
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
     seen = summary(one, record.goal, record.estimator)
-    data: dict[str, Any] = {
-        "who": one.who,
-        "source": dict(one.source),
-        "seeds": len(one.greedy),
-        "diverged": seen.diverged,
-        **{name: _ends(*getattr(seen, name)) for name in ("greedy", "training", "area")},
-        "reached": seen.reached,
-        "env_steps_to_threshold": seen.to_threshold,
-        "cost": vars(one.cost),
-        "curve": vars(one.curve),
-    }
-    if beside is not None:
-        data["verdict"] = beside.verdict
-        data["improvement"] = {
-            name: _ends(*getattr(beside, name)) for name in ("greedy", "training", "area")
-        }
-    return data
+
+    def each(found: Summary | Comparison) -> dict[str, Any]:
+        return {name: _ends(*getattr(found, name)) for name in ("greedy", "training", "area")}
+
+    told = {} if beside is None else {"verdict": beside.verdict, "improvement": each(beside)}
+    return {
+        "who": one.who, "source": dict(one.source), "seeds": len(one.greedy),
+        "diverged": seen.diverged, **each(seen), "reached": seen.reached,
+        "env_steps_to_threshold": seen.to_threshold, "cost": vars(one.cost),
+        "curve": vars(one.curve), **told,
+    }  # fmt: skip
 
 
 def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
@@ -245,20 +224,17 @@ def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
 
 
 def verified_words(found: Verification) -> str:
-    seen = found.agreement
-    versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
+    seen, (then, now) = found.agreement, map(number, found.means)
+    versions = "; ".join(f"{k} {was} -> {is_}" for k, (was, is_) in found.versions.items())
     inside = "within" if seen.within else "OUTSIDE of"
+    interval = f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)"
     lines = [
         f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
         f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
-        f"new seeds       {found.seeds}, mean {number(found.means[1])}; recorded "
-        f"{number(found.means[0])}",
-        f"                the difference {number(seen.difference)} is {inside} "
-        f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
+        f"new seeds       {found.seeds}, mean {now}; recorded {then}",
+        f"                the difference {number(seen.difference)} is {inside} {interval}",
     ]
-    if versions:
-        lines.append(f"versions        {versions}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"versions        {versions}"] if versions else lines)
 
 
 def verified_data(found: Verification) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from hpo.core.envs.optical.topology import make_topology, topology_names
 from hpo.environments.table import ENVIRONMENTS, EnvEntry
 from hpo.knobs import KNOBS, Knob, allowed
 from hpo.store.comparison import WORDS
-from hpo.studies.tuned.catalogue import record_files, shipped
-from hpo.studies.tuned.record import DEFAULT, Record, read_record
+from hpo.studies.tuned.record import DEFAULT, Record, read_record, record_files, shipped
 from hpo.studies.tuned.study_text import former_default
 from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary
 from hpo.views.formatting import between, number, param, steps

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpo.environments.references import Reference, reference_of
+from hpo.environments.registry import Reference, reference_of
 from hpo.errors import ConfigError, StudyError
 from hpo.files import atomic_files
 from hpo.knobs import complete
@@ -40,12 +40,10 @@ from hpo.store.rows import Stream, StudyMeta
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads, recorded
 from hpo.studies.resolved import diff, resolved
-from hpo.studies.several_environments import only_one_environment, only_ppo
 from hpo.studies.space_section import ships
-from hpo.studies.spec import Study
+from hpo.studies.spec import Study, only_one_environment, only_ppo
 from hpo.studies.study_keys import METRICS
-from hpo.studies.tuned.catalogue import file_name
-from hpo.studies.tuned.record import DEFAULT, TUNED, Curve, Made, Origin, Record
+from hpo.studies.tuned.record import DEFAULT, TUNED, Curve, Made, Origin, Record, file_name
 from hpo.studies.yaml_io import plain, read_text
 from hpo.version import __version__
 

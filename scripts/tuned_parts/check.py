@@ -17,8 +17,7 @@ from hpo.files.plain_data import as_lists
 from hpo.knobs import KNOBS, complete
 from hpo.studies.load import loads, recorded
 from hpo.studies.spec import Study
-from hpo.studies.tuned.catalogue import file_name
-from hpo.studies.tuned.record import DEFAULT, TUNED, Record, read_record
+from hpo.studies.tuned.record import DEFAULT, TUNED, Record, file_name, read_record
 from hpo.studies.tuned.study_text import around_text, knobs_of, train_text
 
 from .record_file import SEEDS, published, record_text

@@ -21,8 +21,7 @@ from hpo.cli import main as hpo
 from hpo.errors import ConfigError, HpoError, counted
 from hpo.files import atomic_files
 from hpo.store.study_folder import find_study
-from hpo.studies.tuned.catalogue import PLACE, file_name, record_files
-from hpo.studies.tuned.record import read_record
+from hpo.studies.tuned.record import PLACE, file_name, read_record, record_files
 from hpo.views.commands.tuned import INTERRUPTED, runner_of
 from hpo.views.escape_control import echo, note
 from hpo.views.json_output import print_json

@@ -20,7 +20,7 @@ from ...errors import ConfigError
 from ...spaces.via_optuna import open_storage, refusals, told_changes, written_params
 from ...store.codec import finite_json
 from ...store.rows import StudyMeta, TrialRow, TrialState
-from ...studies.several_environments import environments_of
+from ...studies.spec import environments_of
 from ..state.objective import Objectives
 from .checkpoint_values import Points
 

@@ -23,7 +23,7 @@ from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclu
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
-from ...studies.several_environments import has_key
+from ...studies.spec import has_key
 from ...studies.study_keys import COSTS
 from ...studies.yaml_io import plain, read_text
 

@@ -15,8 +15,7 @@ from scipy.special import stdtrit
 
 from ...files.atomic_files import copy_folder, delete_folder, make_folder, sync_tree
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
-from ...studies.several_environments import metric_words
-from ...studies.spec import Checkpoint
+from ...studies.spec import Checkpoint, metric_words
 from ..state.buckets import Bucket
 from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages

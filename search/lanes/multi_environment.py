@@ -18,8 +18,7 @@ from ...errors import ConfigError
 from ...files.atomic_files import new_folder
 from ...store.environment_columns import environment_metric
 from ...store.rows import Stream
-from ...studies.several_environments import each_alone, labels, own_config
-from ...studies.spec import Study
+from ...studies.spec import Study, each_alone, labels, own_config
 from ...studies.study_keys import METRICS
 from .contract import (
     Change,

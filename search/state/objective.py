@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ...environments.references import Reference, normalised
+from ...environments.registry import Reference, normalised
 from ...errors import UnknownNameError
 from ...store.aggregate_environments import Over, together
 from ...store.leaderboard import Ranking
 from ...store.pareto import places
 from ...store.statistics import aggregate
-from ...studies.several_environments import scales
-from ...studies.spec import Constraint, Metric, Study
+from ...studies.spec import Constraint, Metric, Study, scales
 from ...studies.study_keys import COSTS
 from ..lanes.contract import EvaluationResult
 

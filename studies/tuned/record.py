@@ -6,14 +6,15 @@ settings needed to train each of them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from ...errors import ConfigError, Mistake, StudyError
-from ...files.plain_data import is_mapping
-from ..yaml_io import plain, read_file
+from ...environments.registry import full_id
+from ...errors import ConfigError, StudyError, UnknownNameError
+from ...spaces.base import is_number
+from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
 
@@ -115,123 +116,139 @@ class Record:
         """
         return "mean" if self.heuristics else "iqm"
 
-    def contender(self, who: str) -> Contender | None:
-        return next((one for one in self.contenders if one.who == who), None)
+
+PLACE = Path("results") / "tuned"
+"""Where `scripts/tuned` writes; files here come before those of the package."""
+PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
-_SEEDED = ("greedy", "training", "area", "to_threshold")
+def shipped() -> Path:
+    return Path(__file__).parents[2] / PLACE
+
+
+def folders(place: Path | None = None) -> list[Path]:
+    """Return the folders to search, the first one first; only `place` if given."""
+    if place is not None:
+        return [place]
+    return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
+
+
+def file_name(name: str) -> str:
+    """Return the file of a name.
+
+    >>> file_name("gym:LunarLander-v3")
+    'gym-LunarLander-v3.yaml'
+    """
+    return name.replace(":", "-").replace("/", "-") + ".yaml"
+
+
+def record_files(where: Sequence[Path]) -> dict[str, Path]:
+    """Return file stem -> file, sorted by name; the first folder wins."""
+    found: dict[str, Path] = {}
+    for folder in where:
+        for path in folder.glob("*.yaml"):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def known_record(name: str, place: Path | None = None) -> Record | None:
+    files = record_files(folders(place))
+    stems = (file_name(word).removesuffix(".yaml") for word in (name, full_id(name)))
+    return next((read_record(files[stem]) for stem in stems if stem in files), None)
+
+
+def find_record(name: str, place: Path | None = None) -> Record:
+    found, files = known_record(name, place), record_files(folders(place))
+    if found is not None:
+        return found
+    if not files:
+        raise ConfigError(f"no tuned configuration in {place or PLACE}; make one", tuned=True)
+    raise UnknownNameError("tuned configuration", name, files)
+
+
+@dataclass(frozen=True)
+class _Metric:
+    name: str
+    goal: Literal["maximize", "minimize"]
 
 
 def read_record(path: Path) -> Record:
     """Read a record; a `StudyError` names file and line."""
-    node = read_file(path, str(path))
-    try:
-        return _record(_Part(plain(node)))
-    except _LackError as lack:
-        line = node.line
-        for key in lack.path:  # of the deepest key that exists
-            if not node.is_map or key not in node.value:
-                break
-            node = node.value[key]
-            line = node.line
-        raise StudyError(str(path), [Mistake(line, str(lack))]) from None
-
-
-class _LackError(ConfigError):
-    def __init__(self, path: Sequence[str], text: str):
-        self.path = tuple(path)
-        super().__init__(f"{'.'.join(path)}: {text}" if path else text)
-
-
-class _Part:
-    def __init__(self, data: Any, path: tuple[str, ...] = ()):
-        if not is_mapping(data):
-            name = ".".join(path) or "the file"
-            raise _LackError((), f"{name} is not a mapping of names and values")
-        self.data, self.path = data, path
-
-    def of(self, key: str, kind: Any) -> Any:
-        if key not in self.data:
-            raise self.lack("is missing; make the record again", key)
-        value = self.data[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise self.lack(f"{value!r} is of the wrong kind", key)
-        return value
-
-    def part(self, key: str, optional: bool = False) -> _Part:
-        data = self.data.get(key, {}) if optional else self.of(key, dict)
-        return _Part(data, (*self.path, key))
-
-    def numbers(self, key: str) -> tuple[Any, ...]:
-        values = self.of(key, list)
-        for value in values:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not number:
-                raise self.lack(f"{value!r} is not a number", key)
-        return tuple(values)
-
-    def lists(self, names: Iterable[str], what: str) -> dict[str, tuple[Any, ...]]:
-        """Return lists of numbers of one length."""
-        found = {name: self.numbers(name) for name in names}
-        if len({len(values) for values in found.values()}) != 1:
-            raise self.lack(f"{what} have different lengths")
-        return found
-
-    def fill(self, kind: Any) -> Any:
-        """Return a dataclass from a mapping with exactly its fields."""
-        names = [field.name for field in fields(kind)]
-        values = {name: self.of(name, object) for name in names}
-        for name in self.data:
-            if name not in names:
-                raise self.lack(f"unknown; known: {', '.join(names)}", name)
-        return kind(**values)
-
-    def lack(self, text: str, *keys: str) -> _LackError:
-        return _LackError((*self.path, *keys), text)
-
-
-def _record(file: _Part) -> Record:
-    env, metric, results = file.of("env", (str, dict)), file.part("metric"), file.part("results")
-    env = _Part({"id": env} if isinstance(env, str) else env, ("env",))
-    goal = metric.of("goal", str)
-    if goal not in ("maximize", "minimize"):
-        raise metric.lack(f"{goal!r}; allowed: maximize, minimize", "goal")
-    if next(iter(results.data), None) != TUNED:
-        raise results.lack("begins with tuned, the configuration of this file")
-    base, config = file.part("defaults").data, file.part("config").data
-    contenders = tuple(_contender(who, results.part(who), base, config) for who in results.data)
-    heuristics, seeds = file.part("heuristics", optional=True), len(contenders[0].greedy)
-    blocking = {name: heuristics.numbers(name) for name in heuristics.data}
+    reader, root = _Reader(Notes(str(path))), read_file(path, str(path))
+    own = {key: reader.child(root, key) for key in ("env", "metric", "results", "study")}
+    base, tuned = (plain(reader.child(root, key)) for key in ("defaults", "config"))
+    metric: _Metric = reader.filled(_Metric, own["metric"], "metric.")
+    env = plain(own["env"]) if own["env"].is_map else {"id": plain(own["env"])}
+    results: dict[str, Node] = own["results"].value
+    if next(iter(results), None) != TUNED:
+        raise reader.fault(own["results"], "results: begins with tuned, the configuration")
+    contenders: list[Contender] = []
+    for who, node in results.items():
+        config = {**base, **(tuned if who == TUNED else plain(reader.child(node, "config")))}
+        contenders.append(
+            reader.filled(Contender, node, f"results.{who}.", who=who, config=config)
+        )
+    heuristics = root.value.get("heuristics", Node(None, {}))
+    blocking = {name: reader.value(tuple[float, ...], node, name)
+                for name, node in heuristics.value.items()}  # fmt: skip
+    seeds = len(contenders[0].greedy)
     for name, values in blocking.items():
-        if len(values) != seeds or None in values:
-            raise heuristics.lack(f"it needs {seeds} numbers, one per seed", name)
-    return Record(
-        name=file.of("name", str),
-        env=env.of("id", str),
-        env_values={key: value for key, value in env.data.items() if key != "id"},
-        env_steps=file.of("env_steps", int),
-        metric=metric.of("name", str),
-        goal=goal,
-        evaluation=file.part("evaluation").data,
-        seed=file.of("seed", int),
-        threshold=float(file.of("threshold", (int, float))),
-        made=file.part("made").fill(Made),
-        origin=file.part("study").fill(Origin),
-        contenders=contenders,
-        heuristics=blocking,
-    )
+        if None in values or len(values) != seeds:
+            text = f"heuristics.{name}: it needs {seeds} numbers, one per seed"
+            raise reader.fault(heuristics.value[name], text)
+    others = ("config", "defaults", "results", "heuristics", "env", "metric", "study")
+    rest = {key: node for key, node in root.value.items() if key not in others}
+    return reader.filled(
+        Record, Node(root.line, {**rest, "origin": own["study"]}), "",
+        env=str(env.pop("id", "")), env_values=env, metric=metric.name, goal=metric.goal,
+        contenders=tuple(contenders), heuristics=blocking,
+    )  # fmt: skip
 
 
-def _contender(
-    who: str, data: _Part, base: Mapping[str, Any], tuned: Mapping[str, Any]
-) -> Contender:
-    config = tuned if who == TUNED else data.part("config").data
-    points = data.part("curve").lists([field.name for field in fields(Curve)], "its lists")
-    return Contender(
-        who=who,
-        config={**base, **config},
-        **data.lists(_SEEDED, ", ".join(_SEEDED)),
-        curve=Curve(**points),
-        cost=data.part("cost").fill(Cost),
-        source=data.part("source", optional=True).data,
-    )
+@dataclass
+class _Reader:
+    """Dataclasses from the mappings of a file, each value checked by its annotation."""
+
+    notes: Notes
+
+    def fault(self, node: Node, text: str) -> StudyError:
+        self.notes.add(text, node)
+        return self.notes.error()
+
+    def child(self, node: Node, key: str, where: str = "") -> Node:
+        if not node.is_map or key not in node.value:
+            raise self.fault(node, f"{where}{key}: is missing; make the record again")
+        return node.value[key]
+
+    def filled(self, kind: Any, node: Node, where: str, **given: Any) -> Any:
+        hints = get_type_hints(kind)
+        for key in node.value if node.is_map else ():
+            if key not in hints:
+                text = f"{where}{key}: unknown; known: {', '.join(hints)}"
+                raise self.fault(node.value[key], text)
+        for one in fields(kind):
+            optional = one.default is not MISSING or one.default_factory is not MISSING
+            if one.name not in given and not (optional and one.name not in node.value):
+                child = self.child(node, one.name, where)
+                given[one.name] = self.value(hints[one.name], child, where + one.name)
+        if len({len(given[name]) for name in given if isinstance(given[name], tuple)}) > 1:
+            raise self.fault(node, f"{where.strip('.')}: its lists have different lengths")
+        return kind(**given)
+
+    def value(self, hint: Any, node: Node, where: str) -> Any:
+        if is_dataclass(hint):
+            return self.filled(hint, node, f"{where}.")
+        value: Any = plain(node)
+        parts, wrong = get_args(hint) or (hint,), "is of the wrong kind"
+        if get_origin(hint) is tuple and node.is_list:
+            odd = [one for one in value if one is not None and not is_number(one)]
+            value, wrong = (odd[0], "is not a number") if odd else (tuple(value), "")
+        elif get_origin(hint) is Literal:
+            wrong = f"; allowed: {', '.join(parts)}" if value not in parts else ""
+        elif type(value) in (*parts, *([int] if float in parts else [])) or (
+            get_origin(hint) is Mapping and node.is_map
+        ):
+            wrong = ""
+        if wrong:
+            raise self.fault(node, f"{where}: {value!r} {wrong}")
+        return float(value) if hint is float else value

@@ -14,8 +14,7 @@ from ...knobs import KNOBS, complete
 from ..load import load, loads
 from ..spec import Study
 from ..yaml_io import flow, to_yaml
-from .catalogue import PREFIX, file_name, find_record
-from .record import DEFAULT, Record
+from .record import DEFAULT, PREFIX, Record, file_name, find_record
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _FACTOR = 4.0
@@ -52,18 +51,12 @@ def former_default(record: Record) -> dict[str, Any]:
 
 def train_text(record: Record, seeds: int = 5) -> str:
     """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
-    return _head(record, "trained") + to_yaml(
-        {
-            "name": f"tuned-{_stem(record)}",
-            "env": record.env_given,
-            "env_steps": record.env_steps,
-            "fixed": least(knobs_of(record)),
-            "metric": {"name": record.metric, "goal": record.goal},
-            "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
-            "seeds": {"per_config": seeds},
-            "budget": {"trials": 1},
-        }
-    )
+    return _head(record, "trained") + to_yaml({
+        "name": f"tuned-{_stem(record)}", "env": record.env_given, "env_steps": record.env_steps,
+        "fixed": least(knobs_of(record)), "metric": {"name": record.metric, "goal": record.goal},
+        "evaluation": {"every": max(1, record.env_steps // 20), **_how(record)},
+        "seeds": {"per_config": seeds}, "budget": {"trials": 1},
+    })  # fmt: skip
 
 
 def around_text(record: Record) -> str:

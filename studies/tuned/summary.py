@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from ...store.comparison import decided_pairs
@@ -92,10 +93,8 @@ def comparisons(record: Record) -> list[Comparison]:
 
 
 def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Comparison:
-    chances = {
-        name: _chance(getattr(ours, name), getattr(theirs, name), sign)
-        for name, sign in (("greedy", goal), ("training", "maximize"), ("area", goal))
-    }
+    goals = {"greedy": goal, "training": "maximize", "area": goal}
+    chances = {n: _chance(getattr(ours, n), getattr(theirs, n), goals[n]) for n in goals}
     low, high = chances["greedy"][1].low, chances["greedy"][1].high
     verdict: Verdict = "no_difference"
     if low is not None and high is not None:
@@ -142,10 +141,8 @@ def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
     """
     if len(values) == 1:
         return values[0]
-    pieces = [
-        (env_steps[i + 1] - env_steps[i]) * (values[i] + values[i + 1]) / 2.0
-        for i in range(len(values) - 1)
-    ]
+    points = list(zip(env_steps, values, strict=True))
+    pieces = [(b - a) * (v + w) / 2.0 for (a, v), (b, w) in pairwise(points)]
     return math.fsum(pieces) / (env_steps[-1] - env_steps[0])
 
 

@@ -42,9 +42,9 @@ def imported(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ("  warp: {values: [1, 2]}", "nothing would be searched, as warp has no counterpart"),
+        ("  warp: {values: [1, 2]}", "nothing would be searched, as nothing here is warp"),
         ("  device: {values: [cpu, cuda]}\n  warp: {min: 0.0, max: 1.0}",
-         "nothing would be searched, as device, warp have no counterpart"),
+         "nothing would be searched, as nothing here is device, warp"),
         ("  network: {value: vit}", "network is 'vit'; allowed: one of mlp"),
         ("  policy: {values: [MlpPolicy, MultiInputPolicy]}", "MultiInputPolicy"),
         ("  use_attention: {value: true}\n  lr: {values: [0.1, 0.2]}",
@@ -140,7 +140,7 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
     [
         ("topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
          "move env.topology and env.directed together"),
-        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "nothing would be searched, as PRIO_ALPHA has no"),
+        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "as nothing here is PRIO_ALPHA"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),
         ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
         ("deterministic_requests: {values: [true, false]}", "cannot be taken"),

@@ -197,7 +197,7 @@ def test_another_option_is_another_study(file, tmp_path):
         ("drift", "chance: 0.4", "chance: maybe",
          "10: early_terminate.chance is 'maybe'; allowed: a number from 0 to 1"),
         ("drift", "every: 2k", "every: 16k", "10: early_terminate.every is 16000, but a run"),
-        ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: nothing ends the study"),
+        ("near", "budget: {trials: 60}", "budget: {trials: null}", "10: budget has no bound"),
     ],
 )  # fmt: skip
 def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, told):

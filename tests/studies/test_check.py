@@ -215,9 +215,9 @@ def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, ro
         (", num_minibatches: 6", "8 samples (num_envs x rollout_length) make fewer minibatches "
          "than num_minibatches: 6 (makes 4; type 4)"),
         (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; type 4 or 8)"),
-        (", num_minibatches: 8", "num_minibatches 8: minibatches of one sample, whose advantage "
-         "is not normalised; type at most 4, or normalise_advantages: false"),
-        (", minibatch_size: 1", "num_minibatches 8: minibatches of one sample"),
+        (", num_minibatches: 8", "a minibatch is one sample, whose advantage is not normalised, "
+         "with num_minibatches 8 (type 4)"),
+        (", minibatch_size: 1", "with num_minibatches 8 (type 4)"),
         (", num_minibatches: 8, normalise_advantages: false", None),
         (", num_minibatches: 8, network: gru", None),
     ],
@@ -232,7 +232,7 @@ def test_minibatches_that_are_not_as_asked_are_told(fixed, words):
 def test_a_last_minibatch_of_one_sample_is_told():
     rows = "num_envs: 5, rollout_length: 5"
     (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
-    assert "the last minibatch of an epoch is one sample" in found
+    assert "a minibatch is one sample" in found
     assert found.endswith("with num_minibatches 7 (type 5)")
     assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
     off = ", num_minibatches: 7, normalise_advantages: false"
@@ -255,7 +255,7 @@ def test_minibatches_of_whole_segments_are_counted_in_segments(how):
 def test_only_the_values_that_are_wrong_are_told():
     found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
     assert len(found) == 2 and ": 6 (makes 4; type 4)" in found[0]
-    assert found[1].startswith("num_minibatches 8: ")
+    assert found[1].endswith("with num_minibatches 8 (type 4)")
     found = _of_minibatches(
         space=", num_minibatches: {values: [4, 6]}, rollout_length: {values: [2, 3]}",
         rows="num_envs: 4",

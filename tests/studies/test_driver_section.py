@@ -87,15 +87,19 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
             6,
             "neither a class of ray.tune nor",
         ),
-        (TUNE.replace("ray_tune", "ray_tune, searcher: tpe"), 6, "unknown searcher 'tpe'"),
+        (
+            TUNE.replace("ray_tune", "ray_tune, searcher: tpe"),
+            6,
+            "search.searcher 'tpe' is unknown",
+        ),
         (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "leave it out"),
         (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
-        (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "needs budget.trials"),
+        (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "budget.trials is needed"),
         (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "racing does not work"),
         (
             TUNE + "objectives: [{name: eval/return_mean}, {name: eval/length_mean}]\n",
             8,
-            "compare one metric",
+            "schedulers compare one",
         ),
         (
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt, searcher: optuna"),
@@ -106,7 +110,7 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
             TUNE.replace("ray_tune", "ray_tune, scheduler: pbt").replace(
                 "space:\n", "space:\n  hidden_sizes: {values: [[16], [32]]}\n"
             ),
-            3,
+            4,
             "hidden_sizes is part of the compiled program",
         ),
         (

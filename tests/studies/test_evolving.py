@@ -84,5 +84,5 @@ def test_static_keys_of_an_environment_are_refused_too():
 
 def test_a_population_needs_a_size():
     text = BASE.replace("trials: 8", "trials: null, env_steps: 10M")
-    with pytest.raises(StudyError, match=r"budget\.trials of at least 2"):
+    with pytest.raises(StudyError, match=r"budget\.trials must be at least 2"):
         loads(text + "early_terminate: {type: pbt}\n")

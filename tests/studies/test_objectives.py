@@ -54,10 +54,10 @@ def test_one_objective_is_the_metric():
         ("constraints: [{metric: eval/length_mean, min: 3, max: 2}]\n", "min 3 is above max 2"),
         (SEVERAL + "search: {method: cmaes}\n", "cmaes takes one objective"),
         (SEVERAL + "seeds: {per_config: 5, racing: {}}\n", "racing compares one objective"),
-        (SEVERAL + "early_terminate: {type: pbt}\n", "pbt copies by one objective"),
+        (SEVERAL + "early_terminate: {type: pbt}\n", "objectives are not for pbt; give one"),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]\nearly_terminate: {type: pb2}\n",
-            "pb2 copies by one objective and without constraints",
+            "constraints are not for pb2; leave them out",
         ),
         ("seeds: {per_config: 3, racing: {}}\n", "starts with 3 seeds; allowed: below"),
         ("seeds: {per_config: 9, tolerate: 3, racing: {}}\n", "allowed: below racing.start"),

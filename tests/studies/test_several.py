@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from hpo.environments.references import reference_of
+from hpo.environments.registry import reference_of
 from hpo.errors import ConfigError, StudyError
 from hpo.studies.chunk_sizes import quanta_of
 from hpo.studies.expected_cost import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml, study_hash
-from hpo.studies.several_environments import (
+from hpo.studies.spec import (
+    EnvSpec,
     alone,
     env_words,
     labels,
+    labels_of,
     metric_words,
     only_one_environment,
     scales,
 )
-from hpo.studies.spec import EnvSpec, labels_of
 from hpo.studies.train_study import single
 
 SEVERAL = """\
@@ -113,12 +114,12 @@ def test_all_environments_count():
         ("objectives: [{name: eval/return_mean}, {name: eval/length_mean}]", "only env_steps and"),
         (
             "constraints: [{metric: eval/length_mean, max: 3}]",
-            "seconds can be constraints",
+            "constraints over several environments are only env_steps and seconds",
         ),
-        ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; env lists 2"),
+        ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; leave it out"),
         ("baselines: [ksp_ff]", "baselines need an optical network"),
         ("executor: {type: ray, workers: 2}", "several environments run in one process"),
-        ("loggers: [tensorboard]", "tensorboard is written for one environment"),
+        ("loggers: [tensorboard]", "loggers has tensorboard, which is written for one"),
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
         ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
         ("over_environments: median", "Known: mean, iqm, worst"),

@@ -25,8 +25,7 @@ from hpo.store import query
 from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.verdict_text import concluded
-from hpo.studies.load import load
-from hpo.studies.sources import read_study
+from hpo.studies.load import load, read_study
 from hpo.views.python import calls
 from hpo.views.python.calls import OneLine
 

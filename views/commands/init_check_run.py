@@ -19,9 +19,8 @@ from ...studies.check import CheckReport
 from ...studies.expected_cost import LONG_SECONDS
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
-from ...studies.several_environments import env_words
-from ...studies.spec import Study
-from ...studies.tuned.catalogue import known_record
+from ...studies.spec import Study, env_words
+from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
 from ..escape_control import echo, note
 from ..formatting import steps

@@ -40,7 +40,7 @@ from ...store.study_folder import (
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
-from ...studies.tuned.catalogue import PLACE, shipped
+from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
 from ..escape_control import echo, note
 from ..formatting import SEED_KINDS, aligned_line, number, steps

@@ -18,8 +18,7 @@ from ...search.run import Results
 from ...store.environment_columns import ENVIRONMENT
 from ...store.paired import FEWEST_PAIRS
 from ...store.study_folder import StudyFolder, find_study, one_policy
-from ...studies.several_environments import env_words, metric_words
-from ...studies.spec import Study
+from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..escape_control import echo, note

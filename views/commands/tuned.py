@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError
 from ...studies.resolved import resolved_yaml
 from ...studies.spec import Study
-from ...studies.tuned.catalogue import find_record, folders, record_files
-from ...studies.tuned.record import Record, read_record
+from ...studies.tuned.record import Record, find_record, folders, read_record, record_files
 from ..json_output import print_answer
 from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
 

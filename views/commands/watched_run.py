@@ -24,8 +24,7 @@ from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...studies.overrides import Given
-from ...studies.several_environments import metric_words
-from ...studies.spec import Study
+from ...studies.spec import Study, metric_words
 from ..escape_control import echo
 from ..final_summary import print_results, results_data
 from ..formatting import duration

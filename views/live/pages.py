@@ -11,7 +11,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from ...search.state.progress import Progress
-from ...studies.several_environments import env_words
+from ...studies.spec import env_words
 from ..formatting import number
 from ..report.page import html_page, script_text, style_text
 from .library import Line

@@ -22,7 +22,7 @@ from ...search.run import Results as _Results
 from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
-from ...studies.sources import Source, read_study
+from ...studies.load import Source, read_study
 from ..escape_control import echo
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line

@@ -17,7 +17,7 @@ from ...store.environment_columns import environment_names
 from ...store.statistics import interval
 from ...store.study_folder import StudyFolder
 from ...store.value_bounds import value_bounds
-from ...studies.several_environments import env_words
+from ...studies.spec import env_words
 from ...version import __version__
 from ..charts.curves_chart import curves
 from ..charts.knob_charts import effects, importance, parallel, slices

@@ -20,8 +20,7 @@ from rich.text import Text
 from ...errors import counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
-from ...studies.several_environments import env_words
-from ...studies.spec import Study
+from ...studies.spec import Study, env_words
 from ..formatting import duration, folded, steps
 from ..units import in_unit
 from .console import console, hush_keys, let_go_of_terminal

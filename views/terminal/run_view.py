@@ -17,8 +17,7 @@ from ...search.state.loop_state import Phase
 from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
-from ...studies.several_environments import env_words
-from ...studies.spec import Study
+from ...studies.spec import Study, env_words
 from ..escape_control import echo
 from ..formatting import duration, number, steps, with_interval
 from ..units import in_unit

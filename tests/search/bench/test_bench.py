@@ -335,7 +335,7 @@ def test_a_curve_that_falls_is_made_level():
     [
         ("tables: tables, budget: [4]", METHODS, "yaml:1: .*'budgets'"),
         ("tables: tables, budgets: [4, 4]", METHODS, "a list of different whole"),
-        ("tables: tables, baseline: al", METHODS, "no method 'al'; did you mean 'all'"),
+        ("tables: tables, baseline: al", METHODS, "unknown method 'al'; did you mean 'all'"),
         ("tables: tables, baseline_budget: 5", METHODS, "baseline_budget is not one of"),
         ("tables: tables", "  a:\n    env: CartPole-v1\n", "4: method a: unknown key 'env'"),
         ("tables: tables", "  a: 3\n", "method a is 3; allowed: a mapping"),
@@ -363,7 +363,7 @@ def test_a_method_that_cannot_run_is_refused_before_any_search(folder, own, told
 def test_what_is_not_a_table_is_refused(folder):
     with pytest.raises(StoreError, match=r"has no trials.parquet; scripts/atlas"):
         read_table(folder)
-    with pytest.raises(ConfigError, match="has no table 'tox'; did you mean 'toy'"):
+    with pytest.raises(ConfigError, match=r"unknown table of .* 'tox'; did you mean 'toy'"):
         bench_file(folder, "tables: tables, environments: [tox]").environments()
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from helpers import search_samples as samples
-from hpo.environments.references import Reference
+from hpo.environments.registry import Reference
 from hpo.search.analysis.checkpoint_values import fresh_seeds
 from hpo.search.engine.commits import Committer
 from hpo.search.lanes.multi_environment import SeveralFactory

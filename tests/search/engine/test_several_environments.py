@@ -11,7 +11,7 @@ import pytest
 
 import hpo
 from helpers import search_samples as samples
-from hpo.environments.references import Reference
+from hpo.environments.registry import Reference
 from hpo.errors import ConfigError
 from hpo.search.analysis.verdict import front_values
 from hpo.search.lanes.multi_environment import SeveralFactory
@@ -21,7 +21,6 @@ from hpo.store import tables_equal
 from hpo.store.aggregate_environments import together
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
-from hpo.studies.several_environments import alone, labels
 from hpo.studies.spec import (
     Budget,
     Constraint,
@@ -32,6 +31,8 @@ from hpo.studies.spec import (
     Racing,
     SearchSpec,
     Seeds,
+    alone,
+    labels,
 )
 
 SCALES = (Reference(0.0, 80.0), Reference(20.0, 60.0), Reference(100.0, 50.0))

@@ -33,7 +33,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import load, recorded
 from hpo.studies.overrides import Given
 from hpo.studies.schema import schema
-from hpo.studies.several_environments import only_ppo
+from hpo.studies.spec import only_ppo
 from hpo.studies.yaml_io import plain, read_text
 
 TRAINING = '''

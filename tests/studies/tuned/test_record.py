@@ -12,16 +12,14 @@ import scipy.stats
 
 from helpers import tuned_samples as samples
 from helpers.loading import script_module
-from hpo.environments.references import Reference
-from hpo.environments.registry import entry
+from hpo.environments.registry import Reference, entry
 from hpo.errors import StudyError, UnknownNameError
 from hpo.files.plain_data import as_lists
 from hpo.knobs import KNOBS, complete
 from hpo.store.query import query
 from hpo.store.statistics import interval, iqm
 from hpo.studies.load import load, loads
-from hpo.studies.tuned.catalogue import find_record, known_record, shipped
-from hpo.studies.tuned.record import read_record
+from hpo.studies.tuned.record import find_record, known_record, read_record, shipped
 from hpo.studies.tuned.study_text import around_text, knobs_of, least, train_text
 from hpo.studies.tuned.summary import (
     area,
