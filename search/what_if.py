@@ -26,8 +26,7 @@ from ..studies.chunk_sizes import quanta_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
 from ..studies.search_methods import METHODS
-from ..studies.several_environments import metric_words
-from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study
+from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study, metric_words
 from ..studies.stopping_rules import RULES, rule_row
 from ..studies.user_code import run_own_code
 from .analysis.checkpoint_values import result_of
