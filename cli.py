@@ -20,7 +20,7 @@ from .views import arguments as types
 from .views.escape_control import echo
 from .views.words import on_command_line
 
-_FORMATS = ("csv", "optuna", "tensorboard", "wandb")
+_FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova",)
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
@@ -210,11 +210,12 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
+    _flag(best, "--onnx", "with --export: also write policy.onnx")
     replay = verb("replay", "replay", "train a trial again and compare every number")
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
     _option(replay, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
-    export = verb("export", "import_export", "export to CSV, Optuna, TensorBoard or W&B")
+    export = verb("export", "import_export", "export to CSV, MLflow, Optuna, TensorBoard or W&B")
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
     _option(export, "--to", "DIR", into, required=True)

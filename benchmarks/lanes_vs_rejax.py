@@ -2,7 +2,7 @@
 
 CartPole-v1, MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4 minibatches, evaluation off on
 both sides, L = 1, 16, 64 configurations. rejax lives in a venv of its own, because it needs an
-older gymnax:
+older gymnax (or takes it wrapped, see `cartpole`):
 
     python -m venv /tmp/rejax && /tmp/rejax/bin/pip install rejax==0.1.3 gymnax==0.0.9
     python benchmarks/lanes_vs_rejax.py --rejax-python /tmp/rejax/bin/python
@@ -85,7 +85,7 @@ def rejax(lanes: int, updates: int) -> None:
     from worker import serve
 
     algorithm = PPO.create(
-        env="CartPole-v1", num_envs=ENVS, num_steps=STEPS, num_epochs=EPOCHS,
+        **cartpole(), num_envs=ENVS, num_steps=STEPS, num_epochs=EPOCHS,
         num_minibatches=MINIBATCHES, max_grad_norm=0.5, ent_coef=0.01,
         skip_initial_evaluation=True, agent_kwargs={"activation": "tanh"},
     )  # fmt: skip
@@ -118,6 +118,31 @@ def rejax(lanes: int, updates: int) -> None:
             jax.block_until_ready(step(algorithms, keys))
 
     serve("rejax", lanes * ENVS * STEPS, seconds, run)
+
+
+def cartpole() -> dict:
+    """Return CartPole for rejax, also where gymnax 1.0 steps with five values, not six."""
+    from importlib.metadata import version
+
+    import gymnax
+    import jax.numpy as jnp
+
+    env, params = gymnax.make("CartPole-v1")
+    if version("gymnax").startswith("0."):
+        return {"env": env, "env_params": params}
+
+    class Steps:
+        def __getattr__(self, name: str):
+            return getattr(env, name)
+
+        def __deepcopy__(self, memo: dict) -> Steps:
+            return self
+
+        def step(self, key, state, action, params=None):
+            observation, state, reward, *done, info = env.step(key, state, action, params)
+            return observation, state, reward, jnp.any(jnp.stack(done), 0), info
+
+    return {"env": Steps(), "env_params": params}
 
 
 class Side:

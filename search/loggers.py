@@ -47,10 +47,14 @@ def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = No
         from ..store.tensorboard_sink import TensorBoardSink
 
         return TensorBoardSink(follower, target)
+    options["name"] = options.get("name") or study["name"]
+    options |= {"study": study, "fixed": study["fixed"]}
     if logger.type == "wandb":
         from ..store.wandb_sink import WandbSettings, WandbSink
 
-        options["name"] = options.get("name") or study["name"]
-        settings = WandbSettings(study=study, fixed=study["fixed"], **options)
-        return WandbSink(follower, settings, target)
+        return WandbSink(follower, WandbSettings(**options), target)
+    if logger.type == "mlflow":
+        from ..store.mlflow_sink import MlflowSettings, MlflowSink
+
+        return MlflowSink(follower, MlflowSettings(**options), target)
     raise UnknownNameError("logger", logger.type, LOGGERS)

@@ -6,16 +6,19 @@ with which a resumed study continues. Rows are only ever appended to the tables.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from ..errors import MissingExtraError
 from ..files import atomic_files
 from .journal import Journal
 from .libraries import np, pa, pc, pq
@@ -280,15 +283,51 @@ def _finite_mean(values: np.ndarray) -> float | None:
     return float(np.mean(finite)) if len(finite) else None
 
 
-class FollowingSink(ABC):
-    """A sink that continues where it was; see `store.sinks.Sink`."""
+FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "env_steps",
+         "report_value", "stop_rule")  # fmt: skip
+"""Columns of a trial's row that summarise its run."""
 
-    name: str
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Names and configurations of the runs of a server of experiments."""
+
+    name: str  # of the study's run
+    policy: bool = True  # log the winner's policy as an artifact
+    study: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as plain data
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])  # not searched
+
+    def of_trial(self, news: TrialNews) -> dict[str, Any]:
+        return {**self.fixed, **news.params, "trial": news.trial}
+
+    def policy_folder(self, directory: Path, news: News) -> Path | None:
+        """Return the winner's policy, None without one or if it is not wanted."""
+        folder = directory / "policies" / f"trial_{news.table['trial'][0]}"
+        return folder if self.policy and folder.is_dir() else None
+
+
+Run = TypeVar("Run")
+
+
+class FollowingSink(ABC, Generic[Run]):
+    """A sink with a run for the study and for each followed trial; see `store.sinks.Sink`.
+
+    It continues where it was. After a crash points may be logged again, and none is missing.
+    """
+
+    name: str  # and that of its extra
+    package: str
 
     def __init__(self, follower: Follower, target: Path | None = None):
+        try:
+            importlib.import_module(self.package)  # in the study's thread: `store.sinks`
+        except ImportError as error:
+            logger = f"the {self.name} logger"
+            raise MissingExtraError(self.package, self.name, logger) from error
         self._follower, self._target = follower, target
         self._directory: Path | None = None
         self._mark = Mark()
+        self._runs: dict[str, Run] = {}  # those open, by "study" or "trial-<n>"
 
     def published(self, directory: Path) -> None:
         if self._directory is None:
@@ -298,12 +337,14 @@ class FollowingSink(ABC):
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
+        finished = directory is not None and is_finished(directory)
         if directory is not None:
-            finished = is_finished(directory)
             news = self._follow(directory, finished)
-            if finished:
+            if finished and news.table["trial"]:
                 self._write_end(directory, news)
-        self._close_all()
+        for run in self._runs.values():
+            self._close(run, "finished" if finished else "interrupted")
+        self._runs = {}
 
     def _place(self, directory: Path) -> Path:
         """Return the folder to write into, for a study's folder."""
@@ -318,11 +359,53 @@ class FollowingSink(ABC):
     def _keep_mark(self, directory: Path) -> None:
         self._mark.write(self._place(directory), self.name)
 
-    @abstractmethod
-    def _write(self, directory: Path, news: News) -> None: ...
+    def _id(self, directory: Path, key: str) -> str:
+        """Return the lasting id of a run."""
+        ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
+        if key not in ids:
+            ids[key] = uuid.uuid4().hex[:12]
+            self._keep_mark(directory)  # first, so that a crash does not cause a second run
+        return ids[key]
 
-    def _write_end(self, directory: Path, news: News) -> None:  # noqa: B027 - few have any
+    def _write(self, directory: Path, news: News) -> None:
+        study = self._run(directory, "study", None)
+        self._log(study, "env_steps", _finite([news.point]))
+        ends = [(row["trial"], row["search_value"]) for row in news.ended]
+        values = [Point(n, {"value_of_trial": x}) for n, x in ends if x is not None]
+        self._log(study, "trial", _finite(values))
+        for trial in news.trials:
+            key = f"trial-{trial.trial}"
+            run = self._run(directory, key, trial)
+            self._log(run, "env_steps", _finite(trial.points))
+            if trial.ended:
+                self._log_end(run, trial)
+                self._close(self._runs.pop(key), trial.row["state"])
+
+    def _run(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
+        if key not in self._runs:
+            self._runs[key] = self._open(directory, key, trial)
+        return self._runs[key]
+
+    @abstractmethod
+    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> Run:
+        """Start or resume a run; `trial` is None for the study's."""
+
+    @abstractmethod
+    def _log(self, run: Run, axis: str, points: Sequence[Point]) -> None:
+        """Add points over `env_steps`, or over the number of the `trial`."""
+
+    @abstractmethod
+    def _log_end(self, run: Run, trial: TrialNews) -> None:
+        """Add the summary of a trial that ended."""
+
+    def _write_end(self, directory: Path, news: News) -> None:
         """Write the summary of a finished study."""
 
     @abstractmethod
-    def _close_all(self) -> None: ...
+    def _close(self, run: Run, state: str) -> None: ...
+
+
+def _finite(points: Sequence[Point]) -> list[Point]:
+    kept = ({n: x for n, x in point.values.items() if math.isfinite(x)} for point in points)
+    pairs = zip(points, kept, strict=True)
+    return [Point(point.env_steps, values) for point, values in pairs if values]

@@ -7,14 +7,13 @@ A resumed study adds event files to the same runs. Only this module imports tens
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError
-from .follow import Follower, FollowingSink, News, Point, TrialNews
+from .follow import FollowingSink, News, Point, TrialNews
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
@@ -22,55 +21,31 @@ if TYPE_CHECKING:  # an optional package, loaded on use
 _FOLDER = "tensorboard"
 
 
-class TensorBoardSink(FollowingSink):
-    name = "tensorboard"
-
-    def __init__(self, follower: Follower, target: Path | None = None):
-        try:
-            importlib.import_module("tensorboardX")  # in the study's thread: `store.sinks`
-        except ImportError as error:
-            name = "the tensorboard logger"
-            raise MissingExtraError("tensorboardX", "tensorboard", name) from error
-        super().__init__(follower, target)
-        self._writers: dict[str, SummaryWriter] = {}
+class TensorBoardSink(FollowingSink["SummaryWriter"]):
+    name, package = "tensorboard", "tensorboardX"
 
     def _write(self, directory: Path, news: News) -> None:
-        folder = self._place(directory) / _FOLDER
-        study = self._writer(folder, "study")
-        _add(study, news.point)
-        for row in news.ended:
-            if row["value"] is not None:
-                _add(study, Point(row["trial"], {"value_of_trial": row["value"]}))
-        for trial in news.trials:
-            run = f"trial_{trial.trial}"
-            writer = self._writer(folder, run)
-            for point in trial.points:
-                _add(writer, point)
-            if trial.ended:
-                _add_hyperparameters(writer, trial)
-                self._writers.pop(run).close()
-        for writer in self._writers.values():
+        super()._write(directory, news)
+        for writer in self._runs.values():
             writer.flush()
 
-    def _close_all(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
-        self._writers = {}
+    def _open(self, directory: Path, key: str, trial: TrialNews | None) -> SummaryWriter:
+        from tensorboardX import SummaryWriter
 
-    def _writer(self, folder: Path, run: str) -> SummaryWriter:
-        if run not in self._writers:
-            from tensorboardX import SummaryWriter
+        folder = self._place(directory) / _FOLDER / key.replace("-", "_")
+        # File names have seconds: two processes could write the same file.
+        return SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
 
-            # File names have seconds: two processes could write the same file.
-            unique = f".{time.time_ns()}"
-            self._writers[run] = SummaryWriter(str(folder / run), filename_suffix=unique)
-        return self._writers[run]
+    def _log(self, run: SummaryWriter, axis: str, points: Sequence[Point]) -> None:
+        for point in points:
+            for tag, value in point.values.items():
+                run.add_scalar(tag, value, point.env_steps)
 
+    def _log_end(self, run: SummaryWriter, trial: TrialNews) -> None:
+        _add_hyperparameters(run, trial)
 
-def _add(writer: SummaryWriter, point: Point) -> None:
-    for tag, value in point.values.items():
-        if math.isfinite(value):
-            writer.add_scalar(tag, value, point.env_steps)
+    def _close(self, run: SummaryWriter, state: str) -> None:
+        run.close()
 
 
 def _add_hyperparameters(writer: SummaryWriter, news: TrialNews) -> None:

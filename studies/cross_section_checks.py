@@ -329,7 +329,7 @@ def _several(study: Study) -> Problems:
         ("forbid", any(name.startswith("env.") for rule in study.space.forbid
                        for name in rule.names), f"names env.*, which are {one}"),
     ]  # fmt: skip
-    unfit += [("loggers", logger.type in ("tensorboard", "wandb"),
+    unfit += [("loggers", logger.type in ("tensorboard", "wandb", "mlflow"),
                f"has {logger.type}, which is written for one environment; take csv")
               for logger in study.loggers]  # fmt: skip
     for parameter in study.space.parameters:

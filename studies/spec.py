@@ -296,7 +296,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Logger:
-    """One sink in addition to the store: `console`, `csv`, `tensorboard` or `wandb`."""
+    """One sink in addition to the store: `console`, `csv`, `tensorboard`, `wandb` or `mlflow`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -21,6 +21,8 @@ _FOLLOWING = (
           high=10_000),
     count("every", 1, "rows of curves whose mean is one point", 1, high=1e6),
 )  # fmt: skip
+_NAME = Field("name", "text", None, "of the study's run; null: the study's", off=True)
+_POLICY = flag("policy", True, "log the winner's policy as an artifact")
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "console": (),
     "csv": (),
@@ -31,9 +33,17 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
               words=("online", "offline")),
         Field("project", "text", "hpo", "of the runs"),
         Field("entity", "text", None, "user or team; null: the account's own", off=True),
-        Field("name", "text", None, "of the study's run; null: the study's", off=True),
+        _NAME,
         Field("group", "text", None, "of all runs; null: their name", off=True),
-        flag("policy", True, "log the winner's policy as an artifact"),
+        _POLICY,
+    ),
+    "mlflow": (
+        *_FOLLOWING,
+        Field("experiment", "text", "hpo", "of the runs"),
+        Field("uri", "text", None, "tracking server or database; null: `MLFLOW_TRACKING_URI`, "
+              "else `mlflow.db` in the study's folder", off=True),
+        _NAME,
+        _POLICY,
     ),
 }  # fmt: skip
 """Logger type -> its options."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 HERE = Path(__file__).parent
 typed = run_file("tests/test_docs_run.py")
-RUN_HERE = ("docs/migrating.md", "docs/outputs.md", "docs/python.md")
+RUN_HERE = ("docs/migrating.md", "docs/outputs.md", "docs/python.md", "docs/ray.md")
 ELSEWHERE = {
     ("docs/bench.md", "run_bench(read_bench("): "search/bench/test_bench.py",
     ("docs/environments.md", "class Corridor:"): "core/envs/test_own_environment.py",
@@ -60,6 +60,11 @@ def reader(tmp_path, monkeypatch, learned):
         if page == "docs/outputs.md":
             Path("my.yaml").write_text(typed.STUDY)
             save_policy(Path("policy"), learned[1]["policy"])
+        if page == "docs/ray.md":
+            for name in ("task-0", "task-1"):
+                with monkeypatch.context() as patch:
+                    patch.setattr(api, "factory_of", lambda *_: nullcontext(typed._Formulas()))
+                    hpo.run(hpo.yaml(f"{typed.STUDY}name: {name}\n"))
 
     return sit
 

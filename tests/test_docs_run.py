@@ -9,11 +9,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import pytest
 
 from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
 from helpers.loading import run_file
 from hpo.cli import main
+from hpo.core.saved_policy import load_policy
 from hpo.search.lanes import local
 from hpo.store import query
 
@@ -60,6 +62,7 @@ NOT_RUN = {
     r"ray (get-auth-token|start) |export RAY_AUTH_MODE|hpo run .* executor\.address=auto": (
         "needs a cluster: tests/search/cluster/test_ray.py has one of this machine's processes"
     ),
+    r"hpo (run (first|second)|best --study first)": "trained for real, below",
     r"pytest ": "these tests",
     r"scripts/tuned |.*hpo tuned \w|hpo train tuned:": (
         "train for minutes, or need their records: tests/search/tuned, tests/views"
@@ -175,7 +178,7 @@ def test_what_a_page_says_to_type_works(page, reader, monkeypatch, capsys):
         assert commands, f"{name}: say in NOT_RUN why `{line}` is not run"
         for words in commands:
             words = [word.replace("NAME", "my") for word in words]
-            if words[0] == "compare":
+            if words[0] == "compare" and "--study" in words:
                 words[1:3] = finished_trials(words[words.index("--study") + 1])
             with monkeypatch.context() as patch:
                 if words[0] in ("run", "train"):
@@ -192,3 +195,28 @@ def test_what_a_page_says_to_type_works(page, reader, monkeypatch, capsys):
 def test_every_reason_is_needed():
     lines = [line for page in PAGES for line, _ in typed_on(page)]
     assert [p for p in NOT_RUN if not any(re.search(p, line) for line in lines)] == []
+
+
+def test_the_second_stage_starts_from_the_policy_of_the_first(tmp_path, monkeypatch, capsys):
+    """The two files of docs/outputs.md, shortened, trained for real."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "outputs.md").read_text().split("### Stages")[1].split("\n## ")[0]
+    first, second = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    Path("first.yaml").write_text(first)
+    Path("second.yaml").write_text(second)
+    lines = [words for line in documents.blocks(page) for words in documents.commands(line)]
+    short = ["fixed.num_envs=4", "fixed.hidden_sizes=[8]", "fixed.rollout_length=16",
+             "fixed.minibatch_size=32", "budget.trials=2", "seeds.per_config=1",
+             "evaluation.episodes=4", "confirm=null"]  # fmt: skip
+    for words in lines:
+        length = "2k" if "first.yaml" in words else "256"
+        changes = [*short, f"env_steps={length}"] if words[0] == "run" else []
+        done = main([*words, *(word for change in changes for word in ("--set", change))])
+        assert done == 0, capsys.readouterr().err
+    assert load_policy("first-policy").about["study"] == "first"
+    before, after = (
+        load_policy(f"{folder}").params
+        for folder in ("first-policy", sorted(Path("results/second/policies").iterdir())[0])
+    )
+    moved = [abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)]
+    assert 0.0 < max(moved) < 0.1  # four updates at a small rate after the first's policy

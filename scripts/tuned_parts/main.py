@@ -1,7 +1,7 @@
 """Tuned configurations from nothing, from a study, and checked.
 
     scripts/tuned make CartPole-v1 Acrobot-v1    the study, the test, the check; all without names
-    scripts/tuned add STUDY                      the winner of a study that ran
+    scripts/tuned add STUDY                      the winner of a study that ran, or of its bundle
     scripts/tuned check [--write]                what CI asks; --write: the tables again
 
 What was interrupted resumes. Run it from a clean checkout on a quiet machine, then commit
@@ -13,15 +13,21 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 from hpo.cli import main as hpo
-from hpo.errors import ConfigError, HpoError, counted
+from hpo.errors import ConfigError, HpoError, StoreError, counted
 from hpo.files import atomic_files
-from hpo.store.study_folder import find_study
+from hpo.files.atomic_files import read_text
+from hpo.store.journal_file import JOURNAL_NAME
+from hpo.store.study_folder import StudyFolder, find_study
+from hpo.studies.load import recorded
 from hpo.studies.tuned.record import PLACE, file_name, read_record, record_files
+from hpo.views.bundle.verify import Bundle
+from hpo.views.bundle.write import sha256
 from hpo.views.commands.tuned import INTERRUPTED, runner_of
 from hpo.views.escape_control import echo, note
 from hpo.views.json_output import print_json
@@ -46,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     made = verbs.add_parser("make", help="from nothing: the study, the test, the check")
     made.add_argument("names", nargs="*", metavar="ENV", help="files of studies/tuned; none: all")
     added = verbs.add_parser("add", help="the winner of a study")
-    added.add_argument("study", metavar="STUDY")
+    added.add_argument("study", metavar="STUDY", help="a study, or a file of hpo bundle")
     added.add_argument("--name", help="default: the environment; the study, where it has keys")
     added.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="test seeds")
     more = "also a winner not shown to be as good as the default; replace a study file"
@@ -82,7 +88,9 @@ def _make(args: Namespace) -> int:
 
 def _add(args: Namespace) -> int:
     out, place = Path(args.out), args.tuned
-    candidate = candidate_of(find_study(args.study, out, note), args.anyway)
+    given = Path(args.study)
+    folder = _unpacked(given, out) if given.is_file() else find_study(args.study, out, note)
+    candidate = candidate_of(folder, args.anyway)
     env = candidate.study.env
     own = candidate.study.name.removeprefix("tuned-")  # further keys make it another task
     name = args.name or (own if env.values else env.id)
@@ -108,6 +116,21 @@ def _add(args: Namespace) -> int:
     echo(record_words(record, sys.stdout))
     note(f"wrote {place / file_name(name)}; next: scripts/tuned check")
     return 0
+
+
+def _unpacked(path: Path, out: Path) -> StudyFolder:
+    """Return a bundle's study in the folder of results, where its claims were checked."""
+    with tempfile.TemporaryDirectory() as temporary:
+        bundle = Bundle(path, Path(temporary) / "study")
+        level, _ = bundle.consistent()
+        if not level.holds:
+            raise StoreError(f"{path} is not consistent: {level.words}; see hpo verify {path}")
+        target = out / recorded(read_text(bundle.folder / "study.resolved.yaml")).name
+        if not target.exists():
+            atomic_files.copy_folder(bundle.folder, target)
+        elif sha256(target / JOURNAL_NAME) != bundle.members[JOURNAL_NAME]:
+            raise StoreError(f"{target} is a different study; name another folder", out="DIR")
+    return StudyFolder(target)
 
 
 def _check(args: Namespace) -> int:

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from helpers import fake_mlflow
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
 from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.loggers import make_sink, sinks_of
 from hpo.search.run import run
 from hpo.store import Sinks, query, tables_equal
+from hpo.store.follow import FollowingSink
 from hpo.store.sinks import Background
 from hpo.studies.resolved import resolved
 from hpo.studies.spec import Logger
@@ -208,7 +210,8 @@ def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
     data = resolved(study())
     with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
         make_sink(Logger("wandbb"), data)
-    for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+    for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb"),
+                          ("mlflow", "mlflow")):  # fmt: skip
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(MissingExtraError, match=rf"{package}.*hpo-lanes\[{name}\]"):
             make_sink(Logger(name), data)
@@ -350,3 +353,112 @@ def test_online_without_an_account_is_refused_before_the_study(monkeypatch, tmp_
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with pytest.raises(ConfigError, match="type: wandb login, or write mode: offline"):
         make_sink(Logger("wandb", {"mode": "online"}), resolved(study()))
+
+
+# ---------------------------------------------------------------------- MLflow
+
+
+OLD_SQL = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # mlflow's
+MLFLOW = Logger("mlflow", {"experiment": "ppo", "name": "a-name", "top_k": 2, "every": 4})
+
+
+@pytest.fixture(scope="module", params=["fake", "real"])
+def tracked(request, tmp_path_factory):
+    """A study with MLflow that was killed before the sink's mark was written, and goes on."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "fake":
+            fake_mlflow.install(patch)
+        mlflow = pytest.importorskip("mlflow")
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        folder = tmp_path_factory.mktemp("tracked") / "study"
+        with patch.context() as killed:
+            killed.setattr(FollowingSink, "_follow", follow_unmarked)
+            assert go(folder, study(MLFLOW), callbacks=[StopAt(9)]).state == "interrupted"
+        client = mlflow.MlflowClient(f"sqlite:///{folder.resolve()}/mlflow.db")
+        before = {run.info.run_name: run.info.status for run in in_experiment(client)}
+        assert go(folder, study(MLFLOW)).state == "finished"
+        yield folder, client, before
+
+
+def follow_unmarked(sink, directory, final):
+    news = sink._follower.news(directory, sink._mark, final)
+    sink._write(directory, news)
+    return news
+
+
+def in_experiment(client):
+    return client.search_runs([client.get_experiment_by_name("ppo").experiment_id])
+
+
+def history(client, run, key):
+    found = client.get_metric_history(run.info.run_id, key)
+    return sorted((one.step, one.value) for one in found)
+
+
+@OLD_SQL
+def test_mlflow_has_a_run_for_the_study_and_child_runs_for_trials(tracked, plain):
+    folder, client, before = tracked
+    assert tables_equal(folder, plain) == []
+    runs = {run.info.run_name: run for run in in_experiment(client)}
+    assert len(runs) == len(in_experiment(client)) > 2  # none is there twice
+    assert before["a-name"] == "KILLED" and set(before) <= set(runs)
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    own = runs["a-name"].info.run_id
+    for trial in best(folder, 2):
+        run = runs[f"trial-{trial}"]
+        assert run.data.tags["mlflow.parentRunId"] == own
+        _, ((params, value, state),) = query(
+            folder, f"SELECT params, value, state FROM trials WHERE trial = {trial}"
+        )
+        said = {"normalise_rewards": True, **json.loads(params), "trial": trial}
+        assert {name: word(text) for name, text in run.data.params.items()} == said
+        assert run.data.metrics["value"] == value and run.data.tags["state"] == state
+    assert runs["a-name"].data.tags["best_trial"] == str(best(folder, 1)[0])
+    assert [one.path for one in client.list_artifacts(own, "policy")] == ["policy/policy.json"]
+
+
+def word(text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+@OLD_SQL
+def test_mlflow_has_every_point_once_in_spite_of_a_kill(tracked):
+    folder, client, _ = tracked
+    runs = {run.info.run_name: run for run in in_experiment(client)}
+    for trial in best(folder, 2):
+        found = history(client, runs[f"trial-{trial}"], "train/loss")
+        assert found == [(step, pytest.approx(x)) for step, x in curve(folder, trial, 4)]
+        assert history(client, runs[f"trial-{trial}"], "eval/return_mean")
+    for one in runs.values():
+        for key in one.data.metrics:
+            points = history(client, one, key)
+            assert len(set(points)) == len(points), (one.info.run_name, key)
+    _, rows = query(
+        folder, "SELECT trial, search_value FROM trials WHERE search_value IS NOT NULL"
+    )
+    assert dict(history(client, runs["a-name"], "value_of_trial")) == dict(rows)
+
+
+@OLD_SQL
+@pytest.mark.parametrize("form", ["fake", "real"])
+def test_a_finished_study_is_exported_to_mlflow_once(form, plain, tmp_path, monkeypatch):
+    if form == "fake":
+        fake_mlflow.install(monkeypatch)
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)  # where mlflow puts artifacts of a local database
+    uri = f"sqlite:///{tmp_path}/elsewhere.db"
+    for folder in ("first", "first", "second"):  # again adds nothing; elsewhere it is another run
+        options = {**MLFLOW.options, "uri": uri}
+        sink = make_sink(Logger("mlflow", options), resolved(study()), tmp_path / folder)
+        sink.published(plain)
+        sink.close()
+    runs = in_experiment(client := mlflow.MlflowClient(uri))
+    assert sorted(run.info.run_name for run in runs) == sorted(
+        2 * ["a-name", *(f"trial-{trial}" for trial in best(plain, 2))]
+    )
+    for one in runs:
+        assert all(history(client, one, key) for key in one.data.metrics)
+    assert not (plain / "mlflow.db").exists() and not (plain / "sinks").exists()

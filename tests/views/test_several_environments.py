@@ -106,7 +106,7 @@ def test_the_next_command_evaluates_a_policy_that_is_there(folder):
     assert then == "save the winner's policy"
 
 
-@pytest.mark.parametrize("form", ["tensorboard", "wandb"])
+@pytest.mark.parametrize("form", ["tensorboard", "wandb", "mlflow"])
 def test_a_tool_of_one_environment_is_refused_in_a_line(capsys, folder, tmp_path, form):
     target = tmp_path / "there"
     assert main(["export", form, "--study", str(folder), "--to", str(target)]) == 2

@@ -22,6 +22,17 @@ _OBSERVATIONS, _CLOSE = 16, 1e-3
 
 def export(policy: Path, to: Path) -> str:
     """Write a policy for NumPy into a new folder; return why it has no such form, else ""."""
+    about = describe(policy, "NumPy plays an mlp", ("mlp",))
+    if isinstance(about, str):
+        return about
+    new_folder(to)
+    shutil.copyfile(forward.__file__, to / "forward.py")
+    write_text(to / FILE, json.dumps(about, allow_nan=False))
+    return difference(to / FILE)
+
+
+def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, Any] | str:
+    """Return a policy of these networks as plain data, else why it has no such form."""
     if not (policy / FILE).is_file():
         return "it is of a custom training, or of several environments"
     from ...core.policy_document import read_document
@@ -29,17 +40,12 @@ def export(policy: Path, to: Path) -> str:
     try:
         document = read_document(policy / FILE)
         network, dtype = document.config.get("network"), document.config.get("dtype")
-        if network != "mlp" or dtype != "float32":
-            return f"it is a {network} in {dtype}; NumPy plays an mlp in float32"
+        if network not in networks or dtype != "float32":
+            return f"it is a {network} in {dtype}; {allowed} in float32"
         about = _about(policy, document.imports)
     except HpoError as error:  # damaged, or its environment is not installed here
         return str(error).replace(f"{policy}/", "")
-    if about is None:
-        return "its distribution is a custom one, or its observations are no array"
-    new_folder(to)
-    shutil.copyfile(forward.__file__, to / "forward.py")
-    write_text(to / FILE, json.dumps(about, allow_nan=False))
-    return difference(to / FILE)
+    return about or "its distribution is a custom one, or its observations are no array"
 
 
 def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ def do_export(args: Namespace) -> int:
             raise damaged_table(folder.table(name)) from error
     with Journal(folder.path) as journal:
         text = journal.meta.study_text
-    if args.format in ("tensorboard", "wandb"):
+    if args.format != "csv":
         only_one_environment(recorded(text), f"hpo export {args.format}")
     study = plain(read_text(text, "study.resolved.yaml"))
     sink = make_sink(logger_of(args.format, args.set), study, target)

@@ -18,8 +18,8 @@ from typing import Any
 from rich.text import Text
 
 from ...core.policy_document import NAME, TRAINING, read_about, read_training
-from ...errors import StoreError, counted
-from ...files.atomic_files import copy_folder
+from ...errors import ConfigError, StoreError, counted
+from ...files.atomic_files import copy_folder, write_bytes
 from ...search.analysis.verdict import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -42,6 +42,7 @@ from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
+from ..bundle.onnx_policy import model_of
 from ..escape_control import echo, note
 from ..formatting import SEED_KINDS, aligned_line, number, steps
 from ..json_output import print_answer, print_json
@@ -248,6 +249,8 @@ def do_list(args: Namespace) -> int:
 
 
 def do_best(args: Namespace) -> int:
+    if args.onnx and args.export is None:
+        raise ConfigError("--onnx needs --export DIR, where it writes policy.onnx")
     folder = study_of(args)
     seen = _read(folder)
     entries, meta = seen.entries, seen.meta
@@ -256,7 +259,7 @@ def do_best(args: Namespace) -> int:
         return _print_leader(folder, seen, args)
     target = None if args.export is None else Path(args.export)
     if target is not None:
-        export_policy(folder, first.trial, target)
+        export_policy(folder, first.trial, target, args.onnx)
     if args.json:
         told = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
         told["exported_to"] = None if target is None else str(target)
@@ -353,8 +356,11 @@ def check_export(target: Path) -> None:
         raise StoreError(f"{target} exists already; choose another folder with --export")
 
 
-def export_policy(folder: StudyFolder, trial: int, target: Path) -> None:
-    """Copy the kept policy of a trial, and those of its other seeds, into a new folder."""
+def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = False) -> None:
+    """Copy the kept policy of a trial, and those of its other seeds, into a new folder.
+
+    `onnx`: also write it as `policy.onnx`.
+    """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
         raise StoreError(
@@ -362,5 +368,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path) -> None:
             "and run it with --new"
         )
     check_export(target)
+    model = model_of(source) if onnx else None
     seeds = source.with_name(f"{source.name}_seeds")
     copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
+    if model is not None:
+        write_bytes(target / "policy.onnx", model)

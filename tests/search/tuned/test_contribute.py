@@ -14,13 +14,14 @@ from helpers import search_samples as samples
 from helpers import tuned_samples as records
 from helpers.analytic_lanes import AnalyticFactory, AnalyticPopulation
 from helpers.loading import script_module
-from hpo.errors import ConfigError, SearchError
+from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.knobs import complete
 from hpo.search.run import run
 from hpo.search.seeds import study_seed
 from hpo.search.tuned_runs import judged, proof_study, run_proof, verify
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
+from hpo.store.journal_file import JOURNAL_NAME
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
@@ -28,6 +29,7 @@ from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
+from hpo.views.bundle.write import write_bundle
 
 adding = script_module("tuned_parts.candidate")
 candidate_of, contribute = adding.candidate_of, adding.contribute
@@ -427,3 +429,26 @@ def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypa
         assert commit_of_checkout() == clean, name
     (tmp_path / files[-1]).write_text("after\n")
     assert commit_of_checkout() == f"{clean}+"
+
+
+def test_a_bundle_is_as_good_as_its_study(tmp_path, proof):
+    unpacked = script_module("tuned_parts.main")._unpacked
+    path, out = tmp_path / "small.zip", tmp_path / "results"
+    write_bundle(StudyFolder(proof.folder / "small"), None, tmp_path, path)
+    for _ in range(2):  # again: what an interrupted call left
+        folder = unpacked(path, out)
+        assert folder.path == out / "small" and candidate_of(folder) == proof.candidate
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        unpacked(path, tmp_path / "other")
+
+
+def test_a_bundle_does_not_replace_a_different_study(tmp_path, proof):
+    path = tmp_path / "small.zip"
+    write_bundle(StudyFolder(proof.folder / "small"), None, tmp_path, path)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / JOURNAL_NAME).write_bytes(b"")
+    with pytest.raises(StoreError, match="is a different study; name another folder"):
+        script_module("tuned_parts.main")._unpacked(path, tmp_path)

@@ -1,0 +1,155 @@
+"""A saved policy as an ONNX model: raw observations [batch, ...] in, the likeliest actions out."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError, HpoError, MissingExtraError
+from . import numpy_policy
+
+_OPSET, _FORMAT = 20, 9  # the first with Gelu, of 2023; onnxruntime 1.17 reads it
+_CLOSE = 1e-3
+_OPERATORS = {"leaky_relu": "LeakyRelu", "silu": "Sigmoid"}  # the others have their names
+_ATTRIBUTES = {"gelu": {"approximate": "tanh"}, "leaky_relu": {"alpha": 0.01}}
+
+
+def model_of(policy: Path) -> bytes:
+    """Return the file of an MLP or a CNN, after a comparison with the policy's actions.
+
+    Raises:
+        ConfigError: a different network, or a policy without such a form.
+        MissingExtraError: onnx is not installed.
+    """
+    try:
+        reference: Any = importlib.import_module("onnx.reference")
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx", "hpo best --onnx") from error
+    about = numpy_policy.describe(policy, "ONNX files hold an mlp or a cnn", ("mlp", "cnn"))
+    if isinstance(about, str):
+        raise ConfigError(f"--onnx does not fit this policy: {about}")
+    graph = _Graph(about, policy)
+    model, given = graph.model(), np.asarray(about["observations"], graph.dtype)
+    (actions,) = reference.ReferenceEvaluator(model).run(None, {"observation": given})
+    worst = float(np.max(np.abs(actions - np.asarray(about["actions"], np.float64))))
+    if not worst <= _CLOSE:
+        raise HpoError(f"the ONNX model's actions differ by {worst:.3g} from the policy's")
+    return model.SerializeToString()
+
+
+class _Graph:
+    def __init__(self, about: dict[str, Any], policy: Path):
+        from ...core.envs import registry
+        from ...core.saved_policy import load_policy
+
+        self._onnx: Any = importlib.import_module("onnx")
+        self._about, self._config, self._kind = about, about["config"], about["distribution"]
+        self._arrays = {n: np.asarray(x, np.float32) for n, x in about["arrays"].items()}
+        self._plan = load_policy(policy).plan
+        env: Any = registry.make(self._plan.env)
+        if env.has_mask:
+            raise ConfigError("--onnx does not fit this policy: its environment masks actions")
+        self.dtype = np.dtype(env.observation_struct.dtype)
+        self._nodes, self._constants = list[Any](), list[Any]()
+
+    def model(self) -> Any:
+        """Return the whole model, for batches of any size."""
+        helper, action, about = self._onnx.helper, self._mode(self._outputs()), self._about
+        self._nodes.append(helper.make_node("Identity", [action], ["action"]))
+        types, value = self._onnx.TensorProto, helper.make_tensor_value_info
+        given = helper.np_dtype_to_tensor_dtype(self.dtype)
+        taken = types.INT64 if self._kind in ("categorical", "multi_discrete") else types.FLOAT
+        one = value("observation", given, ["batch", *about["observation"]])
+        two = value("action", taken, ["batch", *np.shape(about["actions"])[1:]])
+        graph = helper.make_graph(self._nodes, "policy", [one], [two], self._constants)
+        opsets = [helper.make_opsetid("", _OPSET)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=_FORMAT)
+
+    def _add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
+        """Add a node, whose inputs are names or constants, and return the name of its output."""
+        names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
+        output = f"{operator}_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))
+        return output
+
+    def _constant(self, value: Any) -> str:
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def _outputs(self) -> str:
+        """Return what the policy's head gives."""
+        config, arrays, add = self._config, self._arrays, self._add
+        x = add("Cast", "observation", to=self._onnx.TensorProto.FLOAT)
+        if config["normalise_observations"]:
+            clip = np.float32(config["observation_clip"])
+            x = add("Div", add("Sub", x, arrays["mean"]), arrays["std"])
+            x = add("Clip", x, -clip, clip)
+        elif self._plan.network == "cnn" and self.dtype == np.uint8:
+            x = add("Mul", x, np.float32(1.0 / 255.0))
+        tower = "encoder" if config["shared_encoder"] else "actor"
+        x = add("Flatten", self._convolved(x, tower) if self._plan.network == "cnn" else x)
+        layers = sum(f"{tower}/dense_{number}/kernel" in arrays for number in range(len(arrays)))
+        for number in range(layers):
+            name = f"{tower}/dense_{number}"
+            x = add("Gemm", x, arrays[f"{name}/kernel"], arrays[f"{name}/bias"])
+            x = self._activated(x, f"{tower}/norm_{number}")
+        return add("Gemm", x, arrays["actor_head/kernel"], arrays["actor_head/bias"], transB=1)
+
+    def _convolved(self, x: str, tower: str) -> str:
+        """Return images [batch, H, W, C] after all convolutions."""
+        from ...core.networks.cnn import convolutions_of, is_stacked
+
+        add, shape = self._add, [*self._about["observation"], 1]
+        if is_stacked(tuple(shape[:-1]), self._plan.env.history > 1):
+            x = add("Reshape", x, np.array([-1, *shape[:4]]))  # frames first
+            x = add("Transpose", x, perm=[0, 2, 3, 1, 4])
+            shape = [shape[1], shape[2], shape[0] * shape[3]]
+        x = add("Reshape", x, np.array([-1, *shape[:3]]))
+        sizes = convolutions_of(self._plan, *shape[:2])
+        for i, (kernel, stride) in enumerate(zip(sizes.kernels, sizes.strides, strict=True)):
+            name = f"{tower}/convolution_{i}/patches"
+            patches, bias = self._arrays[f"{name}/kernel"], self._arrays[f"{name}/bias"]
+            weights = patches.reshape(kernel, kernel, -1, len(bias)).transpose(3, 2, 0, 1)
+            x = add("Transpose", x, perm=[0, 3, 1, 2])
+            x = add("Conv", x, weights, bias, strides=[stride, stride])
+            x = add("Transpose", x, perm=[0, 2, 3, 1])
+            x = self._activated(x, f"{tower}/convolution_norm_{i}")
+        return x
+
+    def _activated(self, x: str, norm: str) -> str:
+        name, arrays = self._config["activation"], self._arrays
+        if self._config["layer_norm"]:
+            scale, bias = arrays[f"{norm}/scale"], arrays[f"{norm}/bias"]
+            x = self._add("LayerNormalization", x, scale, bias, epsilon=1e-6)
+        y = self._add(_OPERATORS.get(name) or name.title(), x, **_ATTRIBUTES.get(name, {}))
+        return self._add("Mul", x, y) if name == "silu" else y
+
+    def _columns(self, x: str, begin: int, end: int) -> str:
+        return self._add("Slice", x, np.array([begin]), np.array([end]), np.array([1]))
+
+    def _mode(self, x: str) -> str:
+        about, add = self._about, self._add
+        if self._kind in ("categorical", "multi_discrete"):
+            ends = itertools.pairwise(np.cumsum([0, *about["sizes"]]).tolist())
+            best = [add("ArgMax", self._columns(x, *part), axis=1) for part in ends]
+            chosen = add("Concat", *best, axis=1)
+            return chosen if self._kind == "multi_discrete" else add("Squeeze", chosen, [1])
+        low, high = np.asarray(about["range"] or [[-np.inf], [np.inf]], np.float32)
+        if self._kind == "gaussian":
+            x = add("Min", add("Max", x, low), high)
+        else:
+            if self._kind == "beta":
+                x = add("Add", add("Softplus", x), np.float32(1.0))
+                alpha = self._columns(x, 0, len(low))
+                both = add("Add", alpha, self._columns(x, len(low), 2 * len(low)))
+                share = add("Div", alpha, both)
+            else:
+                half = np.float32(0.5)
+                share = add("Add", add("Mul", add("Tanh", x), half), half)
+            x = add("Add", add("Mul", share, high - low), low)
+        return add("Reshape", x, np.array([-1, *about["action"]]))
