@@ -60,7 +60,10 @@ class BenchFile:
 
     def environments(self) -> list[str]:
         """Return the names of the tables."""
-        found = sorted(path.parent.name for path in self.tables.glob("*/trials.parquet"))
+        found = sorted(
+            path.parent.relative_to(self.tables).as_posix()
+            for path in self.tables.rglob("trials.parquet")
+        )
         if not found:
             raise ConfigError(f"{self.tables} has no tables; bench.tables names their folder")
         for name in self.spec.environments:

@@ -1,0 +1,85 @@
+"""What half the env steps find: share of configurations beaten, over what a search costs.
+
+    hpo bench benchmarks/bench/budgets.yaml --to benchmarks/bench/budgets.json
+    python benchmarks/bench/equal.py docs/figures/search_budget.png
+
+Prints, for each budget of the new plan, by how many points its choice beats more configurations
+than that of the old plan with 40 runs; intervals over searches and tables.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow.parquet as pq
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+TABLE = Path(__file__).parent / "budgets.parquet"
+OLD, NEW = "tpe, 3 seeds, selection", "tpe, 2 seeds, training"
+BUDGET, RESAMPLES = 40, 4000
+TESTS = {OLD: 32.0, NEW: 2 * 12.3}  # full runs of the test of winner and default (interim.json)
+
+
+class Searches:
+    """Columns of all searches, [tables, searches]."""
+
+    def __init__(self, path: Path):
+        self.rows = pq.read_table(path).to_pandas().sort_values("search")
+        self.tables = sorted(self.rows.environment.unique())
+        self.budgets = sorted(self.rows.budget.unique())
+
+    def of(self, method: str, budget: int, column: str) -> np.ndarray:
+        own = self.rows[(self.rows.method == method) & (self.rows.budget == budget)]
+        return np.array([own[own.environment == name][column] for name in self.tables])
+
+    def runs(self, method: str, budget: int) -> float:
+        parts = (self.of(method, budget, name).mean() for name in ("search_runs", "confirm_runs"))
+        return float(sum(parts))
+
+
+def interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean over tables and its 95 % interval, in points of 100."""
+    rng, count = np.random.default_rng(0), values.shape
+    means = []
+    for _ in range(RESAMPLES):
+        again = np.take_along_axis(values, rng.integers(0, count[1], count), 1).mean(axis=1)
+        means.append(again[rng.integers(0, count[0], count[0])].mean())
+    low, high = np.quantile(means, [0.025, 0.975])
+    return 100 * float(values.mean()), 100 * float(low), 100 * float(high)
+
+
+def main(target: Path) -> None:
+    found = Searches(TABLE)
+    before = found.of(OLD, BUDGET, "beats")
+    spent = found.runs(OLD, BUDGET)
+    print(f"{len(found.tables)} tables: {', '.join(found.tables)}")
+    for budget in found.budgets:
+        middle, low, high = interval(found.of(NEW, budget, "beats") - before)
+        runs = found.runs(NEW, budget)
+        ratio = (runs + TESTS[NEW]) / (spent + TESTS[OLD])
+        print(f"{runs:.0f} runs for {spent:.0f}: {middle:+.1f} points [{low:.1f}, {high:.1f}]; env "
+              f"steps {runs / spent:.2f}, with the test {ratio:.2f}")  # fmt: skip
+    figure, axis = plt.subplots(figsize=(6, 3.6))
+    for at, method in enumerate((OLD, NEW)):
+        runs = [found.runs(method, budget) for budget in found.budgets]
+        each = [interval(found.of(method, budget, "beats")) for budget in found.budgets]
+        middle = [one[0] for one in each]
+        best = [100 * found.of(method, budget, "oracle_beats").mean() for budget in found.budgets]
+        axis.plot(runs, middle, color=f"C{at}", marker="o", label=method)
+        axis.plot(runs, best, color=f"C{at}", linestyle=":", label="the best trial it started")
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set_xlabel("env steps of search and selection, in full runs of one seed")
+    axis.set_ylabel("configurations beaten, %")
+    axis.legend()
+    figure.tight_layout()
+    figure.savefig(target, dpi=100)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
