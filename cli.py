@@ -21,7 +21,6 @@ from .views.escape_control import echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
-_METHODS = ("ped-anova",)
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
@@ -221,7 +220,11 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(export, "--to", "DIR", into, required=True)
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
     ranked = verb("importance", "importance", "show which hyperparameters matter")
-    _add_importance(ranked)
+    _add_at(ranked)
+    _flag(ranked, "--all", "by a method: include trials that a model proposed")
+    text = "rank by ped-anova instead, without a test against chance; it may differ: the "
+    text += "default ranks influences on all trials, ped-anova influences on the best tenth"
+    _option(ranked, "--method", "METHOD", text, choices=("ped-anova",))
     _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
@@ -240,10 +243,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     picture = types.one_of("picture", _PICTURES)
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
-    _add_importance(plot, "for importance: ")
+    _add_at(plot, "for importance: ")
     report = verb("report", "plot_report", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    stop = verb("stop", "stop", "stop a running study; hpo run resumes it")
+    stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
     watch = verb("watch", "watch_serve", "show the progress of a running study")
     about_one = (top, show, query, best, replay, export, ranked, compared, confirmed, judged,
@@ -376,15 +379,9 @@ def _flag(parser: _Parser, name: str, text: str, **more: Any) -> None:
     parser.add_argument(name, **{"action": "store_true", "help": text, **more})
 
 
-def _add_importance(parser: _Parser, prefix: str = "") -> None:
+def _add_at(parser: _Parser, prefix: str = "") -> None:
     at = f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)"
     _option(parser, "--at", "STEPS", at, type=types.env_steps)
-    _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
-    text = (
-        f"{prefix}rank by ped-anova instead, without a test against chance; it may differ: the "
-        "default ranks influences on all trials, ped-anova influences on the best tenth"
-    )
-    _option(parser, "--method", "METHOD", text, choices=_METHODS)
 
 
 def _add_export(parser: _Parser, how: str) -> None:

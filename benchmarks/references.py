@@ -30,7 +30,7 @@ from jaxtyping import Array
 import hpo
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, Environment
-from hpo.core.envs.optical.heuristic_baseline import evaluate_baseline
+from hpo.core.envs.optical.heuristic_evaluation import evaluate_baseline
 from hpo.core.evaluation import STEP_LIMIT
 from hpo.core.lane_state import lane_key
 from hpo.core.plan import EnvPlan

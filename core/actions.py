@@ -98,7 +98,6 @@ def _has_own_range(plan: Plan) -> bool:
 
 
 def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest actions [D], those of the space or of the plan."""
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     if plan.action_low is not None:
         low = np.full_like(low, plan.action_low)
@@ -120,7 +119,6 @@ def make_distribution(
     mask: Bool[Array, "... P"] | None,
     log_std: Float[Array, " D"] | None,
 ) -> Distribution:
-    """Return the distribution over actions for a head's outputs."""
     family, actions = _family(plan, env)
     if outputs.shape[-1] != family.outputs(actions):
         raise ConfigError(

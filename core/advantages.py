@@ -11,8 +11,6 @@ from .pytree import Pytree, pytree
 
 @pytree
 class Steps(Pytree):
-    """Inputs of advantages, time first."""
-
     reward: Float[Array, "T *batch"]
     value: Float[Array, "T *batch"]
     # V(s'_t); of a truncated step that of the final observation: a time limit bootstraps

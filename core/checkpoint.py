@@ -68,11 +68,7 @@ def _quiet() -> Generator[None, None, None]:
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
-    """Read a tree that `save_tree` wrote, as host arrays in the structure of `like`.
-
-    Raises:
-        StoreError: the directory is missing, damaged, or has another structure.
-    """
+    """Read a tree that `save_tree` wrote, as host arrays in the structure of `like`."""
     import orbax.checkpoint as ocp
 
     _check_files(directory)
@@ -158,7 +154,6 @@ def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
 
 
 def read_part(directory: Path, part: str, like: Any) -> Any:
-    """Read a part back as a tree with the structure and shapes of `like`."""
     path = part_path(directory, part)
     if not path.is_file():
         raise StoreError(

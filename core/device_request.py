@@ -32,7 +32,6 @@ def ask_for_devices(
 
 
 def lacks_flags(platform: str, deterministic: bool) -> bool:
-    """Return whether deterministic kernels are wanted and XLA's flags do not ask for them."""
     flags = os.environ.get("XLA_FLAGS", "")
     return deterministic and platform != "cpu" and DETERMINISTIC not in flags
 

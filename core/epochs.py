@@ -59,7 +59,6 @@ class Learning(Pytree):
 def run_epochs(
     plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, samples: Samples
 ) -> Learning:
-    """Run the epochs of all lanes; the loop ends when the last lane that learns is done."""
     rows = samples.advantage.shape[1]
     count, size = minibatch_shape(plan, rows)
     drawn = _epoch_rows(plan, hypers, state, samples, count * size)
@@ -153,7 +152,6 @@ def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
 def _epoch_rows(
     plan: Plan, hypers: Hypers, state: LaneState, samples: Samples, count: int
 ) -> Int[Array, "L D"] | None:
-    """Return the rows that the epochs of this update go over, or None for all, once each."""
     if "priority" not in plan.features:
         return None
     count = count if plan.has_free_minibatches else samples.advantage.shape[1]
@@ -168,10 +166,7 @@ def _epoch_rows(
 def _split(
     plan: Plan, order: Int[Array, "L N"], count: int, size: int
 ) -> tuple[Int[Array, "M L B"], Float[Array, "M B"] | None]:
-    """Return minibatch indices and, with a remainder, weights (0 fills up).
-
-    Minibatches are filled up to a whole number of parts, the last one to the size of the others.
-    """
+    """Return minibatch indices and, with a remainder, weights (0 fills up)."""
     lanes, rows = order.shape
     parts = plan.gradient_parts
     wide = math.ceil(size / parts) * parts

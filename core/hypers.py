@@ -215,7 +215,6 @@ def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) ->
 
 
 def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Return the traced part of a complete configuration as NumPy scalars, never weakly typed."""
     if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
         same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
         full = {**full, **same}

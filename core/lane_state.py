@@ -91,8 +91,6 @@ _USES = {"normalise_rewards": "reward statistics", "reward_centering": "average 
 
 @pytree
 class RewardState(Pytree):
-    """Reward memory of one lane; None where there is none."""
-
     returns: RunningStatistics | None = None  # see `LaneState.return_statistics`
     average: Float[Leaf, ""] | None = None
     trace: Float[Leaf, ""] | None = None

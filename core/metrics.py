@@ -128,7 +128,6 @@ def split_rows(
 def rows_of_chunk(
     metrics: Mapping[str, Any], ends: Sequence[int]
 ) -> list[Mapping[str, np.ndarray]]:
-    """Return the rows of `split_rows` from metrics [K, L] by name."""
     wide = {name: np.asarray(value, np.float64) for name, value in metrics.items()}
     parts = [slice(first, end) for first, end in zip((0, *ends), ends, strict=False)]
     return [_row(wide, part) for part in (slice(None), *parts)]

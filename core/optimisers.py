@@ -246,7 +246,6 @@ def _muon(settings: Settings, gradient: Params, moments: Moments) -> tuple[Param
 
 
 def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
-    """Return sqrt(max(1, outputs / inputs)); kernels of heads are stored output-first."""
     inputs, outputs = matrix.shape
     if str(path[0].key).endswith("_head"):
         inputs, outputs = outputs, inputs

@@ -19,8 +19,6 @@ from ..knobs import KNOBS, RECURRENT_NETWORKS, complete, matters
 
 @dataclass(frozen=True)
 class Backend:
-    """How a program is written for its devices."""
-
     # real conditionals skip resets and bootstrap values in steps where no episode ends. On a GPU
     # thousands of environments leave few such steps, and a conditional costs three kernels.
     branches: bool = True
@@ -64,7 +62,6 @@ GPU = Backend(  # every switch the other way
 
 
 def backend_of(platform: str) -> Backend:
-    """Return how programs are written for a platform of jax."""
     return CPU if platform == "cpu" else GPU
 
 
@@ -183,7 +180,6 @@ class Plan:
 
     @property
     def gradient_parts(self) -> int:
-        """Number of parts that the gradient of a minibatch is summed from."""
         if self.gradient_accumulation == AUTOMATIC:
             raise ConfigError(
                 "gradient_accumulation is auto, which depends on the device; give a number, or "
@@ -209,10 +205,7 @@ On = tuple[str, ...] | None  # features that a plan compiles in; None: those tha
 def make_plan(
     config: Mapping[str, Any], env: EnvPlan, eval_env: EnvPlan | None = None, features: On = None
 ) -> Plan:
-    """Return the static part of a configuration that `knobs.complete` completes.
-
-    `features` here leave out features that are on by default, not those that `config` turns on.
-    """
+    """Return the static part of a configuration that `knobs.complete` completes."""
     off = [] if features is None else [FEATURES[name] for name in FEATURES if name not in features]
     given = {knob: False for knob in off if KNOBS[knob].default}
     return plan_of(complete({**given, **config}), env, eval_env, features)
@@ -325,7 +318,6 @@ def _is_optical(id_: str) -> bool:
 
 
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
-    """Return the features that the `possible` values of hyperparameters can switch on."""
     return tuple(
         name for name, knob in FEATURES.items() if any(possible.get(knob, {KNOBS[knob].default}))
     )

@@ -49,7 +49,6 @@ class PolicyDocument:
 
 
 def read_document(path: Path) -> PolicyDocument:
-    """Read a `policy.json`; a StoreError if it cannot be read, or a value has the wrong type."""
     data = _Data(path, _parse(path))
     found = data.fields.get("format")
     if found != FORMAT:
@@ -76,13 +75,11 @@ def read_document(path: Path) -> PolicyDocument:
 
 
 def read_about(path: Path) -> Mapping[str, Any]:
-    """Return where a policy came from, whatever else its file says."""
     data = _Data(path, _parse(path))
     return data.mapping("about") if data.fields.get("about") else {}
 
 
 def read_training(folder: Path) -> dict[str, Any]:
-    """Return the `training.json` of a kept lane of a custom training."""
     path = folder / TRAINING
     if not path.is_file():
         raise StoreError(f"{folder} is not the folder of a training: it has no {TRAINING}")
@@ -161,7 +158,6 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether float32 has a value; measured numbers may be infinite, or NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= _MOST or (isinstance(value, float) and not math.isfinite(value))

@@ -71,7 +71,6 @@ class LaneProgram:
         return NamedSharding(self.mesh, LANES)
 
     def lane_order(self) -> np.ndarray:
-        """Return lanes in the order to fill them: tile by tile, devices in turn."""
         places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
         return np.moveaxis(places, 0, 1).reshape(-1)
 
@@ -128,14 +127,11 @@ class LaneProgram:
         save_tree(directory, lanes)
 
     def restore(self, lanes: Any, directory: Path) -> Any:
-        """Read what `save` wrote, in the shapes of `lanes`; training continues bit for bit."""
         return self.place(restore_tree(directory, lanes))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program(LaneProgram):
-    """One Plan compiled for L lanes."""
-
     plan: Plan
     lanes: int  # L; a multiple of devices times tile
     updates: int  # K, per chunk
@@ -190,7 +186,6 @@ class Program(LaneProgram):
         return self._advance(np.int32(seed), lanes, self.place(refills), self._initial)
 
     def failures(self) -> dict[int, str]:
-        """Return why lanes' environments failed in the last chunk; only hosted ones can."""
         return {}
 
     def phase_seconds(self) -> dict[str, np.ndarray]:
@@ -250,7 +245,6 @@ class Program(LaneProgram):
         return jax.jit(partial(inspect_lane, self.plan))
 
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
-        """Evaluate some lanes' policies; return host arrays [len(which), episodes]."""
         width = self.evaluation_width
         if len(which) == 0:
             return self._no_episodes()

@@ -7,40 +7,238 @@ episode ends. A lane's numbers never depend on whether a neighbour took the bran
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
-from .acting import Acted, act_to_learn, value_of
+from .acting import Acted, act_to_learn, look_ahead, value_of
 from .actions import draw_noise
+from .advantages import Steps, gae
 from .envs import registry as environments
-from .envs.contract import Environment, Step, agents_of, mask_all, per_body, reset_all, step_all
+from .envs.contract import (
+    Environment,
+    ShadowedEnvironment,
+    Step,
+    agents_of,
+    mask_all,
+    per_body,
+    reset_all,
+    step_all,
+)
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .plan import Plan
-from .pytree import over_lanes, where
-from .shadow import Shadow, begin_shadow, last_value, step_shadow
-from .trajectory import (
-    EpisodeSums,
-    Rollout,
-    Trajectory,
-    as_record,
-    count_step,
-    forget,
-    from_record,
-)
+from .pytree import Pytree, over_lanes, pytree, where
+
+
+@pytree
+class ShadowSteps(Pytree):
+    value: Float[Array, "... L E"]
+    reward: Float[Array, "... L E"]
+    bootstrap: Float[Array, "... L E"]  # as in `Trajectory`
+
+
+@pytree
+class Trajectory(Pytree):
+    """One rollout, [T, L, E, ...]; with several agents an environment E counts segments."""
+
+    observation: Any  # raw (with words for dropout, where that is on)
+    action: Array
+    mask: Bool[Array, "... L E A"] | None  # valid actions
+    log_prob: Float[Array, "... L E"]
+    value: Float[Array, "... L E"]
+    reward: Float[Array, "... L E"]  # raw
+    terminated: Bool[Array, "... L E"]  # the episode ended by its rules
+    truncated: Bool[Array, "... L E"]  # it was cut
+    bootstrap: Float[Array, "... L E"]  # V of the final observation where it was cut, else 0
+    carry: Any = ()  # memory of recurrent networks before the first step, [1, L, E, ...]
+    # probability that the raw policy gives to valid actions, 0 without any
+    valid_mass: Float[Array, "... L E"] | None = None
+    info: Any = ()  # the environment's other numbers, by name [T, L, E]; only for inspection
+    shadow: ShadowSteps | None = None
+
+
+@pytree
+class EpisodeSums(Pytree):
+    """Sums over ended episodes, over all steps for `info`, [L]; [L, E] while a rollout runs."""
+
+    episodes: Float[Array, "L *E"]
+    returns: Float[Array, "L *E"]
+    lengths: Float[Array, "L *E"]
+    info: dict[str, Float[Array, " L"]]
+
+    @classmethod
+    def of_none(cls, *shape: int) -> EpisodeSums:
+        zero = jnp.zeros(shape, jnp.float32)
+        return cls(zero, zero, zero, {})
+
+    def of_lanes(self, agents: int) -> EpisodeSums:
+        """Return the sums of lanes, [L]; several agents' episode counts once, by their mean."""
+        sums = [self.episodes, self.returns, self.lengths]
+        if self.episodes.ndim == 2:
+            sums = [jnp.sum(x, axis=-1) for x in sums]
+        if agents > 1:
+            sums = [x / agents for x in sums]
+        return EpisodeSums(*sums, self.info)
+
+
+@pytree
+class Rollout(Pytree):
+    state: LaneState  # after it, but `updates` is that before it
+    trajectory: Trajectory
+    sums: EpisodeSums
+    last_value: Float[Array, "L E"]  # V of the observation after it
+    # the environments' numbers of each step, by name [T, L, E]
+    info: dict[str, Array] = dataclasses.field(default_factory=dict)
+    shadow_value: Float[Array, "L E"] | None = None
+
+
+def count_step(
+    state: LaneState, sums: EpisodeSums, reward: Float[Array, "L E"], ended: Bool[Array, "L E"]
+) -> tuple[LaneState, EpisodeSums]:
+    episode_return = state.episode_return + reward
+    episode_length = state.episode_length + 1
+    gone = ended.astype(jnp.float32)
+
+    def added(total: Array, part: Float[Array, "L E"]) -> Array:
+        return total + (part if total.ndim == 2 else jnp.sum(part, axis=-1))
+
+    sums = sums.replace(
+        episodes=added(sums.episodes, gone),
+        returns=added(sums.returns, gone * episode_return),
+        lengths=added(sums.lengths, gone * episode_length.astype(jnp.float32)),
+    )
+    state = state.replace(
+        episode_return=jnp.where(ended, 0.0, episode_return),
+        episode_length=jnp.where(ended, 0, episode_length),
+    )
+    return state, sums
+
+
+def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
+    return where(ended, policy.initial_carry(plan, ended.shape), memory)
+
+
+def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
+    """Return a step without its numbers [L, E], and these as rows of words, flags in the last."""
+    leaves, structure = jax.tree.flatten(step)
+    small = [leaf for leaf in leaves if _is_number(leaf)]
+    flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
+    rows = [jax.lax.bitcast_convert_type(x, jnp.int32) for x in small if x.dtype != jnp.bool_]
+    bits = [flag.astype(jnp.int32) << place for place, flag in enumerate(flags)]
+    rest = [jnp.zeros((0,), leaf.dtype) if _is_number(leaf) else leaf for leaf in leaves]
+    return structure.unflatten(rest), jnp.stack([*rows, sum(bits[1:], bits[0])])
+
+
+def from_record(rest: Trajectory, words: Int[Array, "T W L E"]) -> Trajectory:
+    leaves, structure = jax.tree.flatten(rest)
+    row, place = 0, 0
+    for i, leaf in enumerate(leaves):
+        if leaf.shape[1:] != (0,):
+            continue
+        if leaf.dtype == jnp.bool_:
+            leaves[i] = (words[:, -1] >> place) & 1 == 1
+            place += 1
+        else:
+            leaves[i] = jax.lax.bitcast_convert_type(words[:, row], leaf.dtype)
+            row += 1
+    return structure.unflatten(leaves)
+
+
+def _is_number(leaf: Array) -> bool:
+    return leaf.ndim == 2 and (leaf.dtype == jnp.bool_ or leaf.dtype.itemsize == 4)
+
+
+@pytree
+class Shadow(Pytree):
+    """Each environment of a rollout once more, served by a heuristic on the same inputs.
+
+    Where inputs (requests) do not depend on actions, their luck affects both alike. The shadow
+    starts in the state of the policy's environment, and its advantages, of its rewards and of V at
+    its observations, are subtracted from the policy's, whose actions do not change them: the
+    expected gradient stays the same, whatever the critic and lambda are (Mao et al. 2019,
+    "Variance reduction for reinforcement learning in input-driven environments", theorem 1). The
+    critic, rewards and scores stay as they are.
+    """
+
+    env_state: Any
+    observation: Any
+    memory: Any  # of recurrent networks that watch them, else ()
+
+    def restarted(self, plan: Plan, ended: Bool[Array, "L E"], state: LaneState) -> Shadow:
+        return Shadow(
+            where(ended, state.env_state, self.env_state),
+            where(ended, state.observation, self.observation),
+            forget(plan, ended, self.memory),
+        )
+
+
+def has_shadow(env: Environment) -> bool:
+    return isinstance(env, ShadowedEnvironment) and env.has_shadow
+
+
+def begin_shadow(env: Environment, state: LaneState) -> Shadow | None:
+    if not has_shadow(env):
+        return None
+    return Shadow(state.env_state, state.observation, state.carry)
+
+
+def step_shadow(
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, keys: Array
+) -> tuple[Shadow, ShadowSteps]:
+    assert isinstance(env, ShadowedEnvironment)
+    look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m))
+    value, memory = look(hypers, state, shadow.observation, shadow.memory)
+    serve = jax.vmap(env.shadow_step, in_axes=(0, 0, None))
+    after = over_lanes(serve)(keys, shadow.env_state, hypers.env_params)
+    cut = after.truncated & ~after.terminated
+    nothing = jnp.zeros(after.reward.shape, jnp.float32)
+
+    def final() -> Float[Array, "L E"]:
+        return jnp.where(cut, look(hypers, state, after.observation, memory)[0], 0.0)
+
+    bootstrap = nothing
+    if not env.never_ends:
+        branches = plan.backend.branches
+        bootstrap = jax.lax.cond(jnp.any(cut), final, lambda: nothing) if branches else final()
+    seen = ShadowSteps(value=value, reward=after.reward, bootstrap=bootstrap)
+    return Shadow(after.state, after.observation, memory), seen
+
+
+def last_value(
+    plan: Plan, hypers: Hypers, state: LaneState, shadow: Shadow | None
+) -> Float[Array, "L E"] | None:
+    if shadow is None:
+        return None
+    look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m)[0])
+    return look(hypers, state, shadow.observation, shadow.memory)
+
+
+def shadow_advantages(
+    plan: Plan,
+    hypers: Hypers,
+    rewards: Float[Array, "T E"],
+    seen: Trajectory,
+    last: Float[Array, " E"],
+    gae_lambda: Float[Array, ""],
+) -> Float[Array, "T E"]:
+    """Return `shadow_weight` times one lane's advantages along its shadows, `last` their V."""
+    shadow = seen.shadow
+    assert shadow is not None
+    following = jnp.concatenate([shadow.value[1:], last[None]])
+    following = jnp.where(seen.truncated, shadow.bootstrap, following)
+    steps = Steps(rewards, shadow.value, following, seen.terminated, seen.truncated)
+    unroll = plan.backend.advantage_unroll
+    return hypers.shadow_weight * gae(steps, hypers.gamma, gae_lambda, unroll)
 
 
 def values_wait(plan: Plan) -> bool:
-    """Return whether a plan's values are computed after the rollout.
-
-    Networks with a memory need it as it was then, and where actor and critic share their layers
-    acting has the value at hand.
-    """
+    """Return whether a plan's values are computed after the rollout."""
     return plan.backend.values_after and not (policy.is_recurrent(plan) or plan.shared_encoder)
 
 
@@ -131,11 +329,7 @@ def _step(
     noise: Array,
     words: Array,
 ) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:
-    """Return the lanes after one step, and the step's data.
-
-    Where values wait, they and bootstraps are 0 yet, and the last item are the observations they
-    need, as the step gave them; else None.
-    """
+    """Return the lanes after one step, and the step's data."""
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:

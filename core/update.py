@@ -27,9 +27,7 @@ from .minibatches import Samples, Segments, importance_weights, priorities, prob
 from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
 from .pytree import over_lanes
-from .rollout import rollout
-from .shadow import shadow_advantages
-from .trajectory import EpisodeSums, Rollout, Trajectory
+from .rollout import EpisodeSums, Rollout, Trajectory, rollout, shadow_advantages
 
 ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, refill.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1

@@ -39,7 +39,6 @@ def receive(link: socket.socket) -> Any:
 
 
 def receive_descriptor(link: socket.socket) -> int:
-    """Wait for an open file; EOFError if the other side has ended."""
     _, descriptors, _, _ = socket.recv_fds(link, 1, 1)
     if not descriptors:
         raise EOFError("the other side has ended")
@@ -73,7 +72,6 @@ _WATCH_SECONDS = 1.0
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """Answer messages on a socket until the parent ends."""
     for number in PARENTS_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENTS_SIGNALS)

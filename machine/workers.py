@@ -123,10 +123,7 @@ class Workers:
         return replies, ended
 
     def _answers(self, at: int, inside: np.ndarray) -> bool:
-        """Wait for a worker's reply, at most `limit` seconds per call of an environment.
-
-        Time is the sum of short waits, so that a machine's sleep does not count.
-        """
+        """Wait for a worker's reply, at most `limit` seconds per call of an environment."""
         if math.isinf(self.limit):
             return True
         look = min(_LOOK_SECONDS, self.limit / 4)
@@ -285,7 +282,6 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _exit_words(code: int) -> str:
-    """Return how a process ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

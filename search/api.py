@@ -15,9 +15,8 @@ from ..errors import ConfigError, StoreError
 from ..store.journal import Journal
 from ..store.leaderboard import default_of
 from ..store.lock import lock_holder
-from ..store.remove_study import common_failure
 from ..store.rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
-from ..store.study_folder import RESULTS, StudyFolder, checked_name, free_name
+from ..store.study_folder import RESULTS, StudyFolder, checked_name, common_failure, free_name
 from ..studies.evaluation import own_evaluation_note
 from ..studies.load import load, loads, of_its_day
 from ..studies.overrides import Given, given_in

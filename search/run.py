@@ -17,10 +17,9 @@ from ..files.atomic_files import delete_copies, has_refused
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import StopRequest
-from ..store.remove_study import delete_results
 from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
-from ..store.study_folder import StudyFolder
+from ..store.study_folder import StudyFolder, delete_results
 from ..store.study_store import StudyStore
 from ..store.verdict import Conclusion, conclude
 from ..studies.overrides import Given, given_in, without_given

@@ -17,10 +17,9 @@ from ..knobs import complete
 from ..machine.software import versions
 from ..spaces.space import Space
 from ..store.journal import Journal
-from ..store.permutation_test import Agreement, agreement
 from ..store.query import has_column, query
 from ..store.rows import TrialState
-from ..store.statistics import interval, iqm, mean
+from ..store.statistics import Agreement, agreement, interval, iqm, mean
 from ..store.tables import sql_names
 from ..studies.load import loads
 from ..studies.spec import Budget, Checkpoint, Seeds, Study

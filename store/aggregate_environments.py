@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -15,11 +16,11 @@ from ..errors import ConfigError
 from .comparison import unpaired_interval
 from .interim_analyses import level_of
 from .libraries import np
-from .paired import paired_interval, placement_interval
-from .permutation_test import Scores
+from .paired import chance_of_better, paired_interval, placement_interval
 from .statistics import (
     NO_INTERVAL,
     Interval,
+    Scores,
     binomial_interval,
     expanded_tail,
     interval,
@@ -139,10 +140,7 @@ def difference(
 def _swapped_p(
     a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], paired: bool
 ) -> float:
-    """Return the exact two-sided p-value of equal distributions by a difference of aggregates.
-
-    From 1,999 swaps of paired seeds, or else permutations within environments.
-    """
+    """Return the exact two-sided p-value of equal distributions by a difference of aggregates."""
     generator = np.random.Generator(np.random.PCG64(2))
     if paired:
         swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
@@ -159,19 +157,16 @@ def _swapped_p(
 
 
 def _are_still(varying: Sequence[np.ndarray]) -> bool:
-    """Return whether no environment varies over seeds, except by rounding."""
     return all(
         bool((np.ptp(side, axis=1) <= 1e-12 * np.abs(side).max(axis=1)).all()) for side in varying
     )
 
 
 def _is_flat(sampled: np.ndarray, table: np.ndarray) -> bool:
-    """Return whether all resamples are equal, except by rounding."""
     return bool(np.ptp(sampled) <= 1e-12 * np.abs(table).max())
 
 
 def _degrees(varying: Sequence[np.ndarray]) -> int:
-    """Return Welch's degrees of freedom of the sum of all rows' means."""
     rows = [row for side in varying for row in side]
     return welch_degrees([float(row.var(ddof=1)) / len(row) for row in rows], list(map(len, rows)))
 
@@ -187,10 +182,7 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
 
 
 def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
-    """Return the pointwise 95 % interval of the profile at each threshold; None below 5 seeds.
-
-    Clopper and Pearson's, which is conservative where environments differ.
-    """
+    """Return the pointwise 95 % interval of the profile at each threshold; None below 5 seeds."""
     table = _table(scores)
     if table.shape[1] < _FEWEST:
         return None
@@ -264,3 +256,136 @@ def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
 def _ends(sampled: np.ndarray, beyond: float) -> Interval:
     low, high = np.quantile(sampled, [beyond, 1.0 - beyond])
     return Interval(float(low), float(high), "bootstrap")
+
+
+BySeed = Mapping[int, Sequence[float]]  # replicate -> score per environment, NaN if it diverged
+_POINTS = 101
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval; None where no seed has a value."""
+
+    value: float | None
+    interval: Interval = NO_INTERVAL
+
+
+NOTHING = Estimate(None)
+
+
+@dataclass(frozen=True)
+class OnEach:
+    seeds: int
+    lost: int  # seeds that diverged
+    each: tuple[Estimate, ...]  # mean score per environment, without these
+    together: Mapping[str, Estimate]  # `mean`, `iqm` and `worst`, see `overall`
+
+
+@dataclass(frozen=True)
+class OneEnvironment:
+    difference: Estimate  # ours less theirs
+    probability: Estimate  # of improvement, see `chance_of_better`
+
+
+@dataclass(frozen=True)
+class Beside:
+    paired: bool
+    seeds: int  # pairs, or the smaller number of both sides
+    lost: int  # pairs or runs excluded from differences because one diverged
+    each: tuple[OneEnvironment, ...]
+    differences: Mapping[str, Estimate]  # of `mean`, `iqm` and `worst`, see `difference`
+    improvement: Estimate  # see `probability_of_improvement`
+
+
+@dataclass(frozen=True)
+class Profile:
+    thresholds: tuple[float, ...]  # rising scores
+    shares: tuple[float, ...]  # of all runs with a score above each
+    band: tuple[tuple[float, float], ...] | None  # pointwise 95 %; None below 5 seeds
+
+
+def on_each(seeds: BySeed) -> OnEach:
+    """Return the scores of one configuration on each environment and over all of them.
+
+    >>> found = on_each({0: (1.0, 0.5), 1: (0.5, 0.5), 2: (float("nan"), float("nan"))})
+    >>> found.lost, [one.value for one in found.each], found.together["worst"].value
+    (1, [0.75, 0.5], 0.5)
+    """
+    kept = _complete(seeds)
+    if not seeds:
+        raise ConfigError("scores of no run were asked for")
+    if not kept:
+        count = len(next(iter(seeds.values())))
+        return OnEach(len(seeds), len(seeds), (NOTHING,) * count, dict.fromkeys(OVER, NOTHING))
+    columns = _columns(kept)
+    each = tuple(Estimate(mean(column), interval(column)) for column in columns)
+    together = {
+        over: Estimate(overall(columns, over), overall_interval(columns, over)) for over in OVER
+    }
+    return OnEach(len(seeds), len(seeds) - len(kept), each, together)
+
+
+def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
+    """Compare two configurations on the same environments; paired: only common replicates."""
+    if paired:
+        common = sorted(ours.keys() & theirs.keys())
+        ours, theirs = ({seed: side[seed] for seed in common} for side in (ours, theirs))
+    if not ours or not theirs:
+        raise ConfigError("there is nothing to compare: one side has no values")
+    a, b = _columns(ours), _columns(theirs)
+    each = tuple(_one(x, y, paired) for x, y in zip(a, b, strict=True))
+    x, y = _complete(ours), _complete(theirs)
+    if paired:
+        both = x.keys() & y.keys()
+        x, y = ({seed: side[seed] for seed in both} for side in (x, y))
+    lost = len(ours) - len(x) + (0 if paired else len(theirs) - len(y))
+    differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
+    if x and y:
+        for over in OVER:
+            differences[over] = Estimate(*difference(_columns(x), _columns(y), over, paired))
+    improvement = Estimate(*probability_of_improvement(a, b))
+    return Beside(paired, min(len(ours), len(theirs)), lost, each, differences, improvement)
+
+
+def profiles(sides: Sequence[BySeed]) -> list[Profile]:
+    """Return performance profiles at 101 common thresholds, over [0, 1] and all scores.
+
+    >>> [found] = profiles([{0: (0.2, 0.4), 1: (0.9, 1.0)}])
+    >>> [round(found.shares[at], 2) for at in (0, 30, 95, 100)]
+    [1.0, 0.75, 0.25, 0.0]
+    """
+    tables = [_columns(side) for side in sides]
+    finite = [s for table in tables for column in table for s in column if math.isfinite(s)]
+    low, high = min([0.0, *finite]), max([1.0, *finite])
+    taus = [low + (high - low) * at / (_POINTS - 1) for at in range(_POINTS)]
+    found: list[Profile] = []
+    for table in tables:
+        band, shares = profile_band(table, taus), performance_profile(table, taus)
+        found.append(Profile(tuple(taus), tuple(shares), None if band is None else tuple(band)))
+    return found
+
+
+def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment:
+    chance, around = chance_of_better(a, b, paired=paired)
+    sides = [x for x in a if _finite(x)], [y for y in b if _finite(y)]
+    if paired:
+        pairs = [(x, y) for x, y in zip(a, b, strict=True) if _finite(x, y)]
+        sides = [x for x, _ in pairs], [y for _, y in pairs]
+    gap = NOTHING
+    if all(sides):
+        spread = paired_interval(*sides) if paired else unpaired_interval(*sides)
+        gap = Estimate(mean(sides[0]) - mean(sides[1]), spread)
+    return OneEnvironment(gap, Estimate(chance, around))
+
+
+def _finite(*values: float) -> bool:
+    return all(map(math.isfinite, values))
+
+
+def _complete(seeds: BySeed) -> dict[int, Sequence[float]]:
+    return {seed: scores for seed, scores in seeds.items() if _finite(*scores)}
+
+
+def _columns(seeds: BySeed) -> list[list[float]]:
+    rows = [seeds[seed] for seed in sorted(seeds)]
+    return [list(column) for column in zip(*rows, strict=True)]

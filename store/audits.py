@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from .libraries import np
 from .rows import DecisionRow, StudyMeta, TrialRow, TrialState
@@ -20,8 +19,6 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class AuditedRung:
-    """The stops of one rung, or of all rungs."""
-
     rung: int | None  # None for all together, as `env_steps`
     env_steps: int | None
     judged: int
@@ -40,15 +37,10 @@ class AuditedRung:
 
 @dataclass(frozen=True)
 class Audit:
-    """The false stops of a study."""
-
     rungs: tuple[AuditedRung, ...]  # those with stops
     whole: AuditedRung
     survivors: int  # trials never stopped that ran to their end
     bar: float  # the median of their values
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def audit_of(
@@ -57,10 +49,7 @@ def audit_of(
     decisions: Sequence[DecisionRow],
     finishing: Collection[str],
 ) -> Audit | None:
-    """Return the audit of a study; None with constraints, or if no audited trial has ended.
-
-    `finishing`: names of rules that end trials with the value they have: these are not stops.
-    """
+    """Return the audit of a study; None with constraints, or if no audited trial has ended."""
     if meta.objectives or meta.constraints:
         return None
     sign = 1.0 if meta.goal == "maximize" else -1.0

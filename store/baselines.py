@@ -22,8 +22,6 @@ _PREFIX = "baseline/"
 
 @dataclass(frozen=True)
 class BaselineEntry:
-    """A baseline next to the best trial."""
-
     baseline: str
     value: float  # mean over the seeds of the best trial's value, or of the search without one
     around: Interval  # 95 % interval of `value`
@@ -48,14 +46,12 @@ class BaselineEntry:
 
 
 def attribute_of(row: BaselineRow) -> AttributeRow:
-    """Return the study attribute that keeps a baseline."""
     return AttributeRow(
         None, f"{_PREFIX}{row.baseline}", as_lists({"values": row.values, "metrics": row.metrics})
     )
 
 
 def baselines_of(journal: Journal) -> list[BaselineRow]:
-    """Return the baselines of a study, by name."""
     return [
         BaselineRow(
             row.name.removeprefix(_PREFIX),
@@ -74,7 +70,6 @@ def _as_tuples(lists: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 def baseline_entries(
     rows: Sequence[BaselineRow], entries: Sequence[Entry], goal: str
 ) -> list[BaselineEntry]:
-    """Return baselines on the seeds of the best trial's value, the best baseline first."""
     best = entries[0] if entries and entries[0].value is not None else None
     stream = str(best.value_from if best is not None else Stream.SEARCH)
     found: list[BaselineEntry] = []

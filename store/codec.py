@@ -58,7 +58,6 @@ def _kind(value: Any) -> str:
 
 
 def _checked_param(name: str, kind: str, value: Any) -> Any:
-    """Return a value as plain Python of the declared kind; `StoreError` for another kind."""
     if value is None:
         return None
     seen = _kind(value)
@@ -75,10 +74,7 @@ def _checked_param(name: str, kind: str, value: Any) -> Any:
 
 
 def plain_json(value: Any, finite: bool = False) -> Any:
-    """Return data for JSON: tuples as lists, other packages' numbers as Python's.
-
-    `finite`: non-finite numbers become texts.
-    """
+    """Return data for JSON: tuples as lists, other packages' numbers as Python's."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):
@@ -122,7 +118,6 @@ _NUMBERS: Mapping[str, tuple[type[Any], type[Any]]] = {
 
 
 def _checked(row: TrialRow | DecisionRow, entry: Field[Any]) -> Any:
-    """Return a row's field as plain Python, its numbers checked against the field's type."""
     kind = str(entry.type).removesuffix(" | None")
     each = kind.removeprefix("tuple[").removesuffix(", ...]")
     if getattr(row, entry.name) is None and kind != entry.type:
@@ -194,7 +189,6 @@ class PackedEvaluation(NamedTuple):
 
 
 def pack_evaluations(rows: Iterable[EvaluationRow]) -> Iterator[PackedEvaluation]:
-    """Group episodes into evaluations, in the order they first appear."""
     groups: dict[tuple[int, str, int, int], list[EvaluationRow]] = {}
     for row in rows:
         key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))

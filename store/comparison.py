@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from ..errors import ConfigError
 from .interim_analyses import fewest_pairs, level_of, next_level
@@ -26,11 +26,11 @@ from .paired import (
     unseen_between,
     unseen_p,
 )
-from .permutation_test import deal_p
 from .statistics import (
     IQM_MIN_SEEDS,
     NO_INTERVAL,
     Interval,
+    deal_p,
     iqm,
     mean,
     t_quantile,
@@ -50,8 +50,6 @@ AFFORDED = 4  # at most this many times the present seeds are worth asking for
 
 @dataclass(frozen=True)
 class Decision:
-    """The result of a comparison."""
-
     verdict: Verdict  # about the first side
     interval: Interval  # of the first side less the second
     more_seeds: int | None = None  # that would decide, if it is undecided
@@ -107,8 +105,6 @@ FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of two samples."""
-
     means: tuple[float, float]
     iqms: tuple[float | None, float | None]  # None below 8 seeds
     seeds: tuple[int, int]
@@ -121,11 +117,7 @@ class Comparison:
     more_seeds: int | None = None  # of each that would decide, if it is undecided
     equal: bool = False  # paired, and the same value on every seed
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def sentence(self, a: str = "A", b: str = "B") -> str:
-        """Return the verdict as text."""
         if self.verdict in ("better", "worse"):
             return f"{a if self.verdict == 'better' else b} is better"
         if self.verdict == "no_difference" and self.difference == 0.0 and self.equal:
@@ -145,11 +137,7 @@ def compare(
     bounds: Bounds = UNBOUNDED,
     interim: bool = False,
 ) -> Comparison:
-    """Compare values of A and B, one per seed.
-
-    `paired`: value i of both is from the same seed; `earlier`, `interim`: see
-    `paired_over_looks`; `bounds`: of the values.
-    """
+    """Compare values of A and B, one per seed."""
     if not a or not b:
         raise ConfigError("there is nothing to compare: one side has no values")
     if paired and len(a) != len(b):

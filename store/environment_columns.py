@@ -51,14 +51,12 @@ def by_environment(metrics: Mapping[str, _T]) -> dict[int | None, dict[str, _T]]
 
 
 def environment_names(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of a study's environments; none if there is only one."""
     return tuple(str(one["name"]) for one in environments)
 
 
 def environment_columns(
     scores: Sequence[Sequence[float]], environments: Sequence[Mapping[str, Any]]
 ) -> dict[str, pa.Array]:
-    """Return two columns per environment: trials' normalised scores, and the raw metric."""
     columns: dict[str, Any] = {}
     for at, one in enumerate(environments):
         cells = [row[at] if row else None for row in scores]
@@ -76,7 +74,6 @@ def long_curves(
     metrics: Mapping[str, str],
     names: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """Yield rows of curves with `keys`, environment by environment; metrics: name -> column."""
     for table in tables:
         there = by_environment({name: name for name in table.column_names if name not in keys})
         shared = there.get(None, {})
@@ -91,10 +88,7 @@ def long_curves(
 
 
 def long_episodes(table: pa.Table, counts: np.ndarray, names: Sequence[str]) -> pa.Table:
-    """Return episodes with the name of their environment, counted in each.
-
-    `counts`: episodes of each evaluation, equally many per environment.
-    """
+    """Return episodes with the name of their environment, counted in each."""
     episode = table["episode"].to_numpy()
     each = np.repeat(counts // len(names), counts)
     labels = pa.array(names, pa.string()).take(pa.array(episode // each))

@@ -33,8 +33,6 @@ _EPISODES = {"episode_return": "return", "episode_length": "length"}
 
 @dataclass(frozen=True)
 class Point:
-    """Finite values at one number of training env steps."""
-
     env_steps: int
     values: Mapping[str, float]
 
@@ -57,8 +55,6 @@ class TrialNews:
 
 @dataclass(frozen=True)
 class News:
-    """Changes since the last look."""
-
     env_steps: int  # training env steps of all trials
     states: Mapping[str, int]  # state -> number of trials
     best: float | None  # the first value of the leaderboard
@@ -68,15 +64,12 @@ class News:
 
     @property
     def point(self) -> Point:
-        """The study's curves: number of trials per state, and the best value."""
         values = {f"trials/{state}": float(count) for state, count in sorted(self.states.items())}
         return Point(self.env_steps, values if self.best is None else values | {"best": self.best})
 
 
 @dataclass
 class Mark:
-    """The progress of a sink."""
-
     points: dict[str, int] = field(default_factory=dict[str, int])  # trial -> curve rows
     evaluations: dict[str, int] = field(default_factory=dict[str, int])  # trial -> evaluations
     done: list[int] = field(default_factory=list[int])  # trials followed to their end
@@ -86,7 +79,6 @@ class Mark:
 
     @classmethod
     def read(cls, directory: Path, sink: str) -> Mark:
-        """Read the mark of a sink; an empty one if there is none."""
         path = directory / "sinks" / f"{sink}.json"
         found = atomic_files.read_text(path) if atomic_files.is_plain_file(path) else "{}"
         return cls(**json.loads(found))
@@ -99,8 +91,6 @@ class Mark:
 
 @dataclass(frozen=True)
 class Follower:
-    """Reads the tables of a study for a sink."""
-
     top_k: int = 10  # of the best trials are followed; a trial once followed stays so
     every: int = 1  # rows of a curve whose mean is one point
     seeds: int = 1  # replicates of a trial; a point of a running trial waits for all of them
@@ -171,7 +161,6 @@ class Follower:
 
 
 def _changed_ends(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:
-    """Return the trials whose end has changed since it was reported, and mark it."""
     stale = [n for n in mark.done if n in rows and mark.ends.get(str(n)) != _end(rows[n])]
     mark.ends |= {str(n): _end(rows[n]) for n in stale}
     return [TrialNews(n, rows[n], json.loads(rows[n]["params"]), (), True) for n in stale]
@@ -208,7 +197,6 @@ def _of_trials(path: Path, trials: Iterable[int]) -> pa.Table:
 
 
 def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
-    """Return one trial's rows by columns, numbers only."""
     rows = table.filter(pc.field("trial") == trial)
     return {
         name: rows[name].to_numpy()
@@ -221,12 +209,10 @@ _Seen = tuple[Point, int]  # a point, and how many replicates have it
 
 
 def _complete(seen: Sequence[_Seen], seeds: int) -> list[Point]:
-    """Return the points before the first that a replicate still lacks."""
     return [point for point, _ in takewhile(lambda one: one[1] >= seeds, seen)]
 
 
 def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each number of env steps, rising, with the indices of its rows."""
     order = np.argsort(env_steps, kind="stable")
     found, starts = np.unique(env_steps[order], return_index=True)
     ends = [*starts[1:], len(order)]
@@ -235,7 +221,6 @@ def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
-    """Return means over replicates."""
     found: list[_Seen] = []
     for at, here in _by_env_steps(rows["env_steps"]):
         values = {
@@ -347,7 +332,6 @@ class FollowingSink(ABC, Generic[Run]):
         self._runs = {}
 
     def _place(self, directory: Path) -> Path:
-        """Return the folder to write into, for a study's folder."""
         return self._target or directory
 
     def _follow(self, directory: Path, final: bool) -> News:

@@ -82,7 +82,6 @@ class Look:
 
 
 def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
-    """Return the looks of a study in order; none for studies of earlier versions."""
     for row in attributes:
         if row.trial is None and row.name == _NAME:
             return tuple(
@@ -92,19 +91,16 @@ def looks_of(attributes: Iterable[AttributeRow]) -> tuple[Look, ...]:
 
 
 def attribute_of_looks(looks: Iterable[Look]) -> AttributeRow:
-    """Return the study attribute that keeps them."""
     return AttributeRow(None, _NAME, [
         [look.trial, look.seeds, look.won, *([True] if look.interim else [])] for look in looks
     ])  # fmt: skip
 
 
 def begins_interim(looks: Sequence[Look]) -> bool:
-    """Return whether a study's verdict began with an interim look."""
     return next((look.interim for look in looks if look.won), False)
 
 
 def pair_begins_interim(looks: Sequence[Look], a: int, b: int) -> bool:
-    """Return whether the first look at two trials together was an interim one."""
     seen = set[int]()
     for look in looks:
         if look.trial in (a, b):

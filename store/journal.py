@@ -6,29 +6,19 @@ repeats everything since the last commit, bitwise.
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import StoreError
+from ..errors import StoreError, not_as_written
 from ..files.atomic_files import is_plain_file
-from . import codec, journal_file
+from . import codec
 from .codec import Cells, PackedEvaluation
-from .journal_file import (
-    APPLICATION,
-    FORMAT,
-    JOURNAL_NAME,
-    Sum,
-    connect,
-    damaged,
-    digest,
-    intact,
-    sqlite_errors,
-    write_sum,
-)
 from .rows import (
     AskRow,
     AttributeRow,
@@ -40,6 +30,185 @@ from .rows import (
     StudyMeta,
     TrialRow,
 )
+
+SUMS_TABLE = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum TEXT NOT NULL);"
+SCHEMA = "schema"  # the checksum of the definitions of the tables has this name
+_BYTES = 16
+_MODULUS = 1 << (8 * _BYTES)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The checksum of a table: number of rows, and the sum of their digests modulo 2^128."""
+
+    rows: int = 0
+    total: int = 0
+
+    def plus(self, *digests: int) -> Sum:
+        return Sum(self.rows + len(digests), (self.total + sum(digests)) % _MODULUS)
+
+    def minus(self, one: int) -> Sum:
+        return Sum(self.rows - 1, (self.total - one) % _MODULUS)
+
+
+def digest(table: str, cells: Sequence[Any]) -> int:
+    """Return the BLAKE2b digest of a row: its cells as text, and bytes unchanged.
+
+    >>> digest("asks", (1, "1")) == digest("asks", ("1", 1))
+    False
+    """
+    # `ascii` is the same text in every version of Python, `repr` is not.
+    plain = [len(cell) if type(cell) is bytes else cell for cell in cells]
+    text = ascii(plain).encode() + b"".join(cell for cell in cells if type(cell) is bytes)
+    hashed = blake2b(text, digest_size=_BYTES, person=table.encode())
+    return int.from_bytes(hashed.digest(), "little")
+
+
+def sum_of(connection: sqlite3.Connection, table: str) -> Sum:
+    statement = f"SELECT * FROM {table} NOT INDEXED"
+    if table == SCHEMA:
+        statement = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    return Sum().plus(*(digest(table, cells) for cells in connection.execute(statement)))
+
+
+def write_sum(connection: sqlite3.Connection, table: str, of: Sum) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO sums VALUES (?, ?, ?)",
+        (table, of.rows, f"{of.total:0{2 * _BYTES}x}"),
+    )
+
+
+def intact(connection: sqlite3.Connection, table: str) -> str:
+    """Return why a table or an index of it is damaged, "" if it is not."""
+    if table != SCHEMA:
+        answer = str(connection.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0])
+        if answer != "ok":
+            return answer
+    return sum_differs(connection, table, sum_of(connection, table))
+
+
+def sum_differs(connection: sqlite3.Connection, table: str, found: Sum) -> str:
+    """Return how the checksum of a table differs from the written one, "" if it does not."""
+    row = connection.execute("SELECT rows, sum FROM sums WHERE name = ?", (table,)).fetchone()
+    try:
+        written = Sum(int(row[0]), int(row[1], 16))
+    except (TypeError, ValueError):  # there is no such row, or it is damaged
+        return f"the checksum of its table {table} is missing"
+    if written.rows != found.rows:
+        return f"its table {table} has {found.rows} rows, {written.rows} were written"
+    return "" if written == found else f"rows of its table {table} have changed since then"
+
+
+JOURNAL_NAME = "journal.sqlite"
+JOURNAL_FILES = tuple(f"{JOURNAL_NAME}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
+FORMAT = 2  # 1: without checksums, which the next writer adds
+APPLICATION = 0x68706F31  # "hpo1", as `file journal.sqlite` shows
+_WAIT_SECONDS = 60.0  # a reader holds the file for milliseconds
+
+TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL,
+    at TEXT NOT NULL, phase TEXT NOT NULL, loop_state TEXT NOT NULL, checkpoint TEXT);
+CREATE TABLE trials (trial INTEGER PRIMARY KEY, state TEXT NOT NULL, row TEXT NOT NULL);
+CREATE TABLE evaluations (trial INTEGER NOT NULL, stream TEXT NOT NULL,
+    replicate INTEGER NOT NULL, env_steps INTEGER NOT NULL, episodes INTEGER NOT NULL,
+    returns BLOB NOT NULL, lengths BLOB NOT NULL, names TEXT NOT NULL, metrics BLOB NOT NULL,
+    PRIMARY KEY (trial, stream, replicate, env_steps));
+CREATE TABLE decisions (trial INTEGER NOT NULL, rung INTEGER NOT NULL, row TEXT NOT NULL,
+    PRIMARY KEY (trial, rung));
+CREATE TABLE asks (batch INTEGER PRIMARY KEY, method TEXT NOT NULL, trials TEXT NOT NULL,
+    told TEXT NOT NULL);
+CREATE TABLE attributes (trial INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (trial, name));
+CREATE TABLE parts (name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER NOT NULL,
+    level INTEGER NOT NULL, checksum TEXT NOT NULL);
+{SUMS_TABLE}
+"""
+
+# Primary result codes about the disk or other processes, not about the content.
+_OTHERS = {
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CANTOPEN,
+}  # fmt: skip
+
+
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """Open for reading and writing even to read: after a crash the first to open rolls back."""
+    for name in JOURNAL_FILES:
+        is_plain_file(path.with_name(name))
+    last: Exception | None = None
+    for mode in ("rwc",) if create else ("rw", "ro"):
+        connection = None
+        try:
+            uri = f"{path.absolute().as_uri()}?mode={mode}"
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=_WAIT_SECONDS, isolation_level=None
+            )
+            connection.execute("PRAGMA user_version").fetchone()
+            return connection
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if connection is not None:
+                connection.close()
+            if _code(error) not in _OTHERS:
+                raise _store_error(path, error) from error
+            last = error
+    raise StoreError(f"cannot open {path}: {last}")
+
+
+def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a copy of an open journal and close that; a writer waits only for the copying."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        with sqlite_errors(path):
+            connection.backup(copy)
+    except BaseException:
+        copy.close()
+        raise
+    finally:
+        connection.close()
+    return copy
+
+
+def is_empty(path: Path) -> bool:
+    connection = connect(path)
+    try:
+        with sqlite_errors(path):
+            return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    finally:
+        connection.close()
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: damage in a message
+        raise _store_error(path, error) from error
+
+
+def damaged(path: Path, why: object) -> StoreError:
+    words = " ".join(str(why).split())[:300]
+    return not_as_written(f"{path} is damaged ({words})")
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _store_error(path: Path, error: Exception) -> StoreError:
+    code = _code(error)
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        full = code == sqlite3.SQLITE_FULL
+        words = "No space left on device" if full else f"Input/output error ({error})"
+        return StoreError(
+            f"{words} while using {path}; all commits are safe; "
+            f"{'free space' if full else 'mend that'} and run the same command again"
+        )
+    if code in _OTHERS:
+        reader = "" if os.access(path, os.W_OK) else " (it cannot be written by you)"
+        return StoreError(f"cannot use {path}: {error}{reader}")
+    return damaged(path, error)
+
 
 _T = TypeVar("_T")
 
@@ -68,7 +237,7 @@ class Journal:
             raise StoreError(f"there is no study in {directory}: {JOURNAL_NAME} is missing")
         self._connection = connect(self.path)
         if copied:
-            self._connection = journal_file.in_memory(self.path, self._connection)
+            self._connection = in_memory(self.path, self._connection)
         self._writable = writable
         self._intact: set[str] = set()  # tables that match their checksums
         self._sums: dict[str, Sum] = {}  # for a writer: all tables, as of the last commit
@@ -83,7 +252,6 @@ class Journal:
 
     @classmethod
     def create(cls, directory: Path, meta: StudyMeta) -> Journal:
-        """Create the journal of a new study atomically, and open it for writing."""
         for name, kind in meta.param_kinds.items():
             if kind not in codec.PARAM_KINDS:
                 raise StoreError(
@@ -97,14 +265,14 @@ class Journal:
             with sqlite_errors(path):
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.executescript(
-                    f"BEGIN IMMEDIATE; {journal_file.TABLES}"
+                    f"BEGIN IMMEDIATE; {TABLES}"
                     f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
                 )
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", codec.meta_cells(meta))
                 head = codec.head_cells(Head(at=meta.created_at))
                 connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?)", head)
                 for table in _SUMMED:
-                    write_sum(connection, table, journal_file.sum_of(connection, table))
+                    write_sum(connection, table, sum_of(connection, table))
                 connection.execute("COMMIT")
         finally:
             connection.close()
@@ -112,9 +280,8 @@ class Journal:
 
     @staticmethod
     def exists(directory: Path) -> bool:
-        """Whether a journal was created here completely."""
         path = Path(directory) / JOURNAL_NAME
-        return is_plain_file(path) and not journal_file.is_empty(path)
+        return is_plain_file(path) and not is_empty(path)
 
     def _prepare(self) -> None:
         run = self._connection.execute
@@ -148,19 +315,18 @@ class Journal:
             raise damaged(self.path, answer)
         with self._transaction("IMMEDIATE" if version == 1 else ""):
             if version == 1:
-                run(journal_file.SUMS_TABLE)
+                run(SUMS_TABLE)
                 run(f"PRAGMA user_version = {FORMAT}")
             for table in _SUMMED:
-                self._sums[table] = journal_file.sum_of(self._connection, table)
+                self._sums[table] = sum_of(self._connection, table)
                 if version == 1:
                     write_sum(self._connection, table, self._sums[table])
-                elif why := journal_file.difference(self._connection, table, self._sums[table]):
+                elif why := sum_differs(self._connection, table, self._sums[table]):
                     raise damaged(self.path, why)
         self._intact = set(_SUMMED)
 
     @contextmanager
     def _transaction(self, kind: str = "") -> Generator[None]:
-        """Run a transaction; an error in it rolls it back."""
         with sqlite_errors(self.path):
             self._connection.execute(f"BEGIN {kind}")
             try:
@@ -225,14 +391,12 @@ class Journal:
             raise damaged(self.path, f"{type(error).__name__}: {error}") from error
 
     def head(self) -> Head:
-        """Return the last commit: its number, loop state and checkpoint."""
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
         for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
             return Head(number, self._made(float, at), phase, loop_state, checkpoint)
         raise damaged(self.path, "it has no last commit")
 
     def trials(self) -> list[TrialRow]:
-        """Return all trials, by number."""
         statement = "SELECT row FROM trials ORDER BY trial"
         return self._with_rungs(list(self._read(codec.trial_from_text, "trials", statement)))
 
@@ -256,14 +420,12 @@ class Journal:
         ]
 
     def count_by_state(self) -> dict[str, int]:
-        """Return state -> number of trials of the search in it."""
         statement = "SELECT state, count(*) FROM trials WHERE trial >= 0 GROUP BY state"
         return dict(self._rows("trials", statement))
 
     def packed_evaluations(
         self, trial: int | None = None, without: str | None = None
     ) -> Iterator[PackedEvaluation]:
-        """Yield evaluations by (trial, stream, replicate, env_steps)."""
         asked = {"trial = ?": trial, "stream <> ?": without if without is None else str(without)}
         asked = {clause: value for clause, value in asked.items() if value is not None}
         statement = (
@@ -273,34 +435,28 @@ class Journal:
         return self._read(codec.evaluation_of_cells, "evaluations", statement, *asked.values())
 
     def evaluations(self, trial: int | None = None) -> Iterator[EvaluationRow]:
-        """Yield episodes in the order of `packed_evaluations`."""
         for packed in self.packed_evaluations(trial):
             yield from codec.unpack_evaluation(packed)
 
     def evaluation_metrics(self) -> list[str]:
-        """Return the sorted names of all environment metrics of any evaluation."""
         statement = "SELECT DISTINCT names FROM evaluations"
         found = self._read(codec.names_of_text, "evaluations", statement)
         return sorted({name for names in found for name in names})
 
     def decisions(self, trial: int | None = None) -> list[DecisionRow]:
-        """Return decisions in the order they were taken, of one trial or of all."""
         where, values = ("1", ()) if trial is None else ("trial = ?", (trial,))
         statement = f"SELECT row FROM decisions WHERE {where} ORDER BY rowid"
         return list(self._read(codec.decision_from_text, "decisions", statement, *values))
 
     def asks(self) -> list[AskRow]:
-        """Return batches of proposals by number."""
         statement = "SELECT batch, method, trials, told FROM asks ORDER BY batch"
         return list(self._read(codec.ask_of_cells, "asks", statement))
 
     def attributes(self) -> list[AttributeRow]:
-        """Return system attributes, those of the study first, then by trial and name."""
         statement = "SELECT trial, name, value FROM attributes ORDER BY trial, name"
         return list(self._read(codec.attribute_of_cells, "attributes", statement))
 
     def parts(self) -> list[Part]:
-        """Return the live curve parts, in the order of their rows."""
         statement = "SELECT name, checksum, rows, first, level FROM parts ORDER BY first"
         return list(self._read(codec.part_of_cells, "parts", statement))
 
@@ -308,7 +464,6 @@ class Journal:
 
     @contextmanager
     def _changes(self) -> Generator[None]:
-        """Change rows in one transaction with their checksums."""
         before, self._sums = self._sums, dict(self._sums)
         try:
             with self._transaction("IMMEDIATE"):
@@ -321,11 +476,7 @@ class Journal:
             raise
 
     def commit(self, commit: Commit) -> None:
-        """Write everything in one transaction, or nothing.
-
-        `StoreError`: the number does not follow the last one, an appended row exists, a row has
-        the wrong type, or the disk refuses.
-        """
+        """Write everything in one transaction, or nothing."""
         try:
             with self._changes():
                 last = self.head().number
@@ -356,7 +507,6 @@ class Journal:
         self._put("head", [codec.head_cells(Head(*last))])
 
     def _put(self, table: str, rows: Iterable[Cells]) -> None:
-        """Insert rows; replace those with the same key where a table has keys."""
         keys = _KEYS.get(table, ())
         # Of two rows with one key the last stays.
         rows = list({row[: len(keys)]: row for row in rows}.values()) if keys else list(rows)
@@ -377,7 +527,6 @@ class Journal:
             run(f"DELETE FROM {table} WHERE {where}", key)
 
     def replace_meta(self, meta: StudyMeta) -> None:
-        """Write the changes of a resumed study: its file, versions, devices."""
         if dict(meta.param_kinds) != dict(self.meta.param_kinds):
             raise StoreError(
                 "the searched hyperparameters of a study cannot change; start another study",

@@ -88,14 +88,12 @@ class Entry:
 
     @property
     def measured_from(self) -> _Source:
-        """The seeds of `measured_value`."""
         if self.value is None and self.report_value is not None:
             return "report"
         return self.value_from
 
     @property
     def measured_seeds(self) -> int:
-        """The number of these seeds; 0 without a value."""
         if self.measured_value is None:
             return 0
         return self.report_seeds if self.value is None else self.seeds
@@ -116,8 +114,6 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Further objectives and constraints that decide the order."""
-
     goals: tuple[str, ...] = ()  # of all objectives, if there are several
     limits: tuple[tuple[float | None, float | None], ...] = ()  # (min, max) per constraint
 
@@ -130,11 +126,9 @@ class Ranking:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the first metric alone decides."""
         return len(self.goals) < 2 and not self.limits
 
     def losses(self, objectives: Sequence[float]) -> tuple[float, ...]:
-        """Return one loss per objective."""
         signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
         return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
 
@@ -174,13 +168,11 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
 
 
 def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the trials with a front: confirmed ones, or finished if there are none."""
     placed = [entry for entry in entries if entry.front is not None]
     return [entry for entry in placed if entry.confirmed] or placed
 
 
 def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
-    """Return the leaderboard of a study, with intervals inside the possible values."""
     found = leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
     bounds = value_bounds(meta)
     if bounds == Bounds():
@@ -243,7 +235,6 @@ def _tested(entry: Entry, row: TrialRow) -> Entry:
 
 
 def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:
-    """Order confirmed and finished trials by place, and feasible ones first at a rung."""
     several = len(ranking.goals) > 1
     for group in (_CONFIRMED, _FINISHED):
         members = [index for index, key in enumerate(keys) if key[0] == group]
@@ -284,6 +275,9 @@ def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
     return max((len(trial.choose_values) for trial in trials), default=0)
 
 
+_OF_ROW = ("rung", "rung_value", "stop_rule", "env_steps", "params", "rung_env_steps")
+
+
 def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, seeds: int) -> Entry:
     fresh = 0 < seeds == len(row.choose_values)
     constraints = row.choose_constraints if fresh else row.constraints
@@ -307,11 +301,7 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, se
         search_value=row.value,
         choose_value=choose,
         report_value=report,
-        rung=row.rung,
-        rung_value=row.rung_value,
-        stop_rule=row.stop_rule,
-        env_steps=row.env_steps,
-        params=row.params,
+        **{name: getattr(row, name) for name in _OF_ROW},
         objectives=row.choose_objectives if fresh else row.objectives,
         constraints=constraints,
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
@@ -320,7 +310,6 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, se
         choose_seeds=len(row.choose_values),
         report_seeds=len(row.report_values),
         search_seeds=len(row.seed_values),
-        rung_env_steps=row.rung_env_steps,
     )
 
 
@@ -338,7 +327,6 @@ def search_interval(
 def _shown(
     row: TrialRow, choose: float | None, report: float | None, aggregate: str
 ) -> tuple[float | None, _Source, tuple[float, ...], Interval]:
-    """Return the value to show, the seeds it is from, their values, its interval."""
     reference = row.state is TrialState.REFERENCE
     if report is not None and (choose is not None or reference):
         return report, "report", row.report_values, interval(row.report_values)
@@ -351,7 +339,6 @@ def _shown(
 
 
 def _order(entry: Entry, sign: float) -> tuple[float, ...]:
-    """Return the sort key: the group, the order in it, the trial's number."""
     value, at_rung = _key(entry.value, sign), _key(entry.rung_value, sign)
     if entry.confirmed:
         chosen = _key(entry.choose_value, sign)

@@ -24,10 +24,7 @@ _LONGEST = 400
 
 
 class StudyLock:
-    """Hold the exclusive right to write a study's folder; a context manager.
-
-    `words` is the text that `lock_holder` shows to others. `StoreError`: another process holds it.
-    """
+    """Hold the exclusive right to write a study's folder; a context manager."""
 
     def __init__(self, directory: Path):
         self.path = directory / LOCK_NAME
@@ -76,7 +73,6 @@ class StudyLock:
             self._descriptor = None
 
     def release(self) -> None:
-        """Release the lock; a second call does nothing."""
         if self._descriptor is not None:
             with suppress(OSError):  # closing releases the lock, whatever its text
                 _write(self._descriptor, "")
@@ -117,7 +113,6 @@ def _text(descriptor: int) -> str:
 
 
 def ask_to_stop(folder: Path, holder: str) -> None:
-    """Ask the process that writes a study (`lock_holder`) to commit and end."""
     atomic_files.write_text(folder / STOP_NAME, holder)
 
 
@@ -129,7 +124,6 @@ class StopRequest:
         self._next, self._asked = 0.0, False
 
     def __call__(self) -> bool:
-        """Return whether there is a request for this process; once True, always."""
         now = time.monotonic()
         if not self._asked and now >= self._next:
             self._next = now + _LOOK_SECONDS
@@ -138,6 +132,5 @@ class StopRequest:
         return self._asked
 
     def close(self) -> None:
-        """Delete the request."""
         with suppress(OSError):  # one that stays names a process that has ended
             self._path.unlink()

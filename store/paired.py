@@ -13,19 +13,21 @@ includes 0 unless unobserved seeds could not change the sign of the mean (`unsee
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import ConfigError
+from .importance import midranks
 from .interim_analyses import fewest_pairs, level_of, levels
 from .libraries import np, special
-from .permutation_test import Scores, deal_p
-from .rank_variance import midranks
 from .statistics import (
     NO_INTERVAL,
     Interval,
+    Scores,
     binomial_interval,
+    deal_p,
     mean,
     t_quantile,
     variance,
@@ -33,7 +35,7 @@ from .statistics import (
 )
 
 POWER = 0.8
-_MOST = 1_000_000  # pairs worth asking for
+_MOST = 2**19  # pairs worth asking for
 _ALL_SIGNS, _FLIPS, _MANY = 14, 20_000, 100
 _ROUNDING = 1e-9
 # An unknown bound is assumed beyond all values by this share of their range: skewed (log-normal)
@@ -51,11 +53,9 @@ class Bounds:
     high: float = math.inf
 
     def signed(self, sign: float) -> Bounds:
-        """Return the bounds of `sign` times the value; `sign` is 1 or -1."""
         return self if sign > 0.0 else Bounds(-self.high, -self.low)
 
     def around(self, found: Interval) -> Interval:
-        """Return the part of a mean's interval inside the bounds."""
         if found.low is None or found.high is None:
             return found
         low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
@@ -235,19 +235,16 @@ def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
 
 @lru_cache(maxsize=8)
 def _weights(count: int) -> np.ndarray:
-    """Return weights [20000, count]."""
     return np.random.Generator(np.random.PCG64(0)).exponential(1.0, (_FLIPS, count))
 
 
 @lru_cache(maxsize=8)
 def _signs(count: int) -> np.ndarray:
-    """Return random signs [19999, count]."""
     coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
     return 2.0 * coins - 1.0
 
 
 def is_rounding(difference: float, ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """Return whether a difference between values of two sides is a rounding error."""
     return abs(difference) <= 1e-12 * max(map(abs, [*ours, *theirs]))
 
 
@@ -292,7 +289,7 @@ def chance_of_better(
     Paired: on the same new seed, with Clopper and Pearson's interval, a tie half a hit. Else for
     any two seeds (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice", section 4.3), see `placement_interval`. A non-finite value loses to a finite one.
-    There is no interval below 5 seeds.
+    Below 5 seeds it has no interval.
 
     >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
     0.625
@@ -350,7 +347,6 @@ def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
 
 
 def _ranked_p(ours: Scores, theirs: Scores) -> float:
-    """Return `deal_p` of ranks, non-finite values the lowest."""
     sides: list[list[list[float]]] = [[], []]
     for a, b in zip(ours, theirs, strict=True):
         both = np.asarray([*a, *b], np.float64)
@@ -374,15 +370,9 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
     if gap == 0.0:
         return None
     ratio = deviation / abs(gap)
-    few, many = 1, 2
-    while not _suffice(many, ratio, level):
-        few, many = many, 2 * many
-        if many > _MOST:
-            return None
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if _suffice(middle, ratio, level) else (middle, many)
-    return many
+    known = range(2, _MOST + 1)
+    found = bisect_left(known, True, key=lambda count: _suffice(count, ratio, level))
+    return known[found] if found < len(known) else None
 
 
 def seeds_to_trust(gap: float, unseen: tuple[float, float], level: float) -> int:

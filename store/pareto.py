@@ -16,15 +16,12 @@ Losses = Sequence[float]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a trial among others."""
-
     violation: float  # in total; 0 for a feasible one
     front: int  # 1 for non-dominated ones
     crowding: float  # distance, infinite at the ends of a front
 
     @property
     def key(self) -> tuple[float, int, float]:
-        """The sort key, the best first."""
         return (self.violation, self.front, -self.crowding)
 
 
@@ -60,7 +57,6 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 
 def fronts(losses: Sequence[Losses]) -> list[int]:
-    """Return the front of each point, 1 for those that no other dominates."""
     if not losses:
         return []
     points = np.array([[_finite(x) for x in row] for row in losses], dtype=np.float64)
@@ -149,5 +145,4 @@ def violation(value: float, low: float | None, high: float | None) -> float:
 
 
 def excess(violations: Iterable[float]) -> float:
-    """Return the sum of violations; 0 if no bound is violated."""
     return sum(max(0.0, amount) for amount in violations)

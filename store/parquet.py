@@ -57,7 +57,6 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
-    """Write row groups of a fixed size, whatever the sizes of the tables."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
@@ -72,10 +71,7 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
 
 
 class CurveParts:
-    """The curve parts of one study, for its writer; `live`: those of the last commit, in order.
-
-    `StoreError`: a listed part is missing, changed, or a link.
-    """
+    """The curve parts of one study, for its writer; `live`: those of the last commit, in order."""
 
     def __init__(self, directory: Path, live: Sequence[Part]):
         self.directory = Path(directory) / PARTS_NAME
@@ -97,7 +93,6 @@ class CurveParts:
 
     @property
     def rows(self) -> int:
-        """Return the number of curve rows so far, committed or not."""
         parts = sum(part.rows for part in (*self.live, *self._pending))
         merged = sum(part.rows for part in self.live if part.name in self._merged)
         return parts - merged + self._buffered
@@ -110,7 +105,6 @@ class CurveParts:
         env_steps: Sequence[int],
         metrics: Mapping[str, np.ndarray | Sequence[float]],
     ) -> None:
-        """Buffer one chunk of many lanes, one value per busy lane; metrics: name -> [rows]."""
         if not len(trials):
             return
         try:
@@ -127,7 +121,6 @@ class CurveParts:
             self._spill()
 
     def _spill(self) -> None:
-        """Write the buffer as a part for the next commit."""
         if not self._buffer:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
@@ -176,7 +169,6 @@ class CurveParts:
         return list(self._pending), list(self._merged)
 
     def _merge(self, level: int) -> None:
-        """Merge the parts of one level, which are always neighbours, when there are many."""
         now = [part for part in (*self.live, *self._pending) if part.name not in self._merged]
         run = [part for part in now if part.level == level]
         if len(run) < MERGE_PARTS or sum(part.rows for part in run) > MERGE_ROWS:
@@ -202,7 +194,6 @@ class CurveParts:
 
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
-    """Return key columns, then all metric columns of any part by name."""
     fields = {
         field.name: field for part in parts for field in pq.read_schema(directory / part.name)
     }
@@ -216,7 +207,6 @@ def _keys() -> list[pa.Field]:
 
 
 def part_batches(directory: Path, parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of some parts in order, at most 65,536 at a time, in one schema."""
     for part in parts:
         with pq.ParquetFile(directory / part.name) as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):

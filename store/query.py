@@ -188,7 +188,6 @@ def _time(text: str | None) -> datetime | str | None:
 
 
 def _opened(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows:
-    """Return a query that has its first rows."""
     with _readable_errors(folder):
         connection = _connection(folder, memory, spill)
     try:
@@ -204,7 +203,6 @@ class _OutOfMemoryError(StoreError):
 
 @contextmanager
 def _readable_errors(folder: Path) -> Generator[None]:
-    """Turn DuckDB's errors into `StoreError`."""
     try:
         yield
     except duckdb.OutOfMemoryException as error:
@@ -246,7 +244,6 @@ def has_column(folder: Path, table: str, column: str) -> bool:
 
 
 def require_tables(folder: Path) -> None:
-    """Raise `StoreError` if a study has not published its tables yet."""
     for name in TABLES:
         if not (folder / f"{name}.parquet").is_file():
             when = "run the study's file to write it"
@@ -284,7 +281,6 @@ def _jsonable(cell: Any) -> Any:
 
 
 def _check(sql: str) -> None:
-    """Raise `StoreError` unless the text is one reading statement."""
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
         raise StoreError(
@@ -299,7 +295,6 @@ def _check(sql: str) -> None:
 
 
 def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
-    """Return an empty database with the views, which can read only the folder."""
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

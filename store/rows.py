@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 
 class TrialState(StrEnum):
-    """The state of a trial, as every table and command shows it."""
-
     WAITING = "waiting"
     RUNNING = "running"
     INTERRUPTED = "interrupted"  # of a study that no process runs; the journal has `running`
@@ -166,8 +164,6 @@ class BaselineRow:
 
 @dataclass(frozen=True)
 class StudyMeta:
-    """What a journal must know about its study without other files."""
-
     name: str
     study_hash: str  # of the resolved study
     study_text: str  # the resolved study as YAML
@@ -190,14 +186,11 @@ Phase = Literal["running", "interrupted", "finished"]
 
 
 def is_part_name(name: str) -> bool:
-    """Whether a file of that name can be a curve part."""
     return re.fullmatch(r"\d{6,}\.parquet", name) is not None
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of curve rows in `parts/`."""
-
     name: str
     checksum: str  # sha256, in hex
     rows: int
@@ -207,8 +200,6 @@ class Part:
 
 @dataclass(frozen=True)
 class Commit:
-    """Everything one transaction writes."""
-
     number: int  # one more than the last commit's
     loop_state: str  # the state of the search loop as JSON text
     checkpoint: str | None  # name of the lane checkpoint of this commit

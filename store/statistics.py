@@ -1,6 +1,6 @@
 """Mean, median and IQM over seeds, with 95 % intervals.
 
-There is no interval below 5 seeds, a t-interval of the mean for 5 to 10 seeds, and for more an
+Below 5 seeds there is none, a t-interval of the mean for 5 to 10 seeds, and for more an
 expanded percentile bootstrap.
 """
 
@@ -50,7 +50,6 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median; NaN if any value is NaN."""
     _require_values(values, "median")
     if any(map(math.isnan, values)):
         return math.nan
@@ -167,7 +166,6 @@ def welch_degrees(shares: Sequence[float], counts: Sequence[int]) -> int:
 
 @lru_cache(maxsize=64)
 def _resamples(count: int) -> np.ndarray:
-    """Return indices [2000, count], the same for every call."""
     return np.random.Generator(np.random.PCG64(0)).integers(0, count, (RESAMPLES, count))
 
 
@@ -197,3 +195,72 @@ def t_quantile(probability: float, degrees: int) -> float:
     if not 0.0 < probability < 1.0 or degrees < 1:
         raise ConfigError(f"no t quantile at probability {probability}, {degrees} degrees")
     return float(special.stdtrit(degrees, probability))
+
+
+Scores = Sequence[Sequence[float]]  # [environments][seeds]
+AGREEMENT_LEVEL = 0.99
+DEALS = 9_999  # permutations
+
+
+@dataclass(frozen=True)
+class Agreement:
+    difference: float  # fresh mean less recorded mean
+    low: float  # 99 % permutation interval
+    high: float
+    within: bool  # the difference is in the interval
+
+
+def agreement(
+    recorded: Sequence[float], fresh: Sequence[float], deals: int = DEALS, seed: int = 0
+) -> Agreement:
+    """Return the difference of two means of at least 5 seeds, and its permutation interval.
+
+    >>> agreement([1.0] * 8, [1.0] * 8).within
+    True
+    """
+    count, other = len(recorded), len(fresh)
+    if min(count, other) < 5:
+        raise ConfigError(f"samples of {count} and {other} values; at least 5 are needed")
+    pooled = np.asarray([*recorded, *fresh], np.float64)
+    if not np.isfinite(pooled).all():
+        raise ConfigError("a value is not finite")
+    centred = pooled - pooled.mean()  # rounding errors of large means would split ties
+    second = centred[_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
+    dealt = second / other - (centred.sum() - second) / count
+    seen = centred[count:].sum()
+    difference = float(seen / other - (centred.sum() - seen) / count)
+    tail = (1.0 - AGREEMENT_LEVEL) / 2.0
+    # With the observed one, at most `level` of n + 1 are outside.
+    skipped = int(tail * (deals + 1))
+    ordered = np.sort(dealt)
+    low, high = float(ordered[max(0, skipped - 1)]), float(ordered[deals - max(1, skipped)])
+    slack = 1e-12 * max(1.0, float(np.abs(centred).max()))
+    within = low - slack <= difference <= high + slack
+    return Agreement(difference, low, high, within)
+
+
+def deal_p(ours: Scores, theirs: Scores) -> float:
+    """Return the exact two-sided p-value of equal distributions in every environment.
+
+    The share of 9,999 permutations within environments, and the observed one, with a difference of
+    means at least as far from 0.
+
+    >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
+    (True, 1.0)
+    """
+    dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
+    for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        pooled = np.asarray([*a, *b], np.float64)
+        # Centred values sum to 0, so the sum of one side gives the difference of means.
+        centred = (pooled - pooled.mean()) / len(a) / len(b)
+        dealt += centred[_orders(len(pooled), DEALS, stream)[:, len(a) :]].sum(axis=1)
+        seen += float(centred[len(a) :].sum())
+        size += float(np.abs(centred).sum())
+    far = int(np.count_nonzero(np.abs(dealt) >= abs(seen) - 1e-9 * size))
+    return (1 + far) / (DEALS + 1)
+
+
+@lru_cache(maxsize=16)
+def _orders(count: int, deals: int, seed: int) -> np.ndarray:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return rng.permuted(np.broadcast_to(np.arange(count), (deals, count)), axis=1)

@@ -12,12 +12,11 @@ from typing import Any
 
 from ..errors import StoreError, suggestion
 from ..files import atomic_files
-from .journal import Journal
-from .journal_file import JOURNAL_NAME
+from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
-from .lock import lock_holder
+from .lock import StudyLock, lock_holder
 from .parquet import PARTS_NAME
-from .rows import Head, TrialRow, as_left
+from .rows import Head, TrialRow, TrialState, as_left
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
@@ -33,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def checked_name(name: str) -> str:
-    """Return the name; `StoreError` if it cannot be the folder of a study."""
     if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
         raise StoreError(
             f"{name[:120]!r} cannot name a study; use 1 to 100 letters, digits, '.', '_' or '-', "
@@ -43,13 +41,11 @@ def checked_name(name: str) -> str:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """Return the first three names as text, and how many more there are."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def free_name(root: Path, name: str) -> str:
-    """Return the name, or `name-2`, `name-3`, ..., that no study has yet."""
     checked_name(name)
     number, candidate = 1, name
     while os.path.lexists(root / candidate):  # also a broken link
@@ -60,8 +56,6 @@ def free_name(root: Path, name: str) -> str:
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """The folder of one study and the paths in it."""
-
     path: Path
 
     @property
@@ -70,12 +64,10 @@ class StudyFolder:
 
     @property
     def study_file(self) -> Path:
-        """The study file as it was given."""
         return self.path / "study.yaml"
 
     @property
     def resolved_file(self) -> Path:
-        """The study file with all defaults."""
         return self.path / "study.resolved.yaml"
 
     @property
@@ -92,7 +84,6 @@ class StudyFolder:
         return self.path / REPORT_NAME
 
     def table(self, name: str) -> Path:
-        """Return the path of a published table, such as `trials`."""
         return self.path / f"{name}.parquet"
 
     def check_plain(self) -> None:
@@ -127,8 +118,6 @@ class StudyFolder:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """One line of `hpo list`."""
-
     name: str
     state: str  # `running`, `interrupted`, `finished` or `damaged`
     trials: int
@@ -145,21 +134,17 @@ class StudySummary:
 
 @dataclass(frozen=True)
 class Inside:
-    """The contents of a folder of results."""
-
     root: Path
     changed: dict[str, int]  # study -> last change of its journal, nanoseconds since the epoch
     unreadable: dict[str, str]  # folder that may be a study -> why it cannot be read
 
     @property
     def skipped(self) -> str:
-        """One line with the folders that cannot be read, or ""."""
         named = [f"{name} ({why})" for name, why in self.unreadable.items()]
         return f"skipped in {self.root}/: {first_of(named)}" if named else ""
 
 
 def listed(root: Path) -> list[str]:
-    """Return the names in a folder of results, without hidden ones, which are being removed."""
     try:
         return sorted(name for name in os.listdir(root) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -187,13 +172,11 @@ def look_inside(root: Path, skipped: Callable[[str], None] | None = None) -> Ins
 def list_studies(
     root: Path = RESULTS, skipped: Callable[[str], None] | None = None
 ) -> list[StudySummary]:
-    """Return all studies in a folder of results, the last to change first."""
     found = [summary_of(root / name) for name in look_inside(root, skipped).changed]
     return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
 
 
 def _journal_of(path: Path) -> os.stat_result | None:
-    """Return the file status of a study's journal; None if the folder is not a study."""
     try:
         seen = os.stat(path / JOURNAL_NAME)
     except (FileNotFoundError, NotADirectoryError):
@@ -202,7 +185,6 @@ def _journal_of(path: Path) -> os.stat_result | None:
 
 
 def may_be_study(path: Path) -> bool:
-    """Whether a folder is a study, or cannot be read."""
     try:
         return _journal_of(path) is not None
     except OSError:
@@ -210,7 +192,6 @@ def may_be_study(path: Path) -> bool:
 
 
 def summary_of(path: Path) -> StudySummary:
-    """Return the line of `hpo list` for one study, with its error if it cannot be read."""
     try:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
@@ -231,16 +212,12 @@ def state_of(folder: Path, head: Head) -> str:
 
 
 def trials_seen(journal: Journal, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
-    """Return the trials of a study; running ones are interrupted if no process writes it.
-
-    `read`: its trials, if they were read at the same commit.
-    """
+    """Return the trials of a study; running ones are interrupted if no process writes it."""
     rows = journal.trials() if read is None else list(read)
     return rows if lock_holder(journal.path.parent) is not None else as_left(rows)
 
 
 def one_policy(folder: Path) -> Path:
-    """Return the policy's folder: for several environments that of the first by name."""
     own = sorted(folder.glob("*/policy.json"))
     return own[0].parent if own and not (folder / "policy.json").exists() else folder
 
@@ -250,10 +227,7 @@ def find_study(
     root: Path = RESULTS,
     skipped: Callable[[str], None] | None = None,
 ) -> StudyFolder:
-    """Find a study by name in `root` or by path; None: the only one in `root`.
-
-    `StoreError`: there is none, or several without a name; `skipped`: see `look_inside`.
-    """
+    """Find a study by name in `root` or by path; None: the only one in `root`."""
     if study is not None:
         for path in (root / study, Path(study)):
             try:
@@ -286,10 +260,7 @@ def find_tables(
     more: Mapping[str, Path],
     skipped: Callable[[str], None] | None = None,
 ) -> Path:
-    """Return the folder whose tables a query reads: a study, or a folder with only the tables.
-
-    `more`: name -> a folder of tables in the package.
-    """
+    """Return the folder whose tables a query reads: a study, or a folder with only the tables."""
     if study is not None:
         shipped = [more[str(study)]] if str(study) in more else []
         for path in (root / study, Path(study), *shipped):
@@ -306,6 +277,30 @@ def _has_only_tables(path: Path) -> bool:
 
 
 def read_leaderboard(folder: StudyFolder) -> list[Entry]:
-    """Return the leaderboard of the last commit, from the journal."""
     with Journal(folder.path) as journal:
         return leaderboard_of(journal.meta, trials_seen(journal))
+
+
+def common_failure(folder: Path) -> str:
+    """Return the reason for which all trials of a study failed, "" if they did not."""
+    if not Journal.exists(folder):
+        return ""
+    with Journal(folder) as journal:
+        rows = journal.trials()
+    waits = (TrialState.WAITING, TrialState.RUNNING)
+    started = [row for row in rows if row.state not in waits or row.env_steps]
+    reasons = {re.sub(r"\d+", "", row.error) for row in started}
+    if len(reasons) != 1 or any(row.state is not TrialState.FAILED for row in started):
+        return ""
+    return started[-1].error
+
+
+def delete_results(folder: Path) -> None:
+    """Delete the files of a study, the journal last; other files in its folder stay."""
+    place = StudyFolder(folder)
+    with StudyLock(folder):
+        place.check_plain()
+        for name in STUDY_FOLDERS:
+            atomic_files.delete_folder(folder / name)
+        for name in (*OURS, JOURNAL_NAME):
+            atomic_files.delete_file(folder / name)

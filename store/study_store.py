@@ -92,25 +92,21 @@ class StudyStore:
 
     @property
     def holder(self) -> str:
-        """The lock's text about this process."""
         return self._lock.words
 
     @property
     def head(self) -> Head:
-        """The last commit."""
         return self.journal.head()
 
     # ------------------------------------------------------------------ checkpoints
 
     def new_checkpoint(self) -> Path:
-        """Return a new folder's path for the lanes of the next commit, which takes its name."""
         path = self.folder.checkpoints / f"lanes-{self._number + 1:06d}"
         atomic_files.delete_folder(path)
         atomic_files.make_folder(path.parent)
         return path
 
     def checkpoint(self) -> Path | None:
-        """Return the folder with the lanes of the last commit."""
         name = self.head.checkpoint
         return self.folder.checkpoints / name if name is not None else None
 
@@ -123,7 +119,6 @@ class StudyStore:
             raise not_as_written(f"the lane checkpoint {path} of the last commit is missing")
 
     def _delete_checkpoints(self) -> None:
-        """Delete all lane checkpoints except that of the last commit."""
         kept = self.head.checkpoint
         if atomic_files.is_plain_folder(self.folder.checkpoints):
             for path in self.folder.checkpoints.iterdir():
@@ -144,11 +139,7 @@ class StudyStore:
         attributes: Sequence[AttributeRow] = (),
         phase: Phase = "running",
     ) -> int:
-        """Commit everything since the last commit (see `Commit`); return the number.
-
-        `checkpoint`: the name of `new_checkpoint`, None if no lane is busy. `StoreError`: a row is
-        wrong or the disk refuses; the last commit stays the last.
-        """
+        """Commit everything since the last commit (see `Commit`); return the number."""
         if checkpoint is not None:
             path = self.folder.checkpoints / checkpoint
             if not path.is_dir():
@@ -173,7 +164,6 @@ class StudyStore:
         return done
 
     def close(self) -> None:
-        """Release the study, without rows after the last commit; a second call does nothing."""
         self._sinks.close()
         self._opened.close()
 

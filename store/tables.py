@@ -110,7 +110,6 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
 
 
 def write_trials(directory: Path, journal: Journal) -> None:
-    """Publish `trials.parquet`: one row per trial, the best first."""
     meta, rows = journal.meta, journal.trials()
     if journal.head().phase == "interrupted":
         rows = as_left(rows)
@@ -162,7 +161,6 @@ def _at(values: Sequence[float], index: int) -> float | None:
 
 
 def _type(column: str) -> pa.DataType:
-    """Return the type of a column from that of the field."""
     found = {one.name: str(one.type) for kind in (TrialRow, Entry) for one in fields(kind)}
     found |= {"measured_value": "float", "measured_seeds": "int"}
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
@@ -174,7 +172,6 @@ def _type(column: str) -> pa.DataType:
 
 
 def write_evaluations(directory: Path, journal: Journal) -> None:
-    """Publish `evaluations.parquet`: one row per episode, sorted by its key."""
     labels = envs.environment_names(journal.meta.environments)
     names = episode_columns(journal)
     integer, number = pa.int64(), pa.float64()
@@ -193,7 +190,6 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
 
 
 def episode_columns(journal: Journal) -> dict[str, str]:
-    """Return metric of the environment -> its column in `evaluations`."""
     several = journal.meta.environments
     taken = (*_EPISODE_COLUMNS, envs.ENVIRONMENT) if several else _EPISODE_COLUMNS
     return sql_names(journal.evaluation_metrics(), taken)
@@ -238,7 +234,6 @@ def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
 
 
 def write_curves(directory: Path, journal: Journal) -> None:
-    """Publish `curves.parquet`: one row per replicate and chunk, in the order they were run."""
     parts, folder = journal.parts(), directory / parquet.PARTS_NAME
     stored = parquet.unified_schema(folder, parts)
     metrics = [
@@ -265,13 +260,11 @@ def write_curves(directory: Path, journal: Journal) -> None:
 
 
 def write_baselines(directory: Path, journal: Journal) -> None:
-    """Publish `baselines.parquet` if there are any."""
     if rows := baselines_of(journal):
         parquet.write_table(directory / f"{BASELINES}.parquet", baselines_table(rows))
 
 
 def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
-    """Return one row per baseline, stream and replicate, in this order; a column per metric."""
     metrics = {name for row in rows for seen in row.metrics.values() for name in seen}
     columns = sql_names(metrics, _BASELINE_COLUMNS)
     cells: list[dict[str, Any]] = []

@@ -27,10 +27,7 @@ def return_bounds(meta: StudyMeta) -> Bounds:
 
 
 def bounds_in(env: str, given: Mapping[str, Any], searched: Iterable[str]) -> Bounds:
-    """Return the bounds of returns in one environment with these settings; infinite if unknown.
-
-    `searched`: names of hyperparameters, of which `env.KEY` are unknown here.
-    """
+    """Return the bounds of returns in one environment with these settings; infinite if unknown."""
     if (known := find(env)) is None:  # only imported code knows it
         return Bounds()
     unknown = {name[4:]: None for name in searched if name.startswith("env.")}

@@ -13,11 +13,55 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
-from .chance_of_best import ChosenTrial
 from .comparison import decided_pairs
 from .interim_analyses import fewest_pairs, next_level
+from .libraries import np, special
 from .paired import UNBOUNDED, Bounds, chance_of_better, paired_interval
 from .statistics import NO_INTERVAL, Interval, mean
+
+_LEAST = 3  # trials
+_GRID, _REACH = 801, 8.0  # points; standard deviations around the highest
+_SHARE = 0.05  # spread of true means: at least this share of the noise of a seed
+
+
+@dataclass(frozen=True)
+class ChosenTrial:
+    trials: int  # including it
+    chance: float  # that its true mean is the highest
+    loss: float  # expected distance to the highest true mean
+
+
+def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTrial | None:
+    """Return how likely `values[chosen]` has the highest true mean; None where that is unknown.
+
+    `values` [trials, seeds], on the same seeds, greater is better; at least three trials and two
+    seeds, not all the same. An empirical Bayes model: the seeds' common effects are taken out, the
+    noise of a seed is pooled over trials, and true means are normal around their median, with the
+    spread of the upper half (poor trials say nothing about the top).
+    """
+    y = np.asarray(values, np.float64)
+    trials, seeds = y.shape if y.ndim == 2 else (0, 0)
+    if trials < _LEAST or seeds < 2 or not np.isfinite(y).all():
+        return None
+    own = y - y.mean(axis=0)
+    means = own.mean(axis=1)
+    noise = float(((own - means[:, None]) ** 2).sum()) / ((trials - 1) * (seeds - 1))
+    if noise <= 1e-18 * float((y**2).max()):
+        return None
+    above = means - np.median(means)
+    spread = max(float((above[above >= 0.0] ** 2).mean()) - noise / seeds, _SHARE * noise)
+    kept = spread / (spread + noise / seeds)
+    centres, deviation = kept * above, float(np.sqrt(kept * noise / seeds))
+    top, reach = float(centres.max()), _REACH * deviation  # below, the highest is never
+    grid = np.linspace(top - reach, top + reach, _GRID)
+    z = (grid - centres[:, None]) / deviation
+    below = np.asarray(special.ndtr(z), np.float64)  # [trials, grid]
+    others = np.prod(np.delete(below, chosen, axis=0), axis=0)
+    density = np.exp(-0.5 * z[chosen] ** 2) / (deviation * np.sqrt(2.0 * np.pi))
+    chance = float(np.trapezoid(density * others, grid))
+    highest = float(grid[-1] - np.trapezoid(others * below[chosen], grid))  # mean of the maximum
+    return ChosenTrial(trials, min(1.0, chance), max(0.0, highest - float(centres[chosen])))
+
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
 Vectors = Mapping[int, Sequence[float]]  # replicate -> a value per objective
@@ -26,8 +70,6 @@ _ERROR = 0.05
 
 @dataclass(frozen=True)
 class Apart:
-    """A trial compared with the default in one objective."""
-
     objective: str
     trial: int
     means: tuple[float, float]  # of the trial and of the default
@@ -38,8 +80,6 @@ class Apart:
 
 @dataclass(frozen=True)
 class FrontConclusion:
-    """The default compared with the front; `undecided`: too few seeds for any verdict."""
-
     verdict: FrontVerdict
     trial: int | None  # better in every objective
     seeds: int  # on which all ran
@@ -55,10 +95,7 @@ def conclude_front(
     names: Sequence[str],
     costs: Container[str] = (),
 ) -> FrontConclusion | None:
-    """Decide whether the front dominates the default; None without common seeds.
-
-    `trials`: the others, the best first; `costs`: objectives with the same value on every seed.
-    """
+    """Decide whether the front dominates the default; None without common seeds."""
     seeds = sorted(set(default).intersection(*trials.values()))
     if not seeds or not trials:
         return None
@@ -106,7 +143,6 @@ def _apart(
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
-    """Return the sentences about the default and the front, the verdict first."""
     seeds = counted(found.seeds, "new seed")
     first = {
         "behind": f"The front dominates the default: trial {found.trial} is better in every "
@@ -195,8 +231,6 @@ class WithoutCopying:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict of a study."""
-
     winner: str | None  # as in a sentence: `trial 17`
     against: Against  # the default, or a named trial
     baselines: tuple[Against, ...] = ()
@@ -216,7 +250,6 @@ class Conclusion:
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
-        """The main verdict."""
         if self.front is not None:
             return self.front.verdict
         if self.violates:

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ..errors import counted
-from .chance_of_best import ChosenTrial, chance_of_best
 from .comparison import WORDS
 from .interim_analyses import Look, begins_interim, winners_looks
 from .leaderboard import Entry, default_of
@@ -15,10 +14,12 @@ from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from .value_bounds import value_bounds
 from .verdict import (
     Against,
+    ChosenTrial,
     Conclusion,
     FrontConclusion,
     Sample,
     WithoutCopying,
+    chance_of_best,
     conclude,
     front_sentences,
 )
@@ -27,7 +28,6 @@ _COLUMNS = 79
 
 
 def as_json(conclusion: Conclusion) -> dict[str, Any]:
-    """Return a conclusion as JSON data, with its sentences."""
     data = asdict(conclusion)
     del data["said"]
     text = {"sentences": sentences(conclusion), "details": details(conclusion)}
@@ -35,7 +35,6 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
 
 
 def details(conclusion: Conclusion) -> list[str]:
-    """Return means of both sides, the probability of improvement, and that of the best choice."""
     winner = conclusion.winner
     if winner is None or conclusion.front is not None or conclusion.lone:
         return []
@@ -54,7 +53,6 @@ def details(conclusion: Conclusion) -> list[str]:
 
 
 def sentences(conclusion: Conclusion) -> list[str]:
-    """Return all sentences, first the verdict, on one line of a terminal."""
     if conclusion.front is not None:
         return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
@@ -82,7 +80,6 @@ def sentences(conclusion: Conclusion) -> list[str]:
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences about one opponent."""
     winner, rival = conclusion.winner or "", against.rival
     seeds = counted(against.seeds, "seed" if conclusion.lone else "test seed")
     numbers = _numbers(against)
@@ -137,7 +134,6 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
 
 
 def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
-    """Return which side leads by how much, as a sentence; none without a difference."""
     rival = against.rival
     if against.difference is None:
         return []
@@ -180,7 +176,6 @@ def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
 
 
 def _numbers(against: Against) -> str:
-    """Return the difference, positive for the side that leads, with its interval."""
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
@@ -191,7 +186,6 @@ def _numbers(against: Against) -> str:
 
 
 def _chance(winner: str, against: Against) -> list[str]:
-    """Return the probability of improvement of the side that leads."""
     spread = against.probability_interval
     if against.probability is None or spread.low is None or spread.high is None:
         return []
@@ -204,7 +198,6 @@ def _chance(winner: str, against: Against) -> list[str]:
 
 
 def _shared(conclusion: Conclusion) -> list[str]:
-    """Return how many others have the value of all seeds of the winner."""
     top = conclusion.alike if conclusion.ceiling is None else conclusion.ceiling
     if top is None or not conclusion.sharing:
         return []
@@ -298,7 +291,6 @@ def concluded(
 def _among_chosen(
     meta: StudyMeta, rows: Sequence[TrialRow], winner: TrialRow
 ) -> ChosenTrial | None:
-    """Return how likely the winner is the best of those it was chosen from."""
     if meta.constraints or meta.aggregate != "mean":
         return None
     of = "choose_values" if winner.choose_values else "seed_values"
@@ -317,7 +309,6 @@ def _among_chosen(
 def _lone_trial_verdict(
     meta: StudyMeta, trial: TrialRow, entry: Entry, baselines: Sequence[BaselineRow]
 ) -> Conclusion:
-    """Compare one trial with baselines, on the seeds of its search."""
     own = _sample(trial.seed_values)
     named = {row.baseline: _sample(row.values.get(Stream.SEARCH, ())) for row in baselines}
     found = conclude(
@@ -341,7 +332,6 @@ def _sample(values: Sequence[float]) -> Sample:
 
 
 def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
-    """Return all values of all trials: per seed, and means at rungs."""
     seeds = [value for row in rows for value in (*row.seed_values, *row.report_values)]
     means = [value for entry in entries
              for value in (entry.search_value, entry.choose_value, entry.rung_value)]  # fmt: skip
@@ -349,5 +339,4 @@ def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[floa
 
 
 def _has_all(entry: Entry, values: Sequence[float]) -> bool:
-    """Return whether all seeds of an entry have the one value that all of these are."""
     return bool(entry.value is not None and entry.values) and {*entry.values} == {*values}

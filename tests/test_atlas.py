@@ -24,8 +24,8 @@ from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
+from hpo.store.importance import Column, explained
 from hpo.store.query import query
-from hpo.store.rank_variance import Column, explained
 from hpo.studies.load import load as load_study
 from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
 

@@ -37,8 +37,6 @@ def without_show(argv: Sequence[str]) -> str:
 
 
 def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
-    """Return a type for argparse that suggests the nearest of these names."""
-
     def word(text: str) -> str:
         if text not in names:
             raise argparse.ArgumentTypeError(str(UnknownNameError(kind, text, names)))
@@ -52,7 +50,6 @@ def positive(text: str) -> int:
 
 
 def env_steps(text: str) -> int:
-    """Return a number of env steps, such as 50k."""
     from ..studies.study_values import amount_meant, count_of
 
     count = positive(text) if text.isdigit() else count_of(text)
@@ -97,7 +94,6 @@ def _integer(text: str, low: int) -> int:
 
 
 def study_of(args: argparse.Namespace) -> StudyFolder:
-    """Return the study that `--study` and `--out` name."""
     from ..store.study_folder import find_study
 
     return find_study(args.study, Path(args.out), note)

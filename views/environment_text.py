@@ -1,6 +1,6 @@
 """Scores over several environments as text: of a trial, and of two sides.
 
-The report shows the same numbers (`report/environments_section.py`).
+The report shows the same numbers (`report/report.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import counted
 from ..search.analysis.across_environments import EnvironmentScores
+from ..store.aggregate_environments import Beside, BySeed, Estimate, on_each
 from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
-from ..store.score_tables import Beside, BySeed, Estimate, on_each
 from .formatting import (
     aligned,
     around,
@@ -34,14 +34,12 @@ AGGREGATES_NOTE = (
 
 
 def signed(found: Estimate) -> str:
-    """Return a difference with its sign and interval; "-" without one."""
     return _formatted(found, "+.3g", ".3g")
 
 
 def each_data(
     meta: StudyMeta, scores: EnvironmentScores, trial: int, value_from: str
 ) -> dict[str, Any] | None:
-    """Return the scores of a trial on each environment; None with one, or without a value."""
     seeds = scores.of(trial, Stream(value_from)) if value_from else {}
     if not seeds:
         return None
@@ -65,7 +63,6 @@ def _score_data(found: Estimate) -> dict[str, float | None]:
 
 
 def _metric_value(scale: Mapping[str, Any], found: Estimate) -> float | None:
-    """Return the metric that a score was made from."""
     if found.value is None:
         return None
     low, high = float(scale["random"]), float(scale["reference"])
@@ -89,7 +86,6 @@ def each_text(data: Mapping[str, Any]) -> str:
 def beside_lines(
     names: Sequence[str], sides: tuple[BySeed, BySeed], found: Beside, called: Sequence[str]
 ) -> list[str]:
-    """Return two sides, `called` so, on each environment as lines of a table, then over all."""
     a, b = (on_each(side) for side in sides)
     rows = [
         [name, number(x.value), number(y.value), signed(one.difference),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import counted
+from ..store.journal import Journal
 from ..store.statistics import Interval
+from ..studies.algorithm import ENV_STEPS
+from ..studies.resolved import as_recorded
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -104,7 +108,6 @@ def with_interval(
 
 
 def around(value: float | None, found: Interval, spec: str | None = None) -> str:
-    """Format a value with its interval, as `with_interval` does."""
     return with_interval(value, found.low, found.high, spec)
 
 
@@ -143,7 +146,6 @@ def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = Fal
 
 
 def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return at most `width` means of equal groups, None where a group has no finite value."""
     count = min(width, len(values))
     points: list[float | None] = []
     for index in range(count):
@@ -188,8 +190,6 @@ def broken_name(name: str, width: int, after: str = "_") -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of text; `right` marks columns of numbers."""
-
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[bool]
@@ -234,3 +234,35 @@ def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[boo
         cell.rjust(width) if is_right else cell.ljust(width)
         for cell, width, is_right in zip(line, widths, right, strict=True)
     ).rstrip()
+
+
+_T = TypeVar("_T")
+
+
+def in_unit(given: _T, unit: str) -> _T:
+    """Return a text, or a picture with all its texts, with `unit` in the place of env steps.
+
+    >>> in_unit("12k env steps", "examples")
+    '12k examples'
+    """
+    changed: Any = given
+    if unit == ENV_STEPS:
+        return given
+    if isinstance(given, str):
+        changed = given.replace(ENV_STEPS, unit)
+    elif isinstance(given, tuple):
+        changed = tuple(in_unit(each, unit) for each in given)
+    elif is_dataclass(given) and not isinstance(given, type):
+        values = {one.name: getattr(given, one.name) for one in fields(given)}
+        changed = replace(given, **{name: in_unit(one, unit) for name, one in values.items()})
+    return changed
+
+
+def unit_of(study_text: str) -> str:
+    algorithm = as_recorded(study_text).get("algorithm")
+    return algorithm["unit"] if algorithm else ENV_STEPS
+
+
+def unit_in(folder: Path) -> str:
+    with Journal(folder) as journal:
+        return unit_of(journal.meta.study_text)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def print_json(data: Any) -> None:
-    """Print one JSON document; every number in it must be finite."""
     echo(json.dumps(data, indent=2, allow_nan=False))
 
 
@@ -35,7 +34,6 @@ def _finite(data: Any) -> Any:
 
 
 def print_answer(as_json: bool, data: Any, text: str, file: TextIO | None = None) -> None:
-    """Print JSON data on stdout, or a text on stdout or another stream."""
     if as_json:
         print_json(data)
     else:
@@ -47,7 +45,6 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
-    """Write columns of equal length as CSV: flags as 0 and 1, reals to nine digits."""
     with output(Path(path)) as file:
         writer = csv.writer(file)
         writer.writerow(columns)

@@ -29,6 +29,7 @@ from .formatting import (
     aligned,
     between,
     broken_name,
+    in_unit,
     number,
     param,
     seeds_text,
@@ -36,13 +37,10 @@ from .formatting import (
     with_interval,
 )  # fmt: skip
 from .time_spent import confirm_command, confirm_cost
-from .units import in_unit
 
 
 @dataclass(frozen=True)
 class KnobColumns:
-    """The hyperparameters of a leaderboard: those with a column, and those equal in all rows."""
-
     names: tuple[str, ...]
     same: Mapping[str, Any]  # None where no trial has a value
 
@@ -54,7 +52,6 @@ class KnobColumns:
 
 
 def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
-    """Choose the columns of hyperparameters, the structural first; one row shows them all."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
     same = {} if len(shown) < 2 else {
         name: shown[0].params[name] for name in names
@@ -95,7 +92,6 @@ class Column:
 
 
 def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
-    """Return the verdict on one line, then what else there is to know of it."""
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
@@ -105,7 +101,6 @@ def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: st
 def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
-    """Return the command that would decide an undecided verdict, and its cost."""
     against = conclusion.against
     default = next((entry.trial for entry in entries if entry.is_default), None)
     if against.verdict != "undecided" or not against.more_seeds or default is None:
@@ -124,7 +119,6 @@ def print_leaderboard(
     console: Console, entries: Sequence[Entry], most: int | None = None,
     objectives: Sequence[str] = (), environments: Sequence[str] = (), which: str = "",
 ) -> None:  # fmt: skip
-    """Print the best entries and the default, with as many columns as fit, and one note."""
     shown = list(entries if most is None else entries[:most])
     shown += [entry for entry in entries[len(shown) :] if entry.is_default]
     if not shown:
@@ -162,7 +156,6 @@ def print_leaderboard(
 def _note(
     entries: Sequence[Entry], shown: Sequence[Entry], hidden: Sequence[str], which: str
 ) -> list[str]:
-    """Return what the table left out, and what to type to see it."""
     more = len(entries) - len(shown)
     lines = [f"{more:,} more: hpo top -n {len(entries)}{which}"] if more else []
     also = list(hidden[:_NAMED]) + [f"{len(hidden) - _NAMED} more"] * (len(hidden) > _NAMED)
@@ -172,7 +165,6 @@ def _note(
 
 
 def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> list[Column]:
-    """Return the columns before the hyperparameters: rank, trial, status, values by seeds."""
     texts = [None] * len(entries)
     columns = [
         _integers("#", [e.rank for e in entries]),
@@ -187,10 +179,7 @@ def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> l
         return [*columns, *_fronts(entries, objectives)]
     searched = [_searched(e) for e in entries]
     seeds = [None if v is None else e.search_seeds for v, e in zip(searched, entries, strict=True)]
-    counts = set(filter(None, seeds))
-    columns.append(_numbers(f"search*{max(counts)}" if len(counts) == 1 else "search", searched))
-    if len(counts) > 1:
-        columns.append(_integers("seeds", seeds))
+    columns += _by_seeds("search", searched, seeds, "seeds")
     most = max((e.choose_seeds for e in entries), default=0)
     if any(e.choose_value is not None for e in entries):
         # A value of fewer seeds is not comparable with these: hpo show has it.
@@ -198,12 +187,18 @@ def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> l
         columns.append(_numbers(f"select*{most}", same))
     tested = [e.report_value for e in entries]
     seeds = [None if e.report_value is None else e.report_seeds for e in entries]
-    counts = {count for count in seeds if count is not None}
-    if counts:
-        columns.append(_numbers(f"test*{max(counts)}" if len(counts) == 1 else "test", tested))
-    if len(counts) > 1:
-        columns.append(_integers("test\nseeds", seeds))
+    if any(count is not None for count in seeds):
+        columns += _by_seeds("test", tested, seeds, "test\nseeds")
     return columns
+
+
+def _by_seeds(
+    name: str, values: Sequence[float | None], seeds: Sequence[int | None], title: str
+) -> list[Column]:
+    """Return a column of values, and another of their seeds where these are not as many in all."""
+    counts = {count for count in seeds if count}
+    named = _numbers(f"{name}*{max(counts)}" if len(counts) == 1 else name, values)
+    return [named, _integers(title, seeds)] if len(counts) > 1 else [named]
 
 
 def _integers(name: str, counts: Sequence[int | None]) -> Column:
@@ -211,7 +206,6 @@ def _integers(name: str, counts: Sequence[int | None]) -> Column:
 
 
 def _searched(entry: Entry) -> float | None:
-    """Return the value in the search: at the end of the run, or at the last rung."""
     return entry.search_value if entry.search_value is not None else entry.rung_value
 
 
@@ -234,7 +228,6 @@ def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]
 
 
 def _status(entry: Entry) -> str:
-    """Return the state of a trial, a stop with its env steps per seed."""
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
     state = str(entry.state)
     if entry.state in _SHOWN_WITH_RUNG:
@@ -250,7 +243,6 @@ def _status(entry: Entry) -> str:
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
-    """Print the table of baselines, without differences while no trial has a value."""
     if not baselines:
         return
     listing = baselines_listing(baselines)
@@ -318,14 +310,12 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:
-    """Return on which seeds a value was measured, and whether they also selected the trial."""
     if value_from == "search" and trials == 1:
         return f"{counted(seeds, 'seed')} of its one trial"
     return seeds_text(seeds, value_from) + ", which also chose it" * (value_from != "report")
 
 
 def audit_words(audit: Audit, metric: str) -> str:
-    """Return how often early stops were wrong."""
     whole = audit.whole
     share = ""
     if whole.share is not None:

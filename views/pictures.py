@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 
 from ..errors import ConfigError, MissingExtraError
 from ..files.atomic_files import output, rename, sync, telling
-from .network_results import Compared
 
 _DPI = 120
 
@@ -26,7 +25,6 @@ def require_matplotlib(purpose: str) -> None:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure without a window; sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -40,37 +38,13 @@ def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
         figure.savefig(file, dpi=_DPI, format=kind)
 
 
-def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
-    """Draw service blocking over load, one line per rule, with its 95% interval."""
-    figure = new_figure(8.0, 5.0)
-    axes = figure.subplots()
-    axes.set_xlabel("load, Erlang")
-    axes.set_ylabel("service blocking probability")
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
-    for item in results:
-        seen = item.evaluation
-        summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
-        means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
-        label = Path(item.rule).name or item.rule  # a policy's rule is the path of its folder
-        [line] = axes.plot(seen.loads, means, marker=".", label=label)
-        low, high = np.array([(s.low, s.high) for s in summaries]).T
-        axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    if any(np.any(item.evaluation.blocked > 0) for item in results):
-        axes.set_yscale("log")
-    axes.legend(fontsize="small")
-    save_figure(figure, path)
-
-
 _PACKAGES = {".gif": "PIL", ".mp4": "imageio_ffmpeg"}
 _NAMES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
 _MOST_PICTURES = 5000
 _FASTEST_GIF = 50.0  # pictures per second; viewers slow down faster films
-_FREE, _TAKEN, _CHANGED = (255, 255, 255), (31, 95, 153), (194, 87, 26)
 
 
 def check_film(path: str) -> None:
-    """Refuse a film that could not be written, before it is made."""
     suffix = Path(path).suffix.lower()
     if suffix not in _PACKAGES:
         known = " or ".join(_PACKAGES)
@@ -146,24 +120,5 @@ class _Counted(Iterator[np.ndarray]):
 
 
 def _even_sided(picture: np.ndarray) -> np.ndarray:
-    """Return a picture with an even height and width, as the format needs them."""
     more = [(0, side % 2) for side in picture.shape[:2]]
     return np.pad(picture, [*more, (0, 0)], mode="edge")
-
-
-def spectrum_pictures(occupancy: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a picture of each spectrum: one row per link, one column per slot.
-
-    Occupancy is bool [requests, links, S]. Slots of the last request are orange, others blue.
-    """
-    _, links, slots = occupancy.shape
-    width, height = max(2, 960 // slots), max(4, min(24, 720 // links))
-    before = occupancy[:1]
-    for now in occupancy:
-        colours = np.full((links, slots, 3), _FREE, np.uint8)
-        colours[now] = _TAKEN
-        colours[now & ~before[0]] = _CHANGED
-        picture = np.kron(colours, np.ones((height, width, 1), np.uint8))
-        picture[::height] = 225  # a line between links
-        yield picture
-        before = now[None]

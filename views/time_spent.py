@@ -45,7 +45,6 @@ def time_text(parts: Mapping[str, float]) -> str:
 
 
 def time_facts(parts: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """Return the parts as facts of a page: name, value, remark."""
     whole = sum(parts.values())
     return [
         (f"of it {words}", f"{seconds / whole:.0%}", f"{duration(seconds)}: {what}")
@@ -60,10 +59,7 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, str, float]]:
 
 
 def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
-    """Return the runs that are missing until trials have so many test seeds, their steps and time.
-
-    The time is that of as many steps of this study so far.
-    """
+    """Return the runs that trials lack until they have so many test seeds, with steps and time."""
     from ..search.analysis.checkpoint_values import fresh_seeds  # brings numpy
 
     with Journal(folder) as journal, journal.at_one_commit():
@@ -80,5 +76,4 @@ def confirm_cost(folder: Path, trials: Sequence[int], seeds: int) -> str:
 
 
 def confirm_command(trials: Sequence[int], seeds: int, which: str = "") -> str:
-    """Return what to type; `which` is the `--study` option."""
     return f"hpo confirm {' '.join(map(str, trials))} --seeds {seeds}{which}"

@@ -31,6 +31,7 @@ from .formatting import (
     aligned,
     duration,
     folded,
+    in_unit,
     moment,
     number,
     param,
@@ -41,13 +42,11 @@ from .formatting import (
 )  # fmt: skip
 from .json_output import finite_or_none
 from .time_spent import time_text, usage_at
-from .units import in_unit
 
 
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
 ) -> dict[int, str]:
-    """Return why trials were drawn before their method knew enough, by trial."""
     if search.get("warm_start") is not None:
         return {}  # trials of the earlier study are not in these batches
     by_number = {row.trial: row for row in rows}
@@ -108,7 +107,6 @@ _OF_ROW = (
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
-    """Return everything the store knows of a trial as JSON data."""
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
         rows = trials_seen(journal)
@@ -159,7 +157,6 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
-    """Return whether a conclusion is about a trial: it is the winner, or the default."""
     default = default_of(rows)
     is_default = default is not None and default.trial == row.trial
     if conclusion.front is not None:
@@ -173,7 +170,7 @@ def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
     if row.audited and row.value is not None:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
         than = "better than" if ahead > 0 else "tied with" if ahead == 0 else "worse than"
-    return {"ended": than, **audit.as_json()}
+    return {"ended": than, **asdict(audit)}
 
 
 def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dict[str, Any]]:
@@ -205,7 +202,6 @@ def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
-    """Return the training curve of the search, the mean over seeds; empty until tables exist."""
     if not has_column(folder.path, "curves", _CURVE):
         return []
     keys = f"{ENVIRONMENT}, env_steps" if several else "env_steps"
@@ -227,7 +223,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def trial_text(
     data: Mapping[str, Any], blocks: bool = True, verbose: bool = False, unit: str = ENV_STEPS
 ) -> str:
-    """Return the data as text of 80 columns, the answer first; `unit` is what runs count."""
+    """Return the data as text of 80 columns, the answer first; `unit` of the length of runs."""
     parts = [in_unit("\n".join(_head(data, verbose)), unit), _params(data["params"])]
     several = data.get("over_environments") is not None
     if several:
@@ -253,7 +249,6 @@ def trial_text(
 
 
 def curve_line(curve: Sequence[Mapping[str, Any]], width: int, blocks: bool) -> str:
-    """Return the first and the last return with a sparkline between; "" if none is finite."""
     points = [point[_CURVE] for point in curve]
     finite = [point for point in points if point is not None]
     if not finite:

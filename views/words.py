@@ -56,7 +56,6 @@ def in_python(error: HpoError) -> str:
 
 @contextmanager
 def speaks_python() -> Iterator[None]:
-    """Let an error say what to type in Python."""
     try:
         yield
     except HpoError as error:
@@ -66,7 +65,6 @@ def speaks_python() -> Iterator[None]:
 
 
 def _with_words(error: HpoError, column: int) -> str:
-    """Put the words after the first line of an error, before the colon of a list."""
     found = [
         words.format(_value_text(value))
         for name, value in error.remedies.items()
@@ -80,7 +78,6 @@ def _with_words(error: HpoError, column: int) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Format the value of a remedy: flags of a mapping, the imports of a policy, or one word."""
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
     if isinstance(value, tuple):

@@ -23,8 +23,6 @@ _LIMIT = "max_steps_in_episode"
 
 
 class EpisodicEnvironment:
-    """Base of environments with episodes, without masks and metrics."""
-
     id: str
     has_mask = False
     never_ends = False
@@ -44,7 +42,6 @@ class TimedState(Pytree):
 
 
 def imported(module: str, entry: EnvEntry) -> Any:
-    """Import the library of an environment without its output; `entry.source` is its extra."""
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             return importlib.import_module(module)

@@ -124,7 +124,6 @@ class Navigators(EpisodicEnvironment):
 
 
 def _spaced_points(key: PRNGKeyArray, count: int, radius: Any) -> Float[Array, "N 2"]:
-    """Return points of different cells of a grid, at least a radius from their cells' edges."""
     side = math.ceil(math.sqrt(count))
     cell, inner = jax.random.split(key)
     order = jnp.argsort(jax.random.uniform(cell, (side * side,), jnp.float32))[:count]

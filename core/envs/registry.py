@@ -131,11 +131,7 @@ def float_params(id_: str) -> frozenset[str]:
 def plan_of_env(
     id_: str, given: Mapping[str, Any], folder: str
 ) -> tuple[EnvPlan, dict[str, float]]:
-    """Return the static part of an environment, and its parameters, from all given keys.
-
-    Raises:
-        UnknownNameError: no such id.
-    """
+    """Return the static part of an environment, and its parameters, from all given keys."""
     floats = float_params(id_)
     keys = {name: freeze(value) for name, value in given.items() if name not in floats}
     plan = EnvPlan(id_, tuple(sorted(keys.items())), folder if files_of(id_, keys) else "")

@@ -202,7 +202,6 @@ def _kind(value: Any) -> str:
 
 
 def _place(thing: Any, method: str | None = None) -> str:
-    """Return `file:line` where a method, or the class of a thing, is defined."""
     code: Any = type(thing) if method is None else getattr(type(thing), method, type(thing))
     try:
         unwrapped: Callable[..., Any] = inspect.unwrap(code)

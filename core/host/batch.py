@@ -34,7 +34,7 @@ Warn = Callable[[str], None]
 
 
 def unheard(text: str) -> None:
-    """Warn nobody."""
+    """Ignore a warning."""
 
 
 class EnvironmentsFailed(HpoError):
@@ -155,7 +155,6 @@ class Slots:
         self._arrays.inside[slot] = self._calls
 
     def _fail(self, slot: int, error: BaseException, failed: dict[int, str]) -> None:
-        """Note the error of an environment and close it; re-raise a real interrupt."""
         if is_interrupt(error):
             raise error
         failed[slot] = format_error(error)

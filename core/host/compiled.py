@@ -27,8 +27,7 @@ from ..plan import Plan
 from ..population import EVERYWHERE, LANES, TIME_FIRST, in_tiles, untiled
 from ..pytree import Leaf, Pytree, over_lanes, pytree
 from ..refill import Lanes, refill_lanes
-from ..rollout import draw
-from ..trajectory import EpisodeSums, Rollout, Trajectory, count_step, forget
+from ..rollout import EpisodeSums, Rollout, Trajectory, count_step, draw, forget
 from ..update import inspect_rollout, learn
 
 
@@ -109,10 +108,7 @@ class Functions:
 
     @cached_property
     def cut(self) -> Any:
-        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes.
-
-        `final` [L, E, ...] are last observations where `mask` [L, E]; the rollout is donated.
-        """
+        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap cut episodes."""
 
         def local(
             lanes: Lanes, memory: Any, rollout: HostRollout,

@@ -21,7 +21,7 @@ from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies, Seen, columns_of
 from ..plan import EnvPlan, Plan
-from ..trajectory import forget
+from ..rollout import forget
 from . import batch as batches
 from .batch import Batch, EnvironmentsFailed, Infos, LocalBatch, Opening, Warn, unheard
 from .restartable_batch import Steady
@@ -89,7 +89,6 @@ def play(
     steps: int | None,
     cut_after: int = compiled.STEP_LIMIT,
 ) -> Iterator[Turn]:
-    """Yield each step of the opened `running` episodes, bool [W x episodes]."""
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width

@@ -27,7 +27,7 @@ from ..plan import Plan
 from ..population import EVERYWHERE, LANES, Changes, over_devices
 from ..program import Program, compiler_options
 from ..refill import Lanes, Refills
-from ..trajectory import forget
+from ..rollout import forget
 from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, make_batch, unheard
 from .compiled import Functions, HostSteps, look_function
 from .host_evaluation import act_function, evaluate_on_host, hosted
@@ -38,8 +38,6 @@ _ENVIRONMENTS = "environments.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostProgram(Program):
-    """One Plan compiled for L lanes, with the environments of these lanes."""
-
     workers: BatchMaker | None = None  # None steps environments in this process
     warn: Warn = unheard  # takes lines about failed environments
 

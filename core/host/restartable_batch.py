@@ -23,8 +23,6 @@ LONGEST = 20_000
 
 @dataclass(eq=False)
 class ActionLog:
-    """The actions that restore the running episodes of N slots."""
-
     actions: list[np.ndarray]  # [steps, N, ...] the last steps of all slots
     begun: np.ndarray  # int64 [N], how many belong to the running episode; -1: more than are kept
     episodes: np.ndarray  # int64 [N], number of the running episode
@@ -68,7 +66,6 @@ class ActionLog:
             actions[slots] = actions[sources]
 
     def replay(self, arrays: SharedArrays, slots: np.ndarray, step: Callable[[], bool]) -> bool:
-        """Repeat the kept actions in slots just opened; return False if `step` fails."""
         steps = len(self.actions)
         first = np.full(len(self.begun), steps)
         first[slots] -= np.maximum(self.begun[slots], 0)
@@ -185,7 +182,6 @@ class Steady:
         return gone & ~self.out
 
     def take_reasons(self) -> dict[int, str]:
-        """Return replicates that were given up since the last call, and why."""
         taken, self._reasons = self._reasons, {}
         return taken
 

@@ -23,7 +23,6 @@ _WORTH = 0.75  # share of the links up to which it pays to pick them out
 
 
 def routes_of(env: Any, eval_env: Any) -> Routes | None:
-    """Return the routes of an environment that has some; `eval_env` must have the same."""
     env, eval_env = unwrapped(env), unwrapped(eval_env)
     routes = env.routes if isinstance(env, RoutedEnvironment) else None
     other = eval_env.routes if isinstance(eval_env, RoutedEnvironment) else None
@@ -130,7 +129,6 @@ def pairs_by_ends(routes: Routes) -> np.ndarray:
 
 
 def marked_pairs(routes: Routes, nodes: Float[Array, "... N F"]) -> Int[Array, "..."]:
-    """Read the pair of the current request off the last two columns of the nodes."""
     source = jnp.argmax(nodes[..., -2], axis=-1)
     destination = jnp.argmin(nodes[..., -1], axis=-1)
     return jnp.asarray(pairs_by_ends(routes))[source, destination]

@@ -134,8 +134,7 @@ class _Tpe:
 
 def decided(found: Searched) -> tuple[str, ...]:
     """Return the knobs named."""
-    from hpo.store.importance import decide
-    from hpo.store.rank_variance import Column
+    from hpo.store.importance import Column, decide
 
     columns = [
         Column(name, [params.get(name) for params in found.params], name in ("two", "four"))

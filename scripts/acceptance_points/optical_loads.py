@@ -24,7 +24,7 @@ def intervals(small: bool, work: Path) -> Outcome:
     from hpo.core.envs.optical.optical_environment import make_from_keys
     from hpo.core.envs.optical.supported_load import SupportedLoad, find_load
     from hpo.machine.devices import prepare_devices
-    from hpo.views.network_results import more_load
+    from hpo.views.commands.eval_network import more_load
 
     prepare_devices("cpu")
     network = make_from_keys(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from hpo.errors import StoreError
 from hpo.search.analysis.knob_significance import columns_of
-from hpo.store.rank_variance import Column
+from hpo.store.importance import Column
 from hpo.studies.load import recorded
 
 from .reduce import ABOUT, TABLES

@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from hpo.errors import ConfigError
-from hpo.store.rank_variance import Column, Shape, explained, midranks, removed
+from hpo.store.importance import Column, Shape, explained, midranks, removed
 
 from .resampling import Estimate, generator
 from .shapes import product_shape, resampled_shape

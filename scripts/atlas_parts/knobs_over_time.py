@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpo.store.importance import Decided, decide
-from hpo.store.rank_variance import Column, midranks, shape
+from hpo.store.importance import Column, Decided, decide, midranks, shape
 
 from .resampling import Estimate, around, generator
 from .shapes import resampled_shape

@@ -7,8 +7,17 @@ from pathlib import Path
 
 from hpo.store.importance import Decided, KnobShare
 from hpo.views.charts.matplotlib_files import draw_picture
-from hpo.views.charts.model import XY, Band, Dot, Key, Line, Picture, Scale
-from hpo.views.charts.scales import round_ticks, steps_scale
+from hpo.views.charts.model import (
+    XY,
+    Band,
+    Dot,
+    Key,
+    Line,
+    Picture,
+    Scale,
+    round_ticks,
+    steps_scale,
+)
 
 from .analysis import Analysis
 from .resampling import Estimate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpo.store.rank_variance import (
+from hpo.store.importance import (
     DEGREE,
     FEWEST_TRIALS,
     TINY,

@@ -22,16 +22,15 @@ from hpo.cli import main as hpo
 from hpo.errors import ConfigError, HpoError, StoreError, counted
 from hpo.files import atomic_files
 from hpo.files.atomic_files import read_text
-from hpo.store.journal_file import JOURNAL_NAME
+from hpo.store.journal import JOURNAL_NAME
 from hpo.store.study_folder import StudyFolder, find_study
 from hpo.studies.load import recorded
 from hpo.studies.tuned.record import PLACE, file_name, read_record, record_files
 from hpo.views.bundle.verify import Bundle
 from hpo.views.bundle.write import sha256
-from hpo.views.commands.tuned import INTERRUPTED, runner_of
+from hpo.views.commands.tuned import INTERRUPTED, record_words, runner_of
 from hpo.views.escape_control import echo, note
 from hpo.views.json_output import print_json
-from hpo.views.tuned_text import record_words
 from hpo.views.words import on_command_line
 
 from .candidate import candidate_of, contribute

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...store.aggregate_environments import Over
+from ...store.aggregate_environments import BySeed, Over
 from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
-from ...store.score_tables import BySeed
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ..state.objective import Objective

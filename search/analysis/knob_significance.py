@@ -14,8 +14,7 @@ from typing import Any
 
 from ...spaces.base import Distribution
 from ...spaces.space import Space
-from ...store.importance import Decided, EffectPoint, decide, main_effect
-from ...store.rank_variance import FEWEST_TRIALS, Column
+from ...store.importance import FEWEST_TRIALS, Column, Decided, EffectPoint, decide, main_effect
 from .checkpoint_values import Importance, Points
 from .knob_importance import positions_of
 

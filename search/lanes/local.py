@@ -344,7 +344,7 @@ def baseline_of(
 ) -> list[EvaluationResult]:
     """Evaluate a heuristic of an optical network like replicates."""
     from ...core.envs.contract import unwrapped
-    from ...core.envs.optical.heuristic_baseline import evaluate_baseline
+    from ...core.envs.optical.heuristic_evaluation import evaluate_baseline
     from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
     from ...core.envs.optical.optical_settings import parse_baseline
 

@@ -19,8 +19,7 @@ from ...errors import ConfigError, counted, not_as_written
 from ...files.atomic_files import is_plain_file, write_text
 from ...files.atomic_files import read_text as read_file
 from ...spaces.space import Parameter
-from ...store.journal import Journal
-from ...store.journal_file import JOURNAL_NAME
+from ...store.journal import JOURNAL_NAME, Journal
 from ...store.rows import StudyMeta, TrialRow, TrialState
 from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded

@@ -15,7 +15,7 @@ from hpo.core.population import lane_shapes
 from hpo.core.program import EvaluationPlan, Program
 from hpo.core.pytree import stack
 from hpo.core.refill import Lanes, Refills, init_lane, refill_lanes
-from hpo.core.trajectory import Trajectory, as_record, from_record
+from hpo.core.rollout import Trajectory, as_record, from_record
 
 LANES = 10
 

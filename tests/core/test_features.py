@@ -11,7 +11,7 @@ from helpers import countdown
 from helpers import whole_update as whole
 from hpo.core.minibatches import probabilities
 from hpo.core.plan import FEATURES, EnvPlan
-from hpo.core.trajectory import EpisodeSums, Rollout
+from hpo.core.rollout import EpisodeSums, Rollout
 from hpo.core.update import inspect_lane, prepare
 from hpo.knobs import complete
 

@@ -13,7 +13,7 @@ from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search.lanes import local
 from hpo.search.state import warm_start as book_of_warm_starts
 from hpo.store import tables_equal
-from hpo.store.remove_study import common_failure
+from hpo.store.study_folder import common_failure
 from hpo.studies.load import load
 
 TEXT = """\

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.store.permutation_test import LEVEL, agreement
+from hpo.store.statistics import AGREEMENT_LEVEL, agreement
 
 NULLS = {
     "normal": lambda rng, n: rng.normal(0.0, 1.0, n),
@@ -22,7 +22,7 @@ def test_the_interval_is_that_of_all_deals():
         for second in itertools.combinations(range(10), 5)
     )
     found = agreement(ours, theirs, deals=199_999)
-    cut = int(len(dealt) * (1 - LEVEL) / 2)  # 1 of 252 at either end
+    cut = int(len(dealt) * (1 - AGREEMENT_LEVEL) / 2)  # 1 of 252 at either end
     assert found.difference == pytest.approx(51 / 5 - 31 / 5)
     assert dealt[cut - 1] <= found.low <= dealt[cut + 1]
     assert dealt[-2 - cut] <= found.high <= dealt[-cut]

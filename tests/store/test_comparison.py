@@ -8,7 +8,7 @@ from scipy import stats
 from hpo.errors import ConfigError
 from hpo.store.comparison import compare
 from hpo.store.paired import chance_of_better
-from hpo.store.permutation_test import deal_p
+from hpo.store.statistics import deal_p
 from hpo.store.verdict import conclude
 
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.importance import decide
-from hpo.store.rank_variance import (
+from hpo.store.importance import (
     Column,
+    decide,
     explained,
     midranks,
     removed,

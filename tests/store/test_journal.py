@@ -32,7 +32,7 @@ from hpo.store import (
     TrialState,
     param_kind,
 )
-from hpo.store import journal_file as journals
+from hpo.store import journal as journals
 from hpo.store.codec import trial_from_text, trial_to_text
 
 Make = Callable[..., TrialRow]

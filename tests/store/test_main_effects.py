@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpo.store.importance import main_effect
-from hpo.store.rank_variance import Column
+from hpo.store.importance import Column, main_effect
 from hpo.store.statistics import interval
 
 

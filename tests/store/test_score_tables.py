@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.aggregate_environments import difference, profile_band
+from hpo.store.aggregate_environments import beside, difference, on_each, profile_band, profiles
 from hpo.store.paired import paired_interval
-from hpo.store.score_tables import beside, on_each, profiles
 
 NAN = (math.nan, math.nan, math.nan)
 

@@ -26,7 +26,7 @@ from hpo.store import (
     StudyMeta,
     TrialRow,
 )
-from hpo.store.journal_file import Sum, sum_of
+from hpo.store.journal import Sum, sum_of
 
 Make = Callable[..., TrialRow]
 TABLES = ("meta", "head", "trials", "evaluations", "decisions", "asks", "attributes", "parts")

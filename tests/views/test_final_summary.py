@@ -14,8 +14,12 @@ from hpo.cli import main
 from hpo.store.verdict import conclude
 from hpo.studies.spec import Confirm
 from hpo.views.commands import train
-from hpo.views.commands.watched_run import nothing_learnt
-from hpo.views.final_summary import next_commands, print_results, results_data
+from hpo.views.commands.watched_run import (
+    next_commands,
+    nothing_learnt,
+    print_results,
+    results_data,
+)
 from hpo.views.leaderboard_text import target, winner_line
 
 

@@ -28,9 +28,8 @@ from hpo.store.lock import StudyLock
 from hpo.store.rows import Commit
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.snapshot import read_snapshot
-from hpo.views.live.auth import Guard, is_loopback
 from hpo.views.live.library import Library
-from hpo.views.live.server import LiveServer
+from hpo.views.live.server import Guard, LiveServer, is_loopback
 from hpo.views.live.study_status import ASKED, read_standing
 from hpo.views.report.report import PARTS, head_html
 

@@ -17,12 +17,10 @@ from hpo.store.rows import BaselineRow, Stream
 from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, EarlyTerminate, Seeds
-from hpo.views.charts.curves_chart import baseline_lines, curves
 from hpo.views.charts.knob_charts import effects, parallel
 from hpo.views.charts.matplotlib_files import draw_picture
-from hpo.views.charts.model import Band, Dot, Line
-from hpo.views.charts.scales import leaders_scale
-from hpo.views.charts.search_charts import history, schedule
+from hpo.views.charts.model import Band, Dot, Line, leaders_scale
+from hpo.views.charts.search_charts import baseline_lines, curves, history, schedule
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 

@@ -31,7 +31,7 @@ from hpo.store.rows import BaselineRow, Commit, Stream
 from hpo.store.statistics import interval, iqm, mean
 from hpo.studies.spec import EarlyTerminate, Metric
 from hpo.studies.stopping_rules import finishing_rules
-from hpo.views.final_summary import print_results, results_data
+from hpo.views.commands.watched_run import print_results, results_data
 from hpo.views.formatting import duration, number, steps
 from hpo.views.time_spent import usage_at
 

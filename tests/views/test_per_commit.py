@@ -11,8 +11,7 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store import StudyMeta
-from hpo.store.journal import Journal
-from hpo.store.journal_file import JOURNAL_NAME
+from hpo.store.journal import JOURNAL_NAME, Journal
 from hpo.store.lock import StudyLock
 from hpo.views.live.library import SHARE, PerCommit, mark_of
 

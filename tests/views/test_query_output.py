@@ -72,7 +72,6 @@ def test_json_is_one_document_as_json_would_print_it():
 
 @pytest.mark.parametrize("pieces", [csv_pieces, json_pieces, table_pieces])
 def test_the_pieces_that_rows_come_in_cannot_be_seen(pieces, monkeypatch):
-    monkeypatch.setattr(read_study, "_IN_MEMORY", 10)  # a table waits on disk
     rows = [(n, "x" * n, None if n % 3 else float(n)) for n in range(20)]
     whole = text(pieces, ["n", "word", "x"], rows, 20)
     assert [text(pieces, ["n", "word", "x"], rows, size) for size in (1, 7)] == [whole] * 2

@@ -15,6 +15,8 @@ from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of
 from hpo.search.run import run
 from hpo.store.aggregate_environments import (
+    Estimate,
+    beside,
     difference,
     overall,
     overall_interval,
@@ -22,18 +24,16 @@ from hpo.store.aggregate_environments import (
 )
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
-from hpo.store.score_tables import Estimate, beside
 from hpo.store.study_folder import StudyFolder, one_policy, read_leaderboard
 from hpo.studies.load import load
 from hpo.studies.spec import Budget, Confirm, Seeds
 from hpo.studies.train_study import single
-from hpo.views.charts import curves_chart
+from hpo.views.charts import search_charts
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train
+from hpo.views.commands.watched_run import next_commands
 from hpo.views.environment_text import TOGETHER, beside_lines, signed
-from hpo.views.final_summary import next_commands
-from hpo.views.report.environments_section import environments_section, profile
-from hpo.views.report.report import report_html
+from hpo.views.report.report import environments_section, profile, report_html
 
 _TESTS = Path(__file__).parents[1]
 engine = run_file("tests/search/engine/test_several_environments.py")
@@ -78,8 +78,8 @@ def test_a_trial_shows_the_returns_of_each_environment(capsys, folder):
 def test_each_environment_has_its_own_panel_of_training(capsys, folder, monkeypatch):
     columns = pq.read_schema(folder / "curves.parquet").names
     shown_there = next(name for name in columns if name in ("loss", "skill"))
-    monkeypatch.setattr(curves_chart, "_RETURN", shown_there)
-    picture = curves_chart.curves(read_snapshot(StudyFolder(folder)))
+    monkeypatch.setattr(search_charts, "_RETURN", shown_there)
+    picture = search_charts.curves(read_snapshot(StudyFolder(folder)))
     titles = [panel.title for panel in picture.panels]
     assert titles == [*(f"In training on {name}" for name in engine.IDS), "In evaluations"]
     best = winner(capsys, folder)["trial"]

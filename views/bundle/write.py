@@ -17,8 +17,7 @@ from typing import Any
 from ...errors import StoreError
 from ...files.atomic_files import make_folder, write_text
 from ...search.checks import changed_files, words_of_changes
-from ...store.journal import Journal
-from ...store.journal_file import JOURNAL_NAME
+from ...store.journal import JOURNAL_NAME, Journal
 from ...store.lock import lock_holder
 from ...store.query import require_tables
 from ...store.rows import StudyMeta

@@ -12,9 +12,7 @@ from typing import Any
 
 from ...errors import ConfigError, counted
 from ...search.analysis.checkpoint_values import (
-    Importance,
     importance_at,
-    importance_over_progress,
 )
 from ...search.analysis.knob_significance import answer_at
 from ...spaces.base import Distribution
@@ -30,14 +28,15 @@ from .model import (
     Dot,
     Key,
     Line,
-    Panel,
     Parallel,
     Picture,
     Rail,
     Scale,
     Strand,
+    knob_share,
+    knob_ticks,
+    value_scale,
 )
-from .scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
 from .snapshot import Snapshot, finite
 
 _STRANDS, _DOTS, _RAILS, _SLICES = 300, 600, 10, 24
@@ -47,8 +46,6 @@ _ENDS = (-0.03, 1.03)
 
 @dataclass(frozen=True)
 class _Values:
-    """Trials at one point of their runs: values, and places on the axes of hyperparameters."""
-
     at: int
     values: Mapping[int, float]
     shares: Mapping[int, Mapping[str, float]]
@@ -66,7 +63,6 @@ def _compare(snapshot: Snapshot, most: int) -> _Values | None:
 
 
 def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
-    """Return the place of a configuration, 0 to 1, on the axis of every active parameter."""
     found: dict[str, float] = {}
 
     def choose(key: str, parameter: Parameter) -> Any:
@@ -90,7 +86,6 @@ def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
 
 
 def parallel(snapshot: Snapshot) -> Picture:
-    """Draw every trial as a line across the axes, coloured by its value."""
     title = "Parallel coordinates"
     compared = _compare(snapshot, _STRANDS)
     if compared is None or not snapshot.study.space.parameters:
@@ -125,7 +120,6 @@ def parallel(snapshot: Snapshot) -> Picture:
 
 
 def _label(key: str, parameter: Parameter) -> str:
-    """Return the name of a hyperparameter, with the condition of one of several distributions."""
     if "#" not in key:
         return key
     when = ", ".join(
@@ -136,7 +130,6 @@ def _label(key: str, parameter: Parameter) -> str:
 
 
 def _important_first(snapshot: Snapshot, keys: Sequence[str]) -> list[str]:
-    """Sort keys by importance; keep their order if there are too few trials."""
     if len(keys) <= _RAILS:
         return list(keys)
     try:
@@ -184,7 +177,6 @@ def _slice(
 
 
 def _jitter(parameter: Parameter, trial: int) -> float:
-    """Return how far to move a point on a discrete axis, so that equal values stay visible."""
     axis = parameter.distribution.axis
     if axis.kind == "real":
         return 0.0
@@ -197,7 +189,6 @@ _WIDTH = 0.015
 
 
 def effects(snapshot: Snapshot) -> Picture:
-    """Draw the main effect of every significant hyperparameter, if there are enough trials."""
     title = "Main effects"
     answer = snapshot.answer
     if answer is None or not answer.decided.names:
@@ -253,25 +244,14 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
     return XY(name, Scale(*_ENDS, knob_ticks(distribution)), y, tuple(marks))
 
 
-_LINES = 6
 _BARS = 20
 
 
-def importance(
-    snapshot: Snapshot, everybody: bool = False, method: str | None = None,
-    at: int | None = None,
-) -> Picture:  # fmt: skip
-    """Draw the share of the ranking that every hyperparameter explains; with `method` PED-ANOVA's.
-
-    `everybody` includes trials that a model proposed, for PED-ANOVA.
-    """
+def importance(snapshot: Snapshot, at: int | None = None) -> Picture:
     title = "Importance of hyperparameters"
     if not snapshot.study.space.parameters:
         return Picture("importance", title, "Nothing was searched.")
     try:
-        if method is not None or everybody:
-            along = importance_over_progress(snapshot.points, everybody)
-            return _ped_anova(title, importance_at(snapshot.points, at, everybody), along)
         answer = snapshot.answer
         if at is not None or answer is None:
             answer = answer_at(snapshot.points, importance_at(snapshot.points, at))
@@ -287,41 +267,3 @@ def importance(
     caption = " ".join(text.removesuffix(".") + "." for text in answer.sentences)
     panel = Bars(f"Share of the ranking explained at {steps(answer.at)} env steps", bars)
     return Picture("importance", title, f"{caption} Lines are 95% intervals.", [panel])
-
-
-def _ped_anova(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
-    caption = "PED-ANOVA: how much the best tenth of the trials differ from all, on "
-    caption += f"{counted(found.trials, 'trial')} at {steps(found.at)} env steps"
-    caption += ", none proposed by a model." if not found.modelled else f". {_BIASED}"
-    caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
-    most = max(found.shares.values(), default=0.0) or 1.0
-    shares = list(found.shares.items())[:_BARS]
-    bars = tuple(Bar(name, share / most, f"{share:.0%}") for name, share in shares)
-    panels: list[Panel] = [Bars(f"At {steps(found.at)} env steps", bars)]
-    along = [item for item in along if any(item.shares.values())]  # else all were alike there
-    if len(along) > 1:
-        panels.append(_over_progress(along))
-    return Picture("importance", title, caption, panels)
-
-
-_BIASED = "It includes trials that a model proposed, which biases it to the region searched."
-
-
-def _over_progress(along: Sequence[Importance]) -> XY:
-    most = {name: max(item.shares[name] for item in along) for name in along[0].shares}
-    names = sorted(most, key=lambda name: -most[name])[:_LINES]
-    marks: list[Line | Dot] = []
-    keys: list[Key] = []
-    for place, name in enumerate(names):
-        style = f"c{place}"
-        points = tuple((float(item.at), item.shares.get(name, 0.0)) for item in along)
-        tips = [f"{share:.0%} at {steps(round(at))}" for at, share in points]
-        marks.append(Line(points, style, tip=f"{name}: {', '.join(tips)}"))
-        marks += [Dot(*point, style, tip=f"{name}: {tip}")
-                  for point, tip in zip(points, tips, strict=True)]  # fmt: skip
-        keys.append(Key(name, style, "line"))
-    high = max(share for item in along for share in item.shares.values()) or 1.0
-    ticks = tuple((at, f"{at:.0%}") for at in round_ticks(0.0, high))
-    x = steps_scale(float(max(item.at for item in along)))
-    y = Scale(0.0, 1.05 * high, ticks, "importance")
-    return XY("Over training progress", x, y, tuple(marks), tuple(keys))

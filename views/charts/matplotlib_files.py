@@ -51,12 +51,10 @@ def draw_picture(path: Path, picture: Picture, study: str) -> None:
 
 
 def figure_size(picture: Picture) -> tuple[float, float]:
-    """Return the width and height that a picture needs, in inches."""
     return _WIDE, sum(_heights(_rows(picture.panels))) + 0.6
 
 
 def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
-    """Draw a picture into an empty figure with a constrained layout; return its axes in order."""
     from matplotlib import font_manager, rc_context
 
     known = {font.name for font in font_manager.fontManager.ttflist}
@@ -90,7 +88,6 @@ def _heights(rows: list[list[Panel]]) -> list[float]:
 
 
 def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
-    """Put panels into rows; wide ones have a row for themselves."""
     rows: list[list[Panel]] = []
     for panel in panels:
         if rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS:

@@ -30,14 +30,11 @@ from ...studies.spec import Study
 from ...studies.stopping_rules import finishing_rules
 from ..formatting import steps
 from ..time_spent import usage_at
-from .model import Scale
-from .scales import round_ticks
+from .model import Scale, round_ticks
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A study at one commit."""
-
     folder: StudyFolder
     meta: StudyMeta
     head: Head
@@ -54,7 +51,6 @@ class Snapshot:
 
     @cached_property
     def answer(self) -> Answer | None:
-        """The significant hyperparameters at the latest shared point; None with too few trials."""
         if not self.study.space.parameters:
             return None
         try:
@@ -82,7 +78,6 @@ class Snapshot:
 
     @property
     def winner(self) -> Entry | None:
-        """The top of the leaderboard; None while no trial has a value."""
         first = self.entries[0] if self.entries else None
         return first if first is not None and first.value is not None else None
 
@@ -91,7 +86,6 @@ class Snapshot:
         return volume_of(self.entries, Ranking.of(self.meta))
 
     def leaders(self, most: int) -> list[Entry]:
-        """Return the best entries with a value; while there is none, the leaders at a rung."""
         valued = [entry for entry in self.entries if entry.value is not None]
         others = [entry for entry in self.entries if entry.rung_value is not None]
         return (valued or others)[:most]
@@ -114,7 +108,6 @@ class Snapshot:
         return best + [rest[index * len(rest) // wanted] for index in range(wanted)]
 
     def kept_words(self, most: int) -> str:
-        """Return a note on which trials are drawn, "" for all."""
         count = len(self.searched)
         if count <= most:
             return ""
@@ -128,7 +121,6 @@ class Snapshot:
 
 
 def read_snapshot(folder: StudyFolder) -> Snapshot:
-    """Read a study at its last commit."""
     with Journal(folder.path, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         decisions = journal.decisions()

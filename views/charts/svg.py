@@ -59,7 +59,6 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
 
 
 def _window(frame: _Frame, body: str) -> str:
-    """Return a body clipped to a frame."""
     width, height = frame.right - frame.left, frame.bottom - frame.top
     box = f"{_n(frame.left)} {_n(frame.top)} {_n(width)} {_n(height)}"
     return (
@@ -121,7 +120,6 @@ def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
 
 
 def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a step line."""
     corners = list(places[:1])
     for (_, before), (x, y) in pairwise(places):
         corners += [(x, before), (x, y)]
@@ -149,7 +147,6 @@ def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
 
 
 def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
-    """Draw upright rails; names are slanted where they would meet."""
     count, height, top = len(panel.rails), 320, 30.0
     frame = _Frame(46.0, top, width - 46.0, height - 26.0)
     gap = (frame.right - frame.left) / max(1, count - 1)
@@ -172,7 +169,6 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
 
 
 def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
-    """Draw rails below each other, for phones."""
     pitch, top = 52, 20.0
     height = int(top + pitch * (len(panel.rails) - 1) + 24)
     frame = _Frame(24.0, 0.0, width - 24.0, float(height))
@@ -196,7 +192,6 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
 
 
 def _brush(index: int, rail: Rail, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return the element that selects part of a rail; the script of the page moves it."""
     (x1, y1), (x2, y2) = start, end
     left, top = min(x1, x2) - _GRIP * (x1 == x2), min(y1, y2) - _GRIP * (y1 == y2)
     width, height = (abs(side) or 2.0 * _GRIP for side in (x2 - x1, y2 - y1))
@@ -216,7 +211,6 @@ def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
 
 
 def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
-    """Return a name in at most two lines, broken after `_` or `.`, above a rail."""
     lines = [name]
     if len(name) > most:
         breaks = [i + 1 for i, letter in enumerate(name[:-1]) if letter in "_."]

@@ -45,7 +45,6 @@ def do_bench(args: Namespace) -> int:
 
 
 def bench_json(results: BenchResults, found: Comparison) -> dict[str, Any]:
-    """Return the table with its settings; infinite numbers are texts."""
     return finite_json({
         "hpo": __version__, "seconds": results.seconds, "jobs": results.jobs,
         "bench": {**asdict(results.file.spec), "environments": list(results.environments)},
@@ -55,7 +54,6 @@ def bench_json(results: BenchResults, found: Comparison) -> dict[str, Any]:
 
 
 def write_outcomes(path: Path, results: BenchResults) -> None:
-    """Write one row per search."""
     import pyarrow as pa
 
     from ...store.parquet import replacing, write_grouped
@@ -67,7 +65,6 @@ def write_outcomes(path: Path, results: BenchResults) -> None:
 
 
 def bench_text(results: BenchResults, found: Comparison) -> str:
-    """Return a row per method: shares beaten at each budget, and env steps needed."""
     spec, count = results.file.spec, len(results.environments)
     header = ("method", *map(str, spec.budgets), "env steps", "nearest")
     ratios = {one.method: one for one in found.ratios}

@@ -29,7 +29,6 @@ def do_bundle(args: Namespace) -> int:
 
 
 def do_verify(args: Namespace) -> int:
-    """Check the levels that were asked for; exit code 1 if one does not hold."""
     path, levels = Path(args.file), list[Level]()
 
     def show(level: Level) -> None:

@@ -57,7 +57,6 @@ def knob_text(knob: Knob) -> str:
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
-    """Return hyperparameters as JSON data; a missing bound is null, infinity a string."""
     found: list[dict[str, Any]] = []
     for knob in knobs:
         data = asdict(knob)
@@ -122,16 +121,12 @@ _USUAL = (
 
 
 def do_knobs(args: Namespace) -> int:
-    """List hyperparameters: the usual ones, all, or those with a word in a name or meaning."""
     if ".py:" in (args.word or ""):
-        own = loaded_algorithm(str(args.word)).knobs.values()
-        if args.json:
-            print_json(knobs_data(own))
-        else:
-            print_listing(console(sys.stdout), knobs_listing(own))
-        return 0
-    texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
-    found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
+        found = [*loaded_algorithm(str(args.word)).knobs.values()]
+    else:
+        texts = {name: " ".join((name, knob.meaning, *names_of(name)))
+                 for name, knob in KNOBS.items()}  # fmt: skip
+        found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
     if args.json:
         print_json(knobs_data(found))
     elif args.word in KNOBS:
@@ -145,7 +140,6 @@ def do_knobs(args: Namespace) -> int:
 
 
 def do_envs(args: Namespace) -> int:
-    """List environments, or those with a word in id or meaning; an exact id shows all about it."""
     texts = {id_: f"{id_} {env.source} {env.meaning}" for id_, env in ENVIRONMENTS.items()}
     if args.word is not None and is_gymnasium(args.word):
         found = [entry(args.word)]
@@ -164,7 +158,6 @@ def do_envs(args: Namespace) -> int:
 
 
 def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
-    """Return the names whose text contains a word in any case; all names without a word."""
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
         raise ConfigError(

@@ -22,6 +22,7 @@ from ...search.analysis.across_environments import (
 )
 from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
+from ...store.aggregate_environments import BySeed, beside, on_each, profiles
 from ...store.codec import finite_json
 from ...store.comparison import WORDS, Comparison, compare
 from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins_interim
@@ -29,7 +30,6 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.paired import FEWEST_PAIRS, Bounds
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.score_tables import BySeed, beside, on_each, profiles
 from ...store.statistics import interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
@@ -37,21 +37,27 @@ from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
 from ..escape_control import note
-from ..formatting import SEED_KINDS, aligned, between, number, seeds_text, steps, with_interval
+from ..formatting import (
+    SEED_KINDS,
+    aligned,
+    between,
+    in_unit,
+    number,
+    seeds_text,
+    steps,
+    unit_of,
+    with_interval,
+)
 from ..json_output import print_answer
 from ..leaderboard_text import target
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
-from ..units import in_unit, unit_of
 
 
 def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the comparison on several environments, as plain data and as lines.
-
-    `paired`: replicate i of both sides has the same seed; only shared ones are compared then.
-    """
+    """Return the comparison on several environments, as plain data and as lines."""
     if not names or not ours or not theirs:
         return {}, []
     if paired:
@@ -62,7 +68,7 @@ def _environment_part(
     told = [on_each(side) for side in sides]
     data = {
         "names": list(names),
-        **found.as_json(),
+        **asdict(found),
         "together": [{over: asdict(one) for over, one in side.together.items()} for side in told],
         "scores": [[asdict(one) for one in side.each] for side in told],
         "profiles": [asdict(one) for one in profiles(sides)],
@@ -77,8 +83,6 @@ _Seeds = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a comparison."""
-
     name: str
     study: str  # its folder
     seed: int  # of the study
@@ -94,8 +98,6 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The values that are compared."""
-
     values: list[list[float]]
     paired: bool  # value i of both is from the same seed
     caution: str
@@ -138,7 +140,7 @@ def do_compare(args: Namespace) -> int:
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     data = {
         "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
-        **result.as_json(), **on_each, "decision": None if differs else result.verdict,
+        **asdict(result), **on_each, "decision": None if differs else result.verdict,
         "verdict": verdict, "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
     more = [unpaired, *lines] if unpaired else lines
@@ -184,21 +186,18 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
 
 
 def _earlier_pairs(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """Return how many of these pairs of test seeds each earlier look had."""
     now = max(seed for _, seed in shared) + 1
     sizes = earlier_looks(a.looks, a.trial, b.trial, now)
     return tuple(sum(seed < size for _, seed in shared) for size in sizes)
 
 
 def _seed_counts(side: _Side) -> str:
-    """Return in words how many seeds of each kind a side has."""
     order = (Stream.SEARCH, Stream.CHOOSE, Stream.REPORT)
     known = [(stream, side.values.get(stream, ())) for stream in order]
     return " and ".join(seeds_text(len(values), stream) for stream, values in known if values)
 
 
 def _why_unpaired(a: _Side, b: _Side) -> str:
-    """Return which seeds each side has, and what to type to compare them seed by seed."""
     if a.seed != b.seed:
         return (
             f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them, "
@@ -215,7 +214,6 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
 
 
 def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
-    """Return the values of the test seeds that both studies ran on; None if they are few."""
     ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
     both = [seed for seed in ours if seed in theirs]
     if len(both) < min(FEWEST_PAIRS, max(len(ours), len(theirs), 1)):
@@ -224,7 +222,6 @@ def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
 
 
 def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
-    """Return each study's best trial on test seeds, or if it has none on other seeds."""
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
     values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
@@ -237,7 +234,6 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
 
 
 def _caution(stream: Stream, a: _Side, b: _Side) -> str:
-    """Return a note if these seeds selected one of them, else ""."""
     winners = [side.name for side in (a, b) if side.wins]
     if stream is Stream.REPORT or len(winners) != 1:
         return ""
@@ -266,7 +262,6 @@ _Common = tuple[int, Mapping[int, Sequence[float]]]
 
 
 def _values_in_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
-    """Return the values of two trials at the latest env steps at which both were evaluated."""
     points = read_points(folder.path)
     found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
              for number in numbers]  # fmt: skip
@@ -306,8 +301,6 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 
 @dataclass(frozen=True)
 class _Board:
-    """A study at one commit."""
-
     meta: StudyMeta
     rows: Mapping[int, TrialRow]
     entries: Mapping[int, Entry]

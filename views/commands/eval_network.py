@@ -8,28 +8,223 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...environments.registry import rooted
 from ...environments.table import ENVIRONMENTS
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
+from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
 from ..escape_control import echo
+from ..formatting import aligned, between, number
 from ..json_output import print_answer, write_csv
-from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.envs.optical.agents import Rule
+    from ...core.envs.optical.heuristic_evaluation import Evaluation, Summary
     from ...core.envs.optical.optical_environment import OpticalEnvironment
+    from ...core.envs.optical.supported_load import SupportedLoad
     from ...core.saved_policy import SavedPolicy
 
+
+Rules = Mapping[str, "Rule"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    rule: str
+    evaluation: Evaluation
+
+
+def compare(
+    environment: OpticalEnvironment, rules: Rules, seeds: int, steps: int, seed: int,
+    loads: Sequence[float] | None,
+) -> list[Compared]:  # fmt: skip
+    from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
+
+    size: dict[str, Any] = {"seeds": seeds, "steps": steps, "seed": seed, "loads": loads}
+    return [
+        Compared(name, evaluate_heuristic(environment, rule, utilisation=True, **size))
+        for name, rule in rules.items()
+    ]
+
+
+def found_loads(
+    environment: OpticalEnvironment, rules: Rules, policies: Sequence[str], target: float,
+    seeds: int, steps: int, seed: int,
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    from ...core.envs.optical.supported_load import find_load
+
+    loads = {
+        name: find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
+        for name, rule in rules.items()
+    }
+    rows = [
+        {
+            "rule": name, "service_blocking_probability": target, "load": found.load,
+            "ci_low": found.low, "ci_high": found.high, "seeds": seeds,
+            "requests_per_seed": steps,
+        }
+        for name, found in loads.items()
+    ]  # fmt: skip
+    beside = [
+        {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
+        for policy in policies
+        for name, found in loads.items()
+        if name not in policies
+    ]
+    return {"supported_loads": rows, "more_load": beside}
+
+
+def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
+    """Return how much more load one rule carries, as a share of the other's."""
+    pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
+    logs = [math.log(own) - math.log(other) for own, other in pairs]
+    around = interval(logs) if len(set(logs)) > 1 else NO_INTERVAL
+    low, high = (None if end is None else math.expm1(end) for end in (around.low, around.high))
+    return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
+
+
+def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    heuristics = [item for item in results if item.rule not in policies]
+    for item in results:
+        seen = item.evaluation
+        several = seen.blocked.shape[1] > 1
+        for at, load in enumerate(seen.loads):
+            rows.append({
+                "rule": item.rule,
+                "load": float(load),
+                "service_blocking_probability": _figure(seen.service_summary(at), several),
+                "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
+                "utilisation": float(seen.utilisation[at].mean()),
+            })  # fmt: skip
+        if item.rule in policies:
+            for other in heuristics:
+                differences += _differences(item, other)
+    first = results[0].evaluation
+    return {
+        "seeds": int(first.blocked.shape[1]),
+        "requests_per_seed": first.requests,
+        "results": rows,
+        "differences": differences,
+    }
+
+
+def _figure(summary: Summary, several: bool) -> dict[str, Any]:
+    finite = math.isfinite(summary.low)
+    return {
+        "mean": summary.mean,
+        "std": summary.std if several else None,
+        "ci_low": summary.low if finite else None,
+        "ci_high": summary.high if finite else None,
+        "nothing_blocked": summary.mean == 0.0,
+    }
+
+
+def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
+    for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
+        around = interval(values.tolist())
+        rows.append({
+            "policy": policy.rule, "heuristic": heuristic.rule, "load": float(load),
+            "mean": float(values.mean()),
+            "std": float(values.std(ddof=1)) if len(values) > 1 else None,
+            "ci_low": around.low, "ci_high": around.high,
+        })  # fmt: skip
+    return rows
+
+
+def results_text(data: Mapping[str, Any]) -> str:
+    lines = [data["env"] + ", sampled actions" * (not data.get("greedy", True))]
+    if "trace" in data:
+        lines.append(f"wrote {counted(data['requests'], 'request')} to {data['trace']}: "
+                     f"{data['accepted']} accepted, {data['blocked']} blocked")  # fmt: skip
+        return "\n".join(lines)
+    if "supported_loads" in data:
+        header = ["rule", "blocking", "load", "95%"]
+        rows = [
+            [row["rule"], number(row["service_blocking_probability"]), number(row["load"]),
+             between(row["ci_low"], row["ci_high"])]
+            for row in data["supported_loads"]
+        ]  # fmt: skip
+        lines.append(aligned(header, rows, [False, True, True, False]))
+        if data["more_load"]:
+            header = ["policy minus", "load", "95%"]
+            rows = [
+                [row["heuristic"], f"{row['more']:+.2%}",
+                 between(row["ci_low"], row["ci_high"], "+.2%")]
+                for row in data["more_load"]
+            ]  # fmt: skip
+            lines += ["", aligned(header, rows, [False, True, False])]
+        return "\n".join(lines)
+    requests = counted(data["requests_per_seed"], "request")
+    lines.append(
+        f"{counted(data['seeds'], 'seed')} x {requests} after "
+        f"{data['warmup_requests']} of warm-up, the same for every rule"
+    )
+    header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
+    rows = [_row(row) for row in data["results"]]
+    lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))
+    if data["differences"]:
+        header = ["policy minus", "load", "service blocking", "std", "95%"]
+        rows = [
+            [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", _spread(row["std"]),
+             between(row["ci_low"], row["ci_high"])]
+            for row in data["differences"]
+        ]  # fmt: skip
+        lines += ["", aligned(header, rows, [False, True, True, True, False])]
+    return "\n".join(lines)
+
+
+def _spread(std: float | None) -> str:
+    return "-" if std is None else f"{std:.5f}"
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    service, bitrate = (row[f"{kind}_blocking_probability"] for kind in ("service", "bitrate"))
+    around = between(service["ci_low"], service["ci_high"])
+    if service["nothing_blocked"]:
+        around = f"below {number(service['ci_high'])} (3/n)"
+    return [
+        row["rule"], number(row["load"]), f"{service['mean']:.5f}", _spread(service["std"]),
+        around, f"{bitrate['mean']:.5f}", f"{row['utilisation']:.3f}",
+    ]  # fmt: skip
+
+
+def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
+    import numpy as np
+
+    from ..pictures import new_figure, save_figure
+
+    figure = new_figure(8.0, 5.0)
+    axes = figure.subplots()
+    axes.set_xlabel("load, Erlang")
+    axes.set_ylabel("service blocking probability")
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+    for item in results:
+        seen = item.evaluation
+        summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
+        means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
+        label = Path(item.rule).name or item.rule  # a policy's rule is the path of its folder
+        [line] = axes.plot(seen.loads, means, marker=".", label=label)
+        low, high = np.array([(s.low, s.high) for s in summaries]).T
+        axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    if any(np.any(item.evaluation.blocked > 0) for item in results):
+        axes.set_yscale("log")
+    axes.legend(fontsize="small")
+    save_figure(figure, path)
+
+
 _MOST_LOADS = 1000
-_REQUESTS_A_SECOND = 10.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +236,6 @@ class _Question:
     title: str  # the environment in a few words
 
     def head(self) -> dict[str, Any]:
-        """Return the environment, and how policies act in it, for every kind of result."""
         return {"env": self.title, **({"greedy": not self.sampled} if self.policies else {})}
 
     def only_rule(self, option: str) -> Rule:
@@ -63,8 +257,6 @@ def do_eval_network(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
-    if args.video is not None:
-        return _film(args, question)
     if args.find_load is not None:
         found = found_loads(question.environment, question.rules, question.policies,
                             args.find_load, args.seeds, args.steps, args.seed)  # fmt: skip
@@ -75,26 +267,24 @@ def do_eval_network(args: Namespace) -> int:
     data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
             **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
-        from ..pictures import draw_curves
-
         draw_curves(Path(args.plot), results, question.title)
         echo(f"wrote {args.plot}", file=sys.stderr)
     return _print(args, data)
 
 
 def _check_forms(args: Namespace) -> None:
-    """Refuse options that exclude each other."""
     if args.find_load is not None and args.loads is not None:
         raise ConfigError("--find-load searches for the load; leave --loads out")
     if args.find_load is not None and args.plot is not None:
         raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
-    if args.trace is None and args.video is None:
+    if args.video is not None:
+        raise ConfigError("--video is not for optical networks; --trace has a row per request")
+    if args.trace is None:
         return
-    follows = "--trace" if args.trace is not None else "--video"
     for option in ("find_load", "loads", "plot"):
         if getattr(args, option) is not None:
             raise ConfigError(
-                f"{follows} follows one seed at the load of --env; leave "
+                f"--trace follows one seed at the load of --env; leave "
                 f"--{option.replace('_', '-')} out, or set the load by --set load=100"
             )
 
@@ -122,7 +312,6 @@ def parse_loads(text: str) -> list[float]:
 
 
 def _question(args: Namespace) -> _Question:
-    """Read the environment and the rules, before anything is compiled."""
     file = _optical_file(args)
     if args.sample and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
@@ -148,7 +337,6 @@ def _question(args: Namespace) -> _Question:
 def _prepared(
     args: Namespace, file: EnvFile | None
 ) -> tuple[SavedPolicy | None, str, dict[str, Any]]:
-    """Start jax; return `--policy`, and id and keys of `--env` or else of its evaluation."""
     enable_compilation_cache()
     from ...machine.devices import prepare_devices
 
@@ -175,7 +363,6 @@ def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: b
 
 
 def _optical_file(args: Namespace) -> EnvFile | None:
-    """Read `--env`, which must be an optical network."""
     if args.env is None and args.set:
         raise ConfigError(
             "--set changes a key of --env FILE; give that file too, such as the policy's study"
@@ -195,7 +382,7 @@ def _names(given: str | None) -> list[str]:
 
 
 def _trace(args: Namespace, question: _Question) -> int:
-    from ...core.envs.optical.request_trace import trace_heuristic
+    from ...core.envs.optical.heuristic_evaluation import trace_heuristic
 
     rule = question.only_rule("--trace")
     given = question.environment.settings.requests
@@ -209,20 +396,6 @@ def _trace(args: Namespace, question: _Question) -> int:
     data = {**question.head(), "trace": str(args.trace), "requests": count,
             "accepted": accepted, "blocked": count - accepted}  # fmt: skip
     return _print(args, data)
-
-
-def _film(args: Namespace, question: _Question) -> int:
-    from ...core.envs.optical.request_trace import spectra
-    from ..pictures import spectrum_pictures, write_film
-
-    rule, environment = question.only_rule("--video"), question.environment
-    skipped = environment.warmup_steps if environment.settings.continuous else 0
-    steps = skipped + args.steps
-    if environment.settings.requests:
-        steps = min(steps, environment.max_requests)
-    shown = spectra(environment, rule, steps=steps, seed=args.seed)[skipped:]
-    count = write_film(args.video, _REQUESTS_A_SECOND, spectrum_pictures(shown))
-    return _print(args, {**question.head(), "video": str(args.video), "requests": count})
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:

@@ -29,7 +29,6 @@ from .init_check_run import write_study
 
 
 def do_export(args: Namespace) -> int:
-    """Write a copy of the tables, or update an existing copy."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -85,7 +84,6 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
 
 
 def do_import(args: Namespace) -> int:
-    """Convert a file of another system into a study file."""
     given = flags_of(args.rest)
     if args.env is not None:
         given = {**given, "env": args.env}

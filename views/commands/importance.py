@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError, counted
 from ..arguments import study_of
 from ..escape_control import echo
-from ..formatting import aligned, between, narrow, steps
+from ..formatting import aligned, between, in_unit, narrow, steps
 from ..json_output import print_json
 from ..terminal.console import in_columns, knows_blocks
-from ..units import in_unit
 
 if TYPE_CHECKING:
     from ...search.analysis.checkpoint_values import Importance
@@ -77,7 +76,6 @@ def _answer(answer: Answer) -> str:
 
 
 def _over_progress(answers: Sequence[Answer]) -> str:
-    """Return the shares at every point, with an asterisk where they are significant."""
     names = [knob.name for knob in answers[-1].decided.knobs]
     rows: list[list[str]] = []
     for name in names:

@@ -31,7 +31,6 @@ _LABEL = 11  # `env steps  `
 
 
 def do_init(args: Namespace) -> int:
-    """Write a study file around the tuned configuration of an environment, or its defaults."""
     if args.algorithm is not None:
         text = own_init_text(loaded_algorithm(args.algorithm), args.env)
     elif args.env is None:
@@ -60,7 +59,6 @@ def _timed_words(study: Study) -> str:
 def write_study(
     text: str, to: str | None, command: Callable[[str], str] = lambda file: f"hpo check {file}"
 ) -> None:
-    """Write a study file, never over an existing one; print it if `to` is None."""
     if to is None:
         echo(text, end="")
         return
@@ -77,7 +75,6 @@ def _note_timing(text: str) -> None:
 
 
 def do_check(args: Namespace) -> int:
-    """Print what a study will do; exit code 2 if some of its configurations cannot run."""
     study = load(args.file, args.set)
     from ...search.study_estimate import preview, times_here
 
@@ -99,7 +96,6 @@ _NAMED, _NOTED = 5, 0.05
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:
-    """Return what a study will do in a few lines, the answer first."""
     study, expected = report.study, report.expected
     names = [*study.space.names[:_NAMED]]
     more = len(study.space.names) - len(names)
@@ -174,14 +170,12 @@ def _stopping(report: CheckReport) -> str:
 
 
 def _indent(line: str) -> int:
-    """Return the indent of the rest of a folded line."""
     if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
         return line.index(" ") + 1
     return 2 if line.startswith(" ") else _LABEL
 
 
 def do_run(args: Namespace) -> int:
-    """Run a study, or resume it; a finished one prints its leaderboard."""
     study = load(args.file, args.set, args.name)
     text = Path(args.file).read_text(encoding="utf-8")
     from .watched_run import run_watched

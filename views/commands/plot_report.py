@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, StoreError
 from ..arguments import study_of
 from ..escape_control import note
+from ..formatting import in_unit
 from ..json_output import print_answer
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
-from ..units import in_unit
 
 if TYPE_CHECKING:
     from ..charts.model import Picture
@@ -26,19 +26,15 @@ def do_plot(args: Namespace) -> int:
     from ..charts.matplotlib_files import SUFFIXES, draw_picture
     from ..charts.snapshot import read_snapshot
 
-    asked = {"everybody": args.all or None, "method": args.method, "at": args.at}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    if asked and args.kind != "importance":
-        raise ConfigError(
-            "--at, --all and --method are options of hpo plot importance; leave them out"
-        )
+    if args.at is not None and args.kind != "importance":
+        raise ConfigError("--at is an option of hpo plot importance; leave it out")
     path = Path(args.to or f"{args.kind}.png")
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
     folder = study_of(args)
     snapshot = read_snapshot(folder)
-    picture = in_unit(_builder(args.kind, asked)(snapshot), snapshot.study.algorithm.unit)
+    picture = in_unit(_builder(args.kind, args.at)(snapshot), snapshot.study.algorithm.unit)
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)
@@ -49,13 +45,12 @@ def do_plot(args: Namespace) -> int:
     return 0
 
 
-def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Snapshot], Picture]:
-    from ..charts.curves_chart import curves
+def _builder(kind: str, at: int | None) -> Callable[[Snapshot], Picture]:
     from ..charts.knob_charts import effects, importance, parallel, slices
-    from ..charts.search_charts import history, pareto, schedule
+    from ..charts.search_charts import curves, history, pareto, schedule
 
     if kind == "importance":
-        return partial(importance, **asked)
+        return partial(importance, at=at)
     known = (curves, effects, history, parallel, pareto, schedule, slices)
     return {build.__name__: build for build in known}[kind]
 

@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list` and `best`: results of studies, also while they run."""
+"""`hpo top`, `show`, `query`, `list`, `best` and `stop`: studies and their results."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import csv
 import io
 import json
 import math
-import pickle
 import sys
-import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from ...store.codec import finite_json
 from ...store.environment_columns import environment_names
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ...store.lock import ask_to_stop, lock_holder
 from ...store.query import CELLS, Rows, rows_as_json, streamed
 from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import (
@@ -35,6 +35,7 @@ from ...store.study_folder import (
     list_studies,
     one_policy,
     state_of,
+    summary_of,
     trials_seen,
 )
 from ...store.verdict import Conclusion
@@ -44,7 +45,7 @@ from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
 from ..bundle.onnx_policy import model_of
 from ..escape_control import echo, note
-from ..formatting import SEED_KINDS, aligned_line, number, steps
+from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
 from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
@@ -60,14 +61,10 @@ from ..leaderboard_text import (
 )
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
-from ..units import in_unit, unit_in, unit_of
 from .catalogue import studies_listing
-
-_IN_MEMORY = 8_000_000  # bytes of a table
 
 
 def csv_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as CSV with a header; missing values are empty, lists are JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(rows.columns)
@@ -80,7 +77,6 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
 
 
 def json_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as one JSON list, one object per row."""
     before = "[\n"
     for some in rows:
         text = json.dumps(rows_as_json(rows.columns, some), indent=2, allow_nan=False)
@@ -90,29 +86,20 @@ def json_pieces(rows: Rows) -> Iterator[str]:
 
 
 def table_pieces(rows: Rows) -> Iterator[str]:
-    """Yield a result as a table, numbers to the right."""
     header = [name or "?" for name in rows.columns]
-    widths, right, count, blocks = [*map(len, header)], [True] * len(header), 0, 0
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
-        for some in rows:
-            count += len(some)
-            if count * len(header) > CELLS:
-                raise StoreError(
-                    f"the table has more than {CELLS:,} cells; aggregate, add LIMIT 1000, or take "
-                    "--csv or --json, which may have any number"
-                )
-            cells = [[_cell(value) for value in row] for row in some]
-            for place, column in enumerate(zip(*cells, strict=True)):
-                widths[place] = max(widths[place], *map(len, column))
-                right[place] = right[place] and all(_is_number(r[place]) for r in some)
-            pickle.dump(cells, waiting)
-            blocks += 1
-        rule = ["-" * width for width in widths]
-        yield "".join(f"{aligned_line(line, widths, right)}\n" for line in (header, rule))
-        waiting.seek(0)
-        for _ in range(blocks):
-            cells = pickle.load(waiting)
-            yield "".join(f"{aligned_line(line, widths, right)}\n" for line in cells)
+    widths, right, waiting = [*map(len, header)], [True] * len(header), list[list[str]]()
+    for some in rows:
+        waiting += [[_cell(value) for value in row] for row in some]
+        if len(waiting) * len(header) > CELLS:
+            raise StoreError(
+                f"the table has more than {CELLS:,} cells; aggregate, add LIMIT 1000, or take "
+                "--csv or --json, which may have any number"
+            )
+        for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
+            widths[place] = max(widths[place], *map(len, column))
+            right[place] = right[place] and all(_is_number(r[place]) for r in some)
+    for line in (header, ["-" * width for width in widths], *waiting):
+        yield f"{aligned_line(line, widths, right)}\n"
 
 
 def _is_number(value: Any) -> bool:
@@ -182,7 +169,7 @@ def do_top(args: Namespace) -> int:
             "conclusion": as_json(seen.conclusion),
             "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
             "baselines": [entry.as_json() for entry in seen.baselines],
-            "audit": None if seen.audit is None else finite_json(seen.audit.as_json()),
+            "audit": None if seen.audit is None else finite_json(asdict(seen.audit)),
         })  # fmt: skip
         return 0
     out = console(sys.stdout)
@@ -291,7 +278,6 @@ def _print_fixed(params: Mapping[str, Any]) -> None:
 
 
 def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
-    """Print the best trial at the latest env steps that two trials reached."""
     from ...search.analysis.checkpoint_values import read_points  # with numpy
 
     points = read_points(folder.path)
@@ -320,7 +306,6 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
 
 
 def _yaml(value: Any) -> str:
-    """Return a value as YAML reads it back, on one line."""
     if value is None:
         return "off"
     if isinstance(value, float):
@@ -342,7 +327,6 @@ def print_exported(target: Path, unit: str) -> None:
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:
-    """Return which run of a study a policy is from, as its folder says."""
     path = policy / (TRAINING if (policy / TRAINING).is_file() else NAME)
     if not path.exists():  # over several environments, one each
         parts = sorted(policy.glob(f"*/{NAME}"))
@@ -351,7 +335,6 @@ def _origin_of(policy: Path) -> dict[str, Any]:
 
 
 def check_export(target: Path) -> None:
-    """Refuse a folder that is not empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StoreError(f"{target} exists already; choose another folder with --export")
 
@@ -373,3 +356,24 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
     if model is not None:
         write_bytes(target / "policy.onnx", model)
+
+
+def do_stop(args: Namespace) -> int:
+    folder = study_of(args)
+    holder = lock_holder(folder.path)
+    if holder is None:
+        raise StoreError(f"{folder.name} is not running; see: hpo list")
+    ask_to_stop(folder.path, holder)
+    asked = f"asked {holder.partition(', since')[0]} to stop {folder.name}"
+    if args.no_wait:
+        note(asked)
+    else:
+        note(f"{asked}; it finishes its chunk and commits")
+        while lock_holder(folder.path) == holder:
+            time.sleep(0.2)
+    summary = summary_of(folder.path)
+    ended = f"{summary.done} of {counted(summary.trials, 'trial')} ended"
+    more = "; its `hpo run` command resumes it" if summary.state == "interrupted" else ""
+    text = f"{summary.name}: {summary.state}, {ended}{more}"
+    print_answer(args.json, {"study": folder.name, "state": summary.state}, text)
+    return 0

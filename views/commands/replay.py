@@ -15,15 +15,13 @@ from ...store.codec import finite_json
 from ...store.statistics import mean
 from ..arguments import study_of
 from ..escape_control import echo
-from ..formatting import aligned, number, steps
+from ..formatting import aligned, number, steps, unit_in
 from ..json_output import print_answer
 from ..trial_text import lineage_text
-from ..units import unit_in
 from .read_study import print_exported
 
 
 def do_replay(args: Namespace) -> int:
-    """Train a trial's lineage again; exit code 1 if a number differs."""
     target = None if args.export is None else Path(args.export)
     if target is not None and target.exists():
         raise ConfigError(f"{target} exists already; choose another folder with --export")

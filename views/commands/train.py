@@ -22,19 +22,17 @@ from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..escape_control import echo, note
-from ..formatting import number, param, steps, with_interval
+from ..formatting import in_unit, number, param, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data
-from ..units import in_unit
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, export_policy
 from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
 
 
 def do_confirm(args: Namespace) -> int:
-    """Run trials of a study on test seeds; print their comparison, or the leaderboard."""
     study, trials = _study_and_trials(args)
     source = None if args.source is None else Path(args.source)
     asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
@@ -57,7 +55,6 @@ def do_confirm(args: Namespace) -> int:
 
 
 def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
-    """Return the study, if it is named, and the numbers of the trials."""
     words, study = list(args.words), args.study
     if number_in(words[0]) is None:
         if study is not None:
@@ -116,17 +113,15 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
 
 
 def _folders(parent: Path) -> list[str]:
-    """Return the policies of the seeds in a folder, in their order."""
     return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
 
 
 def _picture(results: Results) -> str | None:
-    """Draw the learning curves, as `hpo plot curves` does."""
     if importlib.util.find_spec("matplotlib") is None:
         note("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'")
         return None
-    from ..charts.curves_chart import curves
     from ..charts.matplotlib_files import draw_picture
+    from ..charts.search_charts import curves
     from ..charts.snapshot import read_snapshot
 
     path = results.folder / "training.png"

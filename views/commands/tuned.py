@@ -1,30 +1,274 @@
-"""`hpo tuned`: shipped configurations, their tests, and how to verify one."""
+"""`hpo tuned`: shipped configurations, their tests, and how to verify one; their texts."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
+from ...knobs import KNOBS
+from ...store.statistics import Interval
 from ...studies.resolved import resolved_yaml
 from ...studies.spec import Study
-from ...studies.tuned.record import Record, find_record, folders, read_record, record_files
-from ..json_output import print_answer
-from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
+from ...studies.tuned.record import (
+    DEFAULT,
+    TUNED,
+    Contender,
+    Record,
+    find_record,
+    folders,
+    read_record,
+    record_files,
+)
+from ...studies.tuned.study_text import former_default, knobs_of, least
+from ...studies.tuned.summary import (
+    BesideHeuristic,
+    Comparison,
+    Summary,
+    beside_heuristics,
+    comparisons,
+    summary,
+)
+from ..formatting import aligned, around, narrow, number, param, steps
+from ..json_output import finite_or_none, print_answer
+from ..terminal.console import in_columns
 
 if TYPE_CHECKING:
     from ...search.run import Results
+    from ...search.tuned_runs import Verification
+
+
+def records_table(records: Sequence[Record]) -> str:
+    if not records:
+        return "no tuned configuration yet; make one with: scripts/tuned add STUDY"
+    rows = list[list[str]]()
+    for record in records:
+        found = {who: seen.greedy[0] for who, seen in _summaries(record).items()}
+        compared = {one.who: one for one in comparisons(record)}
+        against = compared.pop(DEFAULT, None)
+        rows.append([
+            record.name,
+            steps(record.env_steps),
+            number(found[TUNED]),
+            number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
+            "-" if against is None else against.verdict.replace("_", " "),
+            _signs([*compared.values(), *beside_heuristics(record)]),
+        ])  # fmt: skip
+    header = ("environment", "steps", "tuned", "default", "tuned is", "others")
+    right = (False, True, True, True, False, False)
+    counts = sorted({len(record.tuned.greedy) for record in records})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    words = f"IQM over {seeds} test seeds. One of them: hpo tuned ENV"
+    if any(record.estimator == "mean" for record in records):
+        words += "\noptical networks: mean over seeds"
+    if any(row[5] != "-" for row in rows):
+        words += "\nothers (published, heuristics): + better, = no difference, - worse"
+    if any(row[3].endswith("*") for row in rows):
+        words += "\n*: the default on the day of tuning, which has changed since"
+    return f"{aligned(header, rows, right)}\n\n{words}"
+
+
+def _summaries(record: Record) -> dict[str, Summary]:
+    return {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+
+
+def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
+    signs = [{"better": "+", "worse": "-"}.get(one.verdict, "=") for one in others]
+    return " ".join(f"{sign}{signs.count(sign)}" for sign in "+=-" if sign in signs) or "-"
+
+
+def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
+    origin, made = record.origin, record.made
+    lines = [
+        *_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
+        f"Found by {origin.file}: {counted(origin.trials, 'trial')}, "
+        f"{steps(origin.env_steps)} env steps.",
+    ]  # fmt: skip
+    if verbose:
+        commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
+        lines += ["", *_sources(record)]
+        lines += [
+            f"study    trial {origin.trial} won: {origin.said}",
+            f"made     {made.on}, commit {commit}, {made.backend}, "
+            + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
+        ]
+    name = record.name
+    lines += [
+        "",
+        f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
+        f"Details: hpo tuned {name} -v",
+    ]
+    return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
+
+
+def _verdict(record: Record) -> list[str]:
+    found = _summaries(record)
+    verdicts = {one.who: one.verdict for one in comparisons(record)}
+    said = f"{record.name}: {around(*found[TUNED].greedy)}"
+    if DEFAULT in found:
+        how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
+        said = f"{said}, {how} the default, {around(*found[DEFAULT].greedy)}"
+    estimator = "IQM" if record.estimator == "iqm" else "mean"
+    lines = [
+        f"{said}.",
+        f"{record.metric} ({record.goal}): {estimator} over {len(record.tuned.greedy)} test "
+        f"seeds; {steps(record.env_steps)} env steps per run",
+    ]
+    if moved := former_default(record):
+        words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
+        lines.append(
+            f"The default is that of {record.made.on}, with {words}; today's was not run."
+        )
+    return lines
+
+
+_HOW = {"better": "better than", "worse": "worse than"}
+_NO_DIFFERENCE = "no significant difference from"
+
+
+def _configuration(record: Record) -> list[str]:
+    moved = least(knobs_of(record))
+    if not moved:
+        return ["The configuration is the default."]
+    lines = {name: f"  {name}: {param(value)}" for name, value in moved.items()}
+    width = max(map(len, lines.values()))
+    return ["fixed:", *(f"{line.ljust(width)}  # default {param(KNOBS[name].default)}"
+                        for name, line in lines.items())]  # fmt: skip
+
+
+def _proof(record: Record, verbose: bool) -> list[str]:
+    compared = {one.who: one for one in comparisons(record)}
+    to = f"to {number(record.threshold)}"
+    header = ["", "value", "P(tuned better)", "AUC", to]
+    header += ["training", "reached"] if verbose else []
+    rows = list[list[str]]()
+    for one in record.contenders:
+        seen = summary(one, record.goal, record.estimator)
+        beside, training = compared.get(one.who), seen.training[0]
+        row = [
+            one.who,
+            around(*seen.greedy),
+            "" if beside is None else around(*beside.greedy, ".2f"),
+            number(seen.area[0]),
+            "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
+            number(training) if math.isfinite(training) else "-",
+            f"{seen.reached}/{len(one.greedy)}",
+        ]
+        rows.append(row[: len(header)])
+    rules = beside_heuristics(record)
+    rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
+    table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
+    notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
+    if verbose:
+        notes.append("training: return while training. reached: seeds that got there.")
+    for rule in rules:
+        how = _HOW.get(rule.verdict, _NO_DIFFERENCE)
+        notes.append(f"{how} the heuristic {rule.who}: tuned minus heuristic "
+                     f"{around(*rule.less)}, on equal requests")  # fmt: skip
+    return [*table, *notes]
+
+
+def _sources(record: Record) -> list[str]:
+    compared = {one.who: one for one in comparisons(record)}
+    lines = list[str]()
+    for one in record.contenders:
+        if (beside := compared.get(one.who)) is None:
+            continue
+        text = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}"
+        if math.isfinite(beside.training[0]):
+            text += f", while training {number(beside.training[0])}"
+        theirs = one.source.get("env_steps")
+        if theirs:
+            text += f"; {one.source['repository']}, there for {steps(int(theirs))} env steps"
+            if one.source.get("without"):
+                text += f", without {', '.join(one.source['without'])}"
+            if one.source.get("written_for"):
+                text += f", written for {one.source['written_for']}"
+        lines.append(text)
+    return lines
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    compared = {one.who: one for one in comparisons(record)}
+    return {
+        "name": record.name, "env": record.env, "env_values": dict(record.env_values),
+        "env_steps": record.env_steps, "config": least(knobs_of(record)), "metric": record.metric,
+        "goal": record.goal, "threshold": record.threshold, "estimator": record.estimator,
+        "study": vars(record.origin),
+        "made": vars(record.made),
+        "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
+        "heuristics": [
+            {"who": rule.who, "verdict": rule.verdict, "greedy": _ends(*rule.greedy),
+             "less": _ends(*rule.less)}
+            for rule in beside_heuristics(record)
+        ],
+    }  # fmt: skip
+
+
+def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
+    seen = summary(one, record.goal, record.estimator)
+    data: dict[str, Any] = {
+        "who": one.who,
+        "source": dict(one.source),
+        "seeds": len(one.greedy),
+        "diverged": seen.diverged,
+        **{name: _ends(*getattr(seen, name)) for name in ("greedy", "training", "area")},
+        "reached": seen.reached,
+        "env_steps_to_threshold": seen.to_threshold,
+        "cost": vars(one.cost),
+        "curve": vars(one.curve),
+    }
+    if beside is not None:
+        data["verdict"] = beside.verdict
+        data["improvement"] = {
+            name: _ends(*getattr(beside, name)) for name in ("greedy", "training", "area")
+        }
+    return data
+
+
+def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
+    return {"value": finite_or_none(value), "low": found.low, "high": found.high}
+
+
+def verified_words(found: Verification) -> str:
+    seen = found.agreement
+    versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
+    inside = "within" if seen.within else "OUTSIDE of"
+    lines = [
+        f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
+        f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
+        f"new seeds       {found.seeds}, mean {number(found.means[1])}; recorded "
+        f"{number(found.means[0])}",
+        f"                the difference {number(seen.difference)} is {inside} "
+        f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
+    ]
+    if versions:
+        lines.append(f"versions        {versions}")
+    return "\n".join(lines)
+
+
+def verified_data(found: Verification) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "verdict": found.verdict,
+        "recorded": {"seeds": found.recorded, "bit_equal": found.equal, "mean": found.means[0]},
+        "fresh": {"seeds": found.seeds, "mean": found.means[1]},
+        **{name: getattr(found.agreement, name) for name in ("difference", "low", "high")},
+        "within": found.agreement.within,
+        "versions": {name: list(pair) for name, pair in found.versions.items()},
+    }
+
 
 INTERRUPTED = 130
 
 
 def do_tuned(args: Namespace) -> int:
-    """List tuned configurations, print one, or do what the first word says."""
     first, *rest = args.words or [""]
     if len(rest) != (first == "verify"):
         raise ConfigError(f"type: hpo tuned {'verify ' * (first == 'verify')}ENV")
@@ -45,7 +289,6 @@ def do_tuned(args: Namespace) -> int:
 
 
 def _verify(record: Record, args: Namespace) -> int:
-    """Train it again in a temporary folder; exit code 1 if it differs from the record."""
     from ...search.tuned_runs import FRESH, RECORDED, verify
 
     seeds = args.seeds or FRESH
@@ -65,7 +308,6 @@ def _verify(record: Record, args: Namespace) -> int:
 
 
 def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
-    """Return a function that runs a study with the view of `hpo run`."""
     from .watched_run import watch
 
     defaults = {"new": False, "set": [], "name": None, "out": str(out), "accept_new_bits": False,

@@ -16,23 +16,20 @@ from rich.console import RenderableType
 
 from ...errors import ConfigError, StoreError
 from ...search.analysis.verdict import conclusion_of
-from ...store.journal import Journal
-from ...store.journal_file import JOURNAL_NAME
+from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.study_folder import StudyFolder, trials_seen
 from ..arguments import study_of
 from ..escape_control import echo
-from ..formatting import duration
+from ..formatting import duration, in_unit
 from ..json_output import print_json, print_json_line
 from ..leaderboard_text import headline, target
-from ..live.auth import is_loopback
 from ..live.library import Library, PerCommit
-from ..live.server import LiveServer
+from ..live.server import LiveServer, is_loopback
 from ..live.study_status import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
-from ..units import in_unit
 
 _PORT, _TRIES = 8765, 10
 
@@ -61,7 +58,6 @@ def do_serve(args: Namespace) -> int:
 
 
 def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
-    """Return a server that listens, at the first free port where none was asked for."""
     token = secrets.token_urlsafe(24) if always or not is_loopback(host) else None
     ports = [port] if port is not None else [*range(_PORT, _PORT + _TRIES), 0]
     for at in ports:
@@ -81,7 +77,6 @@ _LOOK_SECONDS = 0.5
 
 
 def do_watch(args: Namespace) -> int:
-    """Show a study until it ends; exit code 1 if it was interrupted or its process died."""
     folder = study_of(args)
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw(folder)
@@ -96,7 +91,6 @@ def standings(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Standing]:
-    """Yield the status of a study now and after its commits, until no process runs it."""
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:
@@ -154,7 +148,6 @@ def _draw(folder: StudyFolder) -> Standing:
 
 
 def picture_of(standing: Standing | None) -> RenderableType:
-    """Return the picture of the last commit, with the time since."""
     if standing is None:
         return panel("", None, 0.0, "reading")
     head = standing.head

@@ -1,4 +1,4 @@
-"""A study run with a view of its progress, for `hpo run` and `hpo train`."""
+"""A study run with a view of its progress, and the text at its end."""
 
 from __future__ import annotations
 
@@ -11,26 +11,159 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ...errors import HpoError
+from rich.console import Console
+
+from ...errors import HpoError, counted
 from ...search.api import run as run_study
 from ...search.engine.interrupts import HEARD, leaves_at_once
 from ...search.run import Results
 from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
+from ...store.leaderboard import Entry
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
+from ...store.verdict import Conclusion
+from ...store.verdict_text import as_json
+from ...studies.algorithm import ENV_STEPS
 from ...studies.overrides import Given
 from ...studies.spec import Study, metric_words
 from ..escape_control import echo
-from ..final_summary import print_results, results_data
-from ..formatting import duration
+from ..formatting import duration, steps
 from ..json_output import print_json
+from ..leaderboard_text import (
+    deciding_command,
+    front_line,
+    headline,
+    print_baselines,
+    print_headline,
+    print_leaderboard,
+    target,
+)
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 from ..terminal.run_view import LinesView, QuietView, RunView
+from ..time_spent import time_text
+
+_SHOWN, _BRIEF, _FRONT = 10, 2, 6
+
+
+def print_results(
+    console: Console, results: Results, metric: str, quiet: bool = False,
+    objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
+    unit: str = ENV_STEPS,
+) -> None:  # fmt: skip
+    entries, which = results.leaderboard, target(results.folder)
+    print_headline(console, headline(results.conclusion, entries, metric), unit)
+    if objectives:
+        console.print(front_line(entries, results.hypervolume))
+    if entries:
+        console.print()
+        most = _SHOWN if verbose else _FRONT if objectives else _BRIEF
+        print_leaderboard(console, entries, most, objectives, environments, which)
+    if quiet:
+        return
+    console.print()
+    if verbose and results.baselines:
+        print_baselines(console, results.baselines)
+        console.print()
+    console.print(summary(results, unit))
+    if results.advice:
+        console.print(results.advice)
+    if verbose:
+        usage = results.usage
+        speed = steps(round(usage.env_steps_per_second))
+        console.print(f"{speed} {unit} per second, lanes busy {usage.occupancy:.0%}")
+        console.print(time_text(usage.seconds_by_part))
+    commands = next_commands(results.folder, entries, results.conclusion, verbose)
+    if commands:
+        console.print("Next:")
+    for line in _command_lines(commands, which, console.width):
+        console.print(line, soft_wrap=True)
+
+
+def _command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -> list[str]:
+    """Return (command, meaning) pairs as lines, the meaning after the command or above it.
+
+    A command wider than the terminal is continued before its `--study` option (`which`), and if
+    that is not enough before a quoted argument, as a shell reads it.
+    """
+    room = max((len(command) for command, meaning in commands if meaning), default=0)
+    lines = [
+        f"  {command.ljust(room)}  # {meaning}" if meaning else f"  {command}"
+        for command, meaning in commands
+    ]
+    if max(map(len, lines), default=0) <= width:
+        return lines
+    lines = []
+    for command, meaning in commands:
+        lines += [f"  # {meaning}"] if meaning else []
+        if len(command) + 2 <= width or not which:
+            lines.append(f"  {command}")
+            continue
+        parts = [f"  {command.removesuffix(which)}", f"     {which}"]
+        verb, quote, rest = parts[0].partition(' "')
+        if len(parts[0]) + 2 > width and quote:
+            parts[:1] = [verb, f'      "{rest}']
+        lines += [*(f"{part} \\" for part in parts[:-1]), parts[-1]]
+    return lines
+
+
+def summary(results: Results, unit: str = ENV_STEPS) -> str:
+    usage = results.usage
+    report = StudyFolder(results.folder).report
+    where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
+    trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")
+    spent = f"{steps(usage.env_steps)} {unit} in {duration(usage.run_seconds)}"
+    return f"{trials}, {spent}. {where}"
+
+
+def next_commands(
+    folder: Path, entries: Sequence[Entry], conclusion: Conclusion, verbose: bool = False
+) -> list[tuple[str, str]]:
+    if not entries:
+        return []
+    which, best = target(folder), entries[0]
+    commands: list[tuple[str, str]] = []
+    if deciding := deciding_command(conclusion, entries, folder):
+        commands.append((deciding[0], f"decide: {deciding[1]}"))
+    if conclusion.against.verdict == "worse":
+        file = shlex.quote(str(folder / "study.yaml"))
+        train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
+        commands.append((train, "train the default, which was better, and keep its policy"))
+    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
+    if deciding is None:
+        commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
+    if not verbose:
+        return commands
+    knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
+    column = f", param.{knob}" if knob else ""
+    sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"
+    return [*commands, (f'hpo query "{sql}"{which}', "")]
+
+
+def results_data(results: Results) -> dict[str, Any]:
+    best = results.best
+    usage, report = asdict(results.usage), StudyFolder(results.folder).report
+    for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
+        usage[name] = getattr(results.usage, name)
+    return {
+        "state": results.state,
+        "folder": str(results.folder),
+        "report": str(report) if report.is_file() else None,
+        "best": None if best is None else best.as_json(),
+        "conclusion": as_json(results.conclusion),
+        "hypervolume": results.hypervolume,
+        "leaderboard": [entry.as_json() for entry in results.leaderboard],
+        "baselines": [entry.as_json() for entry in results.baselines],
+        "advice": results.advice or None,
+        "finished_at": results.finished_at,
+        "usage": {**usage, "rejected_share": results.rejected_share},
+    }
 
 
 class InterruptListener:
@@ -49,7 +182,6 @@ class InterruptListener:
         self._thread: threading.Thread | None = None
 
     def arm(self) -> None:
-        """Count presses from now on; the loop has installed its handlers."""
         self._armed.set()
 
     def __enter__(self) -> InterruptListener:
@@ -91,8 +223,6 @@ INTERRUPTED = 130
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
-    """Run a study, show its progress, print its results, and return the exit code."""
-
     def show(results: Results) -> None:
         write_report_of(results)
         if args.json:
@@ -109,7 +239,6 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
 
 
 def nothing_learnt(results: Results) -> bool:
-    """Return whether there are trials and all of them failed or diverged."""
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
 
@@ -118,7 +247,6 @@ _Show = Callable[[Results], None]
 
 
 def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results: None) -> Results:
-    """Run a study and show its progress; print how to resume an interrupted one."""
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
     command = resume_command(args.argv, study.name if args.new else None)
@@ -132,7 +260,6 @@ def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results
 def watch_run(
     run: Callable[..., Results], args: Namespace, command: str, folder: Path, show: _Show
 ) -> Results:
-    """Call `run` with `observers`, `compiling` and `warn` of a view, and show the results."""
     view = _view(args, command, folder)
     listener = InterruptListener(view.pressed, view.leaving)
     view.on_ready = listener.arm
@@ -173,7 +300,6 @@ def _view(args: Namespace, command: str, folder: Path) -> RunView:
 
 
 def write_report_of(results: Results) -> None:
-    """Write `report.html`; if that fails, warn: the results are kept in any case."""
     from ..report.report import write_report
 
     try:

@@ -9,10 +9,9 @@ from ...errors import counted
 from ...search.what_if import WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
-from ..formatting import aligned, narrow, steps
+from ..formatting import aligned, in_unit, narrow, steps, unit_in
 from ..json_output import print_answer
 from ..terminal.console import console, in_columns
-from ..units import in_unit, unit_in
 
 _HEADER = ("rule", "stopped", "saved", "lost", "exact")
 _RIGHT = (False, True, True, True, False)
@@ -37,7 +36,6 @@ def do_what_if(args: Namespace) -> int:
 
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
-    """Return all rules side by side and their limits; a table wider than `width` is split."""
     rows = [_cells(row) for row in found.rows]
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
     head = [_own_rule(found)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ...errors import HpoError, StoreError
-from ...store.journal_file import JOURNAL_NAME
+from ...store.journal import JOURNAL_NAME
 from ...store.lock import lock_holder
 from ...store.study_folder import StudyFolder, listed, look_inside, may_be_study
 from ..charts.snapshot import Snapshot, read_snapshot
@@ -51,8 +51,6 @@ def mark_of(folder: Path) -> Mark:
 
 @dataclass
 class Made(Generic[_T]):
-    """A value made from a commit."""
-
     value: _T
     mark: Mark
     at: float  # monotonic clock
@@ -119,8 +117,6 @@ _LIST_AGAIN = 1.0
 
 
 class View:
-    """A study at one commit, and the pieces of its page that were asked for."""
-
     def __init__(self, snapshot: Snapshot, standing: Standing):
         self.snapshot, self.standing = snapshot, standing
         self._locks = {name: threading.Lock() for name, _ in PIECES}
@@ -129,7 +125,6 @@ class View:
         self.version = f"{head.number}-{head.at!r}-{standing.word}"
 
     def part(self, name: str, spend: Callable[[float], None]) -> str:
-        """Return a piece of the page as HTML; a second call finds it."""
         with self._locks[name]:
             if name not in self._parts:
                 began = time.thread_time()
@@ -154,8 +149,6 @@ class Study:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the list; without a status it is unread, or has an `error`."""
-
     name: str
     standing: Standing | None = None
     error: str = ""
@@ -166,8 +159,6 @@ class Line:
 
 
 class Library:
-    """All studies in a folder of results."""
-
     def __init__(self, root: Path):
         self.root = root
         self._studies: OrderedDict[str, Study] = OrderedDict()
@@ -176,13 +167,11 @@ class Library:
         self._listed: tuple[float, list[Line]] = (-_LIST_AGAIN, [])
 
     def names(self) -> list[str]:
-        """Return all studies, the last to change first, then folders that cannot be entered."""
         inside = look_inside(self.root)
         return [*sorted(inside.changed, key=lambda name: -inside.changed[name]),
                 *inside.unreadable]  # fmt: skip
 
     def study(self, name: str) -> Study | None:
-        """Return a study of the folder's listing, None if there is none of that name."""
         there = name in listed(self.root) and may_be_study(self.root / name)
         with self._lock:
             if not there:
@@ -191,7 +180,6 @@ class Library:
             return self._studies.setdefault(name, Study(self.root / name))
 
     def prepare(self, name: str) -> bool:
-        """Start to read a study while a browser loads its page; return whether there is one."""
         study = self.study(name)
 
         def read(view: PerCommit[View]) -> None:
@@ -203,7 +191,6 @@ class Library:
         return study is not None
 
     def view(self, name: str) -> Made[View] | None:
-        """Return a study's page, None if it is missing."""
         study = self.study(name)
         if study is None:
             return None

@@ -66,7 +66,6 @@ def list_page(root: str) -> str:
 
 
 def list_table(lines: Sequence[Line]) -> str:
-    """Return the list of studies as a table."""
     if not lines:
         return '<p class="nothing">No study yet; start one with <code>hpo run</code>.</p>'
     rows = "".join(map(_row, lines))

@@ -1,14 +1,17 @@
-"""The server of the live page: GET and HEAD of a few fixed places, and nothing else."""
+"""The server of the live page: GET and HEAD of a few fixed places, and who may ask."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import ipaddress
 import json
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -19,9 +22,87 @@ from ...version import __version__
 from ..escape_control import echo
 from ..words import on_command_line
 from . import pages
-from .auth import Guard, own_names
 from .library import Library
 from .study_status import PIECES
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server that is bound to `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_names(host: str) -> frozenset[str]:
+    if is_loopback(host):
+        return frozenset()
+    return frozenset({host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()})
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Decides which requests a server answers.
+
+    A page of another site can let its domain point here (DNS rebinding) and then read the answers.
+    So a request must call this machine `localhost`, by a number, or by one of `names`.
+    """
+
+    host: str
+    port: int
+    token: str | None = None
+    names: frozenset[str] = frozenset()
+
+    @property
+    def cookie(self) -> str:
+        return f"hpo_{self.port}"
+
+    def knows(self, header: str | None) -> bool:
+        name = _name(header or "")
+        if name == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.names
+        return address.is_loopback or not is_loopback(self.host)
+
+    def takes(self, token: str | None) -> bool:
+        """Return whether this is the token, in a time that does not depend on it."""
+        if self.token is None:
+            return True
+        return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def admits(self, cookies: str | None) -> bool:
+        if self.token is None:
+            return True
+        try:
+            found = SimpleCookie(cookies or "").get(self.cookie)
+        except CookieError:
+            return False
+        return found is not None and self.takes(found.value)
+
+    def set_cookie(self) -> str:
+        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
+
+
+def _name(header: str) -> str:
+    """Return the host of a `Host` header without its port.
+
+    >>> _name("localhost:8765"), _name("[::1]:8765"), _name("Example.org")
+    ('localhost', '::1', 'example.org')
+    """
+    header = header.strip().lower()
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -47,8 +128,6 @@ class Answer:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves the studies of a folder; port 0 takes a free one."""
-
     daemon_threads = True
     request_queue_size = 64
 
@@ -64,7 +143,6 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address for a browser on this machine, with the token."""
         host = self.guard.host
         host = socket.gethostname() if host in ("0.0.0.0", "::") else host
         shown = f"[{host}]" if ":" in host else host
@@ -202,7 +280,6 @@ def _list_part(library: Library, asked: _Asked) -> Answer:
 
 
 def _state(library: Library, asked: _Asked, name: str) -> Answer | None:
-    """Return what a page asks for every few seconds: has anything changed?"""
     made = library.view(name)
     if made is None:
         return None

@@ -18,18 +18,15 @@ from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
 from ..charts.snapshot import Snapshot
-from ..formatting import SEED_KINDS, duration, moment, param, steps
+from ..formatting import SEED_KINDS, duration, in_unit, moment, param
 from ..report.report import PARTS, head_html
-from ..terminal.run_view import PHASE_WORDS, lanes_text, left_text, standing_text, trials_text
-from ..units import in_unit
+from ..terminal.run_view import left_text, progress_facts
 
 _ALMOST = 0.99
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The status of a study at its last commit."""
-
     name: str  # of its folder
     word: str  # running, finished, interrupted or died
     meta: StudyMeta
@@ -40,7 +37,6 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """The share that is done, 0 to 1; 1 only once it is finished."""
         if self.word == "finished":
             return 1.0
         return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
@@ -78,7 +74,6 @@ _STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
 
 
 def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
-    """Return the lanes at the last commit, each with its trial; "" once the study is finished."""
     if standing.word == "finished":
         return ""
     if not snapshot.head.number:
@@ -142,7 +137,6 @@ PIECES = (
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
-    """Return one of `PIECES` as HTML."""
     build = {part.name: part.build for part in PARTS} | {"head": head_html}
     if name == "now":
         found = _now(standing)
@@ -167,17 +161,11 @@ def _now(standing: Standing) -> str:
     head, progress = standing.head, standing.progress
     if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
-    facts = [
-        ("phase", PHASE_WORDS[progress.phase]),
-        ("env steps", f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
-                      f"{steps(round(progress.env_steps_per_second))} a second"),
-        ("lanes", lanes_text(progress)),
-        ("trials", trials_text(progress)),
-        ("best", standing_text(progress)),
-    ]  # fmt: skip
     runs = standing.word == "running"
     clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in progress_facts(progress)
+    )
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
     shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (

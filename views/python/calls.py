@@ -24,9 +24,9 @@ from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
 from ..escape_control import echo
+from ..formatting import in_unit
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
-from ..units import in_unit
 from ..words import speaks_python
 from .open_study import Opened
 

@@ -1,7 +1,7 @@
 """The page around a report's sections: one HTML file that asks no network and runs no other code.
 
 Its content security policy allows the style and the script of this package by their hashes and
-nothing else, so that no name in a study can bring code of its own.
+nothing else, so that no name in a study can bring code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Section:
 
 
 def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
-    """Return the whole document; head, foot and bodies are HTML."""
     style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
@@ -58,7 +57,6 @@ def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
 
 
 def html_page(title: str, more: str, body: str) -> str:
-    """Return a document with `more` in its head; `body` starts with its tag."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -86,7 +84,6 @@ def _hash(text: str) -> str:
 
 
 def _colours() -> str:
-    """Return the look of charts as CSS variables, for light and dark."""
     both = {**GROUNDS, **STYLES}
     light = "".join(f"--{name}:{colour};" for name, (colour, _) in both.items())
     dark = "".join(f"--{name}:{colour};" for name, (_, colour) in both.items())
@@ -97,7 +94,6 @@ def _colours() -> str:
 
 
 def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
-    """Return a list of (name, value, remark)."""
     items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
         f"{f'<small>{escape(remark)}</small>' if remark else ''}</dd></div>"
@@ -108,8 +104,6 @@ def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: its text, and the number it is sorted by."""
-
     text: str
     sort: float | None = None
 
@@ -118,7 +112,6 @@ def table(
     caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]],
     trials: Sequence[int] = (), right: Sequence[bool] = (),
 ) -> str:  # fmt: skip
-    """Return a table that scrolls; with more than one row it can be sorted."""
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
     before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
     heads = "".join(
@@ -142,7 +135,6 @@ def table(
 
 
 def figure(picture: Picture) -> str:
-    """Return a picture: wide panels for two widths of the page, small ones side by side."""
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
     parts = [_two_widths(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
@@ -164,7 +156,6 @@ def _svg(picture: Picture, panel: Panel, width: int) -> str:
 
 
 def _two_widths(picture: Picture, panel: Panel, width: int) -> str:
-    """Return a panel for a wide window and for a phone; the style shows one of them."""
     return (
         f'<div class="panel">{_title(panel)}{_legend(panel.keys)}'
         f'<div class="wide">{_svg(picture, panel, width)}</div>'

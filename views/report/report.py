@@ -12,19 +12,30 @@ from typing import Any
 
 from ...errors import counted
 from ...files.atomic_files import output, write_text
-from ...store.audits import Audit, AuditedRung
+from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
+from ...store.rows import Stream
 from ...store.statistics import interval
 from ...store.study_folder import StudyFolder
 from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ...version import __version__
-from ..charts.curves_chart import curves
 from ..charts.knob_charts import effects, importance, parallel, slices
-from ..charts.model import Picture
-from ..charts.search_charts import history, pareto, schedule
+from ..charts.model import XY, Band, Key, Line, Picture, Scale, round_ticks
+from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import between, duration, moment, number, param, steps
+from ..environment_text import AGGREGATES_NOTE, TOGETHER, signed
+from ..formatting import (
+    around,
+    between,
+    duration,
+    in_unit,
+    moment,
+    number,
+    param,
+    seeds_text,
+    steps,
+)
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -36,15 +47,150 @@ from ..leaderboard_text import (
     value_source,
 )
 from ..time_spent import time_facts
-from ..units import in_unit
-from .environments_section import environments_section
 from .page import Cell, Section, facts, figure, page, table
+
+_MOST = 4
+_TITLE = "Performance profile"
+_SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
+
+
+def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
+    """Return the trials to compare, and the one kind of seeds they share."""
+    first = snapshot.winner
+    if first is None or not first.value_from or not snapshot.scores.names:
+        return [], None
+    stream = Stream(first.value_from)
+    ordered = [entry.trial for entry in snapshot.entries if entry.value is not None]
+    default = [entry.trial for entry in snapshot.entries if entry.is_default]
+    there = [trial for trial in ordered if snapshot.scores.of(trial, stream)]
+    shown = there[:_MOST]
+    shown += [n for n in default if n not in shown and snapshot.scores.of(n, stream)]
+    return shown, stream
+
+
+def profile(snapshot: Snapshot) -> Picture:
+    trials, stream = profiled(snapshot)
+    if stream is None:
+        why = "No trial has a value yet."
+        if not snapshot.scores.names:
+            why = "A performance profile is over several environments; this study has one."
+        return Picture("profile", _TITLE, why)
+    sides = [snapshot.scores.of(trial, stream) for trial in trials]
+    found = profiles(sides)
+    low, high = found[0].thresholds[0], found[0].thresholds[-1]
+    ticks = tuple((at, number(at)) for at in round_ticks(low, high))
+    default = {entry.trial for entry in snapshot.entries if entry.is_default}
+    marks: list[Line | Band] = []
+    keys: list[Key] = []
+    for place, (trial, side, one) in enumerate(zip(trials, sides, found, strict=True)):
+        style = "base" if trial in default else f"c{place}"
+        name = f"trial {trial}{', the default' * (trial in default)}"
+        points = tuple(zip(one.thresholds, one.shares, strict=True))
+        if one.band is not None:
+            ends = zip(one.thresholds, one.band, strict=True)
+            marks.append(Band(tuple((at, low, high) for at, (low, high) in ends), style))
+        tip = f"{name}, {counted(len(side), 'seed')}"
+        marks.append(Line(points, style, trial, tip, dashed=trial in default))
+        keys.append(Key(tip, style, "dashed" if trial in default else "line"))
+    marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
+    scale = Scale(low, high, ticks, "score")
+    panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
+    flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
+    caption = (
+        f"Of all runs ({counted(len(snapshot.scores.names), 'environment')} x seeds), the share "
+        "with a score above; a higher line is better. Bands: pointwise 95% from a stratified "
+        f"bootstrap over the seeds of each environment, from 5 seeds on.{flattered}"
+    )
+    return Picture("profile", _TITLE, caption, (panel,))
+
+
+def environments_section(snapshot: Snapshot) -> str:
+    if not snapshot.scores.names:
+        return ""
+    trials, stream = profiled(snapshot)
+    if stream is None:
+        return '<p class="nothing">No trial has a value yet.</p>'
+    scores = snapshot.scores
+    found = {trial: on_each(scores.of(trial, stream)) for trial in trials}
+    default = next((e.trial for e in snapshot.entries if e.is_default), None)
+    against = None
+    if stream is Stream.REPORT and default in trials[1:]:
+        against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
+    seeds = {one.seeds for one in found.values()}
+    many = seeds_text(max(seeds), stream)
+    lost = sum(one.lost for one in found.values())
+    told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
+    if lost:
+        told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
+    return (
+        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
+        f"{_improvement(trials[0], default, against, stream)}{_together(found, default, against)}"
+        f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
+    )
+
+
+def _name(trial: int, default: int | None) -> str:
+    return "the default" if trial == default else f"trial {trial}"
+
+
+def _cell(found: Estimate) -> Cell:
+    return Cell(around(found.value, found.interval), found.value)
+
+
+def _scores(
+    snapshot: Snapshot, found: dict[int, OnEach], default: int | None, against: Beside | None
+) -> str:
+    header = ["environment", *(_name(trial, default) for trial in found)]
+    if against is not None:
+        header += ["difference", "probability of improvement"]
+    right = [False] * len(header) + [True, True]
+    header += ["random", "reference"]
+    rows: list[list[Cell]] = []
+    for at, scale in enumerate(snapshot.meta.environments):
+        row = [Cell(str(scale["name"]))]
+        row += [_cell(one.each[at]) for one in found.values()]
+        if against is not None:
+            here = against.each[at]
+            row.append(Cell(signed(here.difference), here.difference.value))
+            row.append(_cell(here.probability))
+        ends = (float(scale["random"]), float(scale["reference"]))
+        row += [Cell(number(end), end) for end in ends]
+        rows.append(row)
+    return table("Scores on each environment", header, rows, right=right)
+
+
+def _together(found: dict[int, OnEach], default: int | None, against: Beside | None) -> str:
+    header = ["scores", *(_name(trial, default) for trial in found)]
+    header += [] if against is None else ["difference"]
+    rows: list[list[Cell]] = []
+    for over, words in TOGETHER.items():
+        row = [Cell(words), *(_cell(one.together[over]) for one in found.values())]
+        if against is not None:
+            row.append(Cell(signed(against.differences[over]), against.differences[over].value))
+        rows.append(row)
+    return table("Scores over all environments", header, rows)
+
+
+def _improvement(first: int, default: int | None, against: Beside | None, stream: Stream) -> str:
+    if against is None:
+        if stream is Stream.REPORT:
+            return ""
+        why = "These seeds also chose the first trial, so its scores are a little high."
+        return f'<p class="note">{escape(why)}</p>'
+    chance = against.improvement
+    likely = around(chance.value, chance.interval)
+    text = (
+        f"Averaged over environments a run of trial {first} beats one of the default with "
+        f"probability {likely}; differences are paired over "
+        f"{counted(against.seeds - against.lost, 'seed')}."
+    )
+    return f"<p>{escape(text)}</p>"
+
 
 _ROWS = 200
 
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
-    """Write the report of a study, whole or not at all, and return its path."""
     text = report_html(read_snapshot(folder))
     if path is None:
         write_text(folder.report, text)
@@ -55,7 +201,6 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
-    """Return the leaderboard with every hyperparameter, the best rows of a long one."""
     entries = list(snapshot.entries[:_ROWS])
     if not entries:
         return '<p class="nothing">No trial yet.</p>'
@@ -143,29 +288,6 @@ _ACTIONS = {
 }
 
 
-def audit_table(audit: Audit) -> str:
-    rows = [_audited(rung, str(rung.rung)) for rung in audit.rungs]
-    if len(rows) > 1:
-        rows.append(_audited(audit.whole, "all"))
-    header = ("rung", "env steps", "stopped", "audited", "wrong", "share", "95% interval",
-              "tied", "better than all", "tau with final values")  # fmt: skip
-    right = (False, True, True, True, True, True, False, True, True, True)
-    return table("Audit of early stopping", header, rows, right=right)
-
-
-def _audited(rung: AuditedRung, name: str) -> list[Cell]:
-    share, tau = rung.share, rung.correlation
-    return [
-        Cell(name),
-        Cell("" if rung.env_steps is None else steps(rung.env_steps), rung.env_steps),
-        *map(_count, (rung.stopped, rung.audited, rung.wrong)),
-        Cell("" if share is None else f"{share:.0%}", share),
-        Cell(between(rung.low, rung.high, ".0%")),
-        *map(_count, (rung.level, rung.winners)),
-        Cell("" if tau is None else f"{tau:.2f}", tau),
-    ]
-
-
 def _count(count: int) -> Cell:
     return Cell(str(count), count)
 
@@ -210,7 +332,6 @@ def report_html(snapshot: Snapshot) -> str:
 
 
 def head_html(snapshot: Snapshot) -> str:
-    """Return the head of the page: the study, its winner, its cost."""
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{env_words(study)}, {study.search.method}{rule}"
@@ -307,11 +428,10 @@ def _stopping(snapshot: Snapshot) -> str:
     if snapshot.audit is not None:
         words = audit_words(snapshot.audit, snapshot.meta.metric)
         return (
-            f"<p>{escape(words)}</p>{body}<details><summary>the audit of stops</summary>"
-            f"{audit_table(snapshot.audit)}"
+            f"<p>{escape(words)}</p>{body}"
             '<p class="note">Audited trials are a random share of the stopped ones that ran to '
-            "the end (<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation "
-            "between values at a stop and at the end.</p></details>"
+            "the end (<code>early_terminate.audit</code>); by rung: "
+            "<code>hpo top --json</code>.</p>"
         )
     if spec.evolves:
         return body

@@ -31,7 +31,6 @@ class _Console(Console):
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console that prints text unchanged, with the colours and width of a stream."""
     return _Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
@@ -52,13 +51,11 @@ def in_columns(text: str, stream: TextIO, indent: int = 0) -> str:
 
 
 def can_draw() -> bool:
-    """Return whether both streams are a terminal that can redraw in place."""
     both = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     return both and os.environ.get("TERM", "dumb") not in ("dumb", "")
 
 
 def knows_blocks(stream: TextIO) -> bool:
-    """Return whether a stream can encode the characters of a sparkline."""
     try:
         "▁█".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

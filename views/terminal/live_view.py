@@ -1,4 +1,4 @@
-"""The live view: a study's progress, drawn in place a few times a second from its own thread.
+"""The live view: a study's progress, drawn in place a few times a second from a thread.
 
 The loop only hands over its latest progress; drawing happens while compiled code runs.
 """
@@ -21,14 +21,12 @@ from ...errors import counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..formatting import duration, folded, steps
-from ..units import in_unit
+from ..formatting import duration, folded, in_unit, steps
 from .console import console, hush_keys, let_go_of_terminal
-from .run_view import PHASE_WORDS, RunView, lanes_text, left_text, standing_text, trials_text
+from .run_view import RunView, left_text, progress_facts
 
 
 def live(terminal: Console, picture: Callable[[], RenderableType]) -> Live:
-    """Return what draws a picture in place a few times a second, from a thread."""
     return Live(console=terminal, get_renderable=picture, refresh_per_second=4, transient=True,
                 redirect_stdout=False)  # fmt: skip
 
@@ -39,8 +37,6 @@ def title_of(study: Study, name: str) -> str:
 
 
 class LiveView(RunView):
-    """Draws on a terminal; events scroll by above."""
-
     def __init__(
         self, command: str = "hpo run", terminal: Console | None = None, at_once: bool = True
     ):
@@ -113,10 +109,7 @@ def panel(
     title: str, progress: Progress | None, age: float, doing: str,
     compiled: tuple[int, float] = (0, 0.0), unit: str = ENV_STEPS,
 ) -> RenderableType:  # fmt: skip
-    """Return the picture of a study, `age` seconds after its last chunk boundary.
-
-    `compiled` counts the programs that the study waited for, and their seconds.
-    """
+    """Return the picture of a study, `age` seconds after its last chunk boundary."""
 
     def line(text: str, style: str) -> list[RenderableType]:
         return [Text(text, style=style, no_wrap=True, overflow="ellipsis")] if text else []
@@ -140,14 +133,10 @@ def _bar(progress: Progress, age: float) -> Table:
 def _facts(progress: Progress, compiled: tuple[int, float], unit: str) -> Table:
     count, seconds = compiled
     compiles = f", {counted(count, 'compile')} ({duration(seconds)})" if count else ""
-    done, total = steps(progress.env_steps), steps(progress.env_steps_total)
-    speed = steps(round(progress.env_steps_per_second))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row("phase", PHASE_WORDS[progress.phase])
-    table.add_row(unit, f"{done} of about {total}, {speed} a second{compiles}")
-    table.add_row("lanes", lanes_text(progress))
-    table.add_row("trials", trials_text(progress))
-    table.add_row("best", Text(in_unit(standing_text(progress), unit), style="green"))
+    for name, text in progress_facts(progress, compiles):
+        style = "green" if name == "best" else ""
+        table.add_row(in_unit(name, unit), Text(in_unit(text, unit), style=style))
     return table

@@ -19,8 +19,7 @@ from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
 from ..escape_control import echo
-from ..formatting import duration, number, steps, with_interval
-from ..units import in_unit
+from ..formatting import duration, in_unit, number, steps, with_interval
 from .console import let_go_of_terminal
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
@@ -53,7 +52,6 @@ def trials_text(progress: Progress) -> str:
 
 
 def standing_text(progress: Progress) -> str:
-    """Return the best finished trial; before there is one, the leader at a rung."""
     if progress.best is not None:
         return best_text(progress.best)
     if (leader := progress.leader) is None:
@@ -83,6 +81,14 @@ def left_text(progress: Progress) -> str:
         return ""
     left = progress.seconds_left
     return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
+
+
+def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, str]]:
+    amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
+    speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
+    return [("phase", PHASE_WORDS[progress.phase]), (ENV_STEPS, amounts + speed),
+            ("lanes", lanes_text(progress)), ("trials", trials_text(progress)),
+            ("best", standing_text(progress))]  # fmt: skip
 
 
 def status_line(progress: Progress) -> str:
@@ -117,10 +123,7 @@ _FAILURES_SAID = 5
 
 
 class RunView(Observer):
-    """Prints events; a context manager around the run, and an observer of it.
-
-    A view must never harm a study: one whose stream is gone stays silent.
-    """
+    """Prints events; a context manager around the run, and an observer of it."""
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
         self.stream: TextIO | None = sys.stderr if stream is None else stream
@@ -230,8 +233,6 @@ class RunView(Observer):
 
 
 class LinesView(RunView):
-    """Events, and a status line every few seconds."""
-
     def __init__(
         self, stream: TextIO | None = None, command: str = "hpo run", every_seconds: float = 5.0
     ):
@@ -252,6 +253,4 @@ class LinesView(RunView):
 
 
 class QuietView(RunView):
-    """Warnings, and the answers to Ctrl-C."""
-
     def say(self, text: str) -> None: ...

@@ -23,8 +23,6 @@ Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Serves the requests of one network; its memory restarts with each episode."""
-
     def begin(self) -> Any:
         """Return the memory before the first request of an episode, a tree of arrays."""
         ...
@@ -71,8 +69,6 @@ class _Memory(Pytree):
 
 @dataclass(frozen=True, eq=False)
 class PolicyRule:
-    """The agent that observes and remembers as a policy does and serves its choices."""
-
     environment: OpticalEnvironment  # `check_fits` says whether the policy can act in it
     policy: Any  # with `history`, `begin` and `act` of `SavedPolicy`
     greedy: bool = True  # the likeliest action instead of a sample
@@ -99,7 +95,6 @@ class PolicyRule:
 
 
 def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
-    """Refuse an environment whose actions or observations a policy was not trained for."""
     for what, theirs, ours in differing(unwrapped(learnt_in), environment):
         raise ConfigError(
             f"the policy was trained for other {what} ({theirs}) than this environment has "

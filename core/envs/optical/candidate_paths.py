@@ -162,7 +162,6 @@ class _Finder:
 def _shortest(
     topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
 ) -> tuple[Path, ...]:
-    """Return the first k paths of a pair: the same set for all orders but `distance`."""
     found = _shortest_paths(_graph(topology), source, destination, by_km)
     return tuple(islice(found, k))
 

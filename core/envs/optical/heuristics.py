@@ -83,10 +83,7 @@ def surplus(
     need: Int[Array, " K"],
     slots: int,
 ) -> Int[Array, "K S"]:
-    """Return the room beyond the need around each start, summed over links that count (`real`).
-
-    A lit wavelength fits perfectly.
-    """
+    """Return the room beyond the need around each start, summed over links that count (`real`)."""
     below, above = nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
@@ -253,8 +250,6 @@ Rule = Callable[[Network, OpticalState, Offers], Choice]
 
 
 def _on_first_path(fit: Fit) -> Rule:
-    """Return the rule that takes the first path with room, and a start on it."""
-
     def rule(env: Network, state: OpticalState, offers: Offers) -> Choice:
         path = _first_path(first_set(offers.starts))
         start = fit(env, state, offers, path)

@@ -39,13 +39,11 @@ def _offsets(words: int) -> Int[Array, " W"]:
 
 
 def first_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    """Position of the lowest set bit, or `NONE`."""
     offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
     return jnp.where(words != ZERO, _lowest(words) + offsets, NONE).min(-1)
 
 
 def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
-    """Position of the highest set bit, or -1."""
     offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
     return jnp.where(words != ZERO, _highest(words) + offsets, -1).max(-1)
 

@@ -91,7 +91,6 @@ def find_load(
 
 
 def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
-    """Return the pseudo-values [seeds] in log load; None without a crossing."""
     share = curve.service_blocking
     seeds = share.shape[1]
     whole = _crossing(curve.loads, share.mean(1), target)

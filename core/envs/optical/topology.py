@@ -61,7 +61,6 @@ class Topology:
         return index
 
     def graph(self) -> networkx.Graph[NodeId]:
-        """Return the networkx graph of the published ids, neighbours in the table's order."""
         import networkx as nx
 
         graph = nx.DiGraph() if self.directed else nx.Graph()

@@ -38,10 +38,7 @@ class RequestList:
 
 
 def read_requests(file: str, topology: Topology) -> RequestList:
-    """Read a request list with the header `source,destination,bitrate,arrival,holding`.
-
-    Node ids are the topology's own; arrivals are absolute and must not decrease.
-    """
+    """Read a request list with the header `source,destination,bitrate,arrival,holding`."""
     with reading(file, "request list"), open(file, newline="", encoding="utf-8") as handle:
         reader = csv.reader(handle)
         header = tuple(name.strip() for name in next(reader, []))

@@ -14,8 +14,7 @@ from hpo.search.run import run
 from hpo.search.state.loop_state import Phase
 from hpo.search.state.progress import Observer
 from hpo.store import Stream, TrialState, tables_equal
-from hpo.store.journal import Journal
-from hpo.store.journal_file import FORMAT
+from hpo.store.journal import FORMAT, Journal
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Metric, Seeds
 

@@ -8,11 +8,11 @@ import pytest
 from hpo.core.envs.optical.heuristic_evaluation import (
     evaluate_heuristic,
     summarise_seeds,
+    trace_heuristic,
 )
 from hpo.core.envs.optical.heuristics import HEURISTICS
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import OpticalSettings
-from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.errors import UnknownNameError
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hpo.core.envs.contract import Environment
+from hpo.core.envs.optical.heuristic_evaluation import trace_heuristic
 from hpo.core.envs.optical.optical_environment import make_environment
 from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
-from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

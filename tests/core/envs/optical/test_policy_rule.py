@@ -12,10 +12,12 @@ from hpo.cli import main
 from hpo.core import policy as policies
 from hpo.core.envs import registry
 from hpo.core.envs.optical.agents import PolicyRule, check_fits
-from hpo.core.envs.optical.heuristic_baseline import evaluate_baseline
-from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
+from hpo.core.envs.optical.heuristic_evaluation import (
+    evaluate_baseline,
+    evaluate_heuristic,
+    trace_heuristic,
+)
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.optical.request_trace import trace_heuristic
 from hpo.core.envs.optical.supported_load import find_load
 from hpo.core.lane_state import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan

@@ -10,7 +10,7 @@ from hpo.core.envs.optical.heuristic_evaluation import Evaluation
 from hpo.core.envs.optical.optical_environment import make_from_keys
 from hpo.core.envs.optical.supported_load import SupportedLoad, find_load
 from hpo.errors import ConfigError
-from hpo.views.network_results import more_load
+from hpo.views.commands.eval_network import more_load
 
 TARGET, SEEDS, REQUESTS = 0.001, 10, 20_000
 NETWORK = make_from_keys(slots=40, k=3, load=100.0)
