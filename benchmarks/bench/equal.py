@@ -62,8 +62,8 @@ def main(target: Path) -> None:
         middle, low, high = interval(found.of(NEW, budget, "beats") - before)
         runs = found.runs(NEW, budget)
         ratio = (runs + TESTS[NEW]) / (spent + TESTS[OLD])
-        print(f"{runs:.0f} runs for {spent:.0f}: {middle:+.1f} points [{low:.1f}, {high:.1f}]; env "
-              f"steps {runs / spent:.2f}, with the test {ratio:.2f}")  # fmt: skip
+        print(f"{runs:.0f} runs for {spent:.0f}: {middle:+.1f} points [{low:.1f}, {high:.1f}]; "
+              f"env steps {runs / spent:.2f}, with the test {ratio:.2f}")  # fmt: skip
     figure, axis = plt.subplots(figsize=(6, 3.6))
     for at, method in enumerate((OLD, NEW)):
         runs = [found.runs(method, budget) for budget in found.budgets]

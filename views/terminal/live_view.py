@@ -21,7 +21,7 @@ from ...errors import counted
 from ...search.state.progress import Progress
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..formatting import duration, folded, in_unit, steps
+from ..formatting import duration, folded, in_unit
 from .console import console, hush_keys, let_go_of_terminal
 from .run_view import RunView, left_text, progress_facts
 
