@@ -80,8 +80,15 @@ class Record:
         return min(min(points) for points in self.results.values())
 
     def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
-        """Return an evaluation, and whether it is `seen`, of `between` two, or `unseen`."""
-        results = self.results[trial, replicate]
+        """Return an evaluation, and whether it is `seen`, of `between` two, or `unseen`.
+
+        A seed without any shows one of its trial, or of any.
+        """
+        results = self.results.get((trial, replicate))
+        if results is None:
+            of_trial = (found for key, found in self.results.items() if key[0] == trial)
+            results = next(of_trial, None) or next(iter(self.results.values()))
+            return next(iter(results.values())), "unseen"
         points = [*results]
         known = points[max(0, bisect_right(points, env_steps) - 1)]
         if known == env_steps:
@@ -97,7 +104,8 @@ class Record:
         objective = Objective.of(self.study)
         shown = [self.at(*key, env_steps) for key in self.results
                  if key[0] == trial and key[1] < self.seeds]  # fmt: skip
-        if not shown or any(how != "seen" for _, how in shown):
+        waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
+        if waits or not shown or any(how != "seen" for _, how in shown):
             return None
         return objective.aggregate([objective.measure(result) for result, _ in shown])
 
@@ -140,8 +148,11 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
 
 def _up_to_shared_point(record: Record) -> Record:
     """End runs at the latest point that two trials reached, if no trial ran to its end."""
-    last = Counter[int](at for points in record.results.values() for at in points)
-    shared = max((at for at, count in last.items() if count > record.seeds), default=0)
+    reached = Counter[int]()
+    for row in record.trials:
+        each = [{*record.results.get((row.trial, seed), ())} for seed in range(record.seeds)]
+        reached.update(set.intersection(*each))
+    shared = max((at for at, count in reached.items() if count > 1), default=0)
     finished = any(row.state is TrialState.FINISHED for row in record.trials)
     if finished or not shared or shared == record.study.env_steps:
         return record
@@ -210,7 +221,8 @@ class RecordedPopulation(SimulatedPopulation):
         for index, lane in lanes.items():
             row = self._record.trials[lane.payload]
             over = row.state in _LOST and trained[row.trial] >= share * row.env_steps
-            bare = (row.trial, lane.replicate) not in self._record.results
+            ended = row.ended_at is not None  # else its seeds may wait for their first evaluation
+            bare = ended and (row.trial, lane.replicate) not in self._record.results
             diverged[index] = over or (bare and self._env_steps(index) >= self._factory.first)
             if diverged[index] and row.state is TrialState.FAILED:
                 failed[index] = row.error

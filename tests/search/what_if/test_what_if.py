@@ -103,17 +103,16 @@ def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
     assert asha.stopped > 0 and asha.saved > 0.3
 
 
-def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
-    asked = study(early_terminate=ASHA, budget=Budget(trials=9), seed=2)
-    folder = tmp_path / "study"
-    factory = samples.AnalyticFactory(seed=2, lanes=6)
+class Leave(Exception):
+    pass
 
-    class Leave(Exception):
-        pass
+
+def left(folder, asked, factory, after):
+    """Run a study and leave it after so many env steps."""
 
     class Ends:
         def on_chunk(self, progress):
-            if progress.env_steps > 60_000:
+            if progress.env_steps > after:
                 raise Leave
 
         def __getattr__(self, name):
@@ -121,6 +120,35 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
 
     with pytest.raises(Leave):
         run(asked, folder, factory, [Ends()], quick(commit_seconds=0.0))
+
+
+def test_seeds_that_wait_for_their_first_evaluation_are_not_lost(tmp_path):
+    """The study was killed in the search: the seeds in the lanes have shown nothing yet."""
+    asked = study(early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2,
+                  evaluation=Evaluation(every=4_000))  # fmt: skip
+    left(tmp_path, asked, samples.AnalyticFactory(seed=2, lanes=6), 103_000)
+    record = read_record(tmp_path, quantum)
+    begun = {row.trial for row in record.trials}
+    assert begun > {trial for trial, _ in record.results}
+    (none,) = what_if(tmp_path, ["none"], quantum=quantum).rows
+    assert none.own and none.saved == 0.0 and (none.why, none.lost) == ("unseen", None)
+    assert none.env_steps == len(begun) * 4 * 16_000
+
+
+def test_a_point_is_shared_by_trials_that_reached_it_with_all_seeds(tmp_path):
+    """Six lanes: four seeds of one trial and two of the next one."""
+    asked = study(early_terminate=None, seeds=Seeds(4), budget=Budget(trials=9), seed=2,
+                  evaluation=EVERY)  # fmt: skip
+    left(tmp_path, asked, samples.AnalyticFactory(seed=2, lanes=6), 20_000)
+    record = read_record(tmp_path, quantum)
+    assert len(record.results) == 6 and record.shortened is None
+
+
+def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
+    asked = study(early_terminate=ASHA, budget=Budget(trials=9), seed=2)
+    folder = tmp_path / "study"
+    factory = samples.AnalyticFactory(seed=2, lanes=6)
+    left(folder, asked, factory, 60_000)
     run(asked, folder, factory, settings=quick())
     found = what_if(folder, ["asha,eta=2,min=1000"], quantum=quantum)
     assert found.matched == found.judgements and found.rows[0].why == ""
