@@ -47,7 +47,7 @@ def before(draft: Draft, source: Source) -> None:
         draft.defaults.append("env_type rmsa")
     if any(source.values("MINIBATCH_SIZE", None)):
         _ignore(draft, source, "XLRON computes it; NUM_MINIBATCHES counts", "MINIBATCH_SIZE")
-    for rule in (_traffic, _algorithm, _networks, _init, _evaluation, _schedules):
+    for rule in (_length, _traffic, _algorithm, _networks, _init, _evaluation, _schedules):
         rule(draft, source)
 
 
@@ -100,6 +100,23 @@ def _check_kinds(draft: Draft, source: Source) -> None:
             if (number and not is_number(value)) or (word and isinstance(value, list | dict)):
                 wanted = "a number" if number else "one word"
                 raise draft.fault(f"{name} is {value!r}; allowed: {wanted}")
+
+
+def _length(draft: Draft, source: Source) -> None:
+    names = {"TOTAL_TIMESTEPS": 10**6, "STEPS_PER_INCREMENT": _INCREMENT, "NUM_ENVS": 1,
+             "ROLLOUT_LENGTH": 150}  # fmt: skip
+    given = [source.values(name, default) for name, default in names.items()]
+    if any(len(values) > 1 for values in given):
+        return
+    total, increment, envs, rollout = (int(values[0]) for values in given)
+    if min(envs, rollout) < 1:  # refused where they are put
+        return
+    increment = max(min(total, increment), rollout * envs)
+    updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
+    trained = updates * rollout * envs
+    if trained != total:
+        draft.note(f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
+                   "updates in increments of STEPS_PER_INCREMENT")  # fmt: skip
 
 
 def _traffic(draft: Draft, source: Source) -> None:

@@ -152,7 +152,8 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
             notes.add(f"method {name}: {text}", own, "metric")
     spec = BenchSpec(**{one.name: values[one.name] for one in fields(BenchSpec)})
     if spec.baseline is not None and spec.baseline not in methods.value:
-        notes.add(str(UnknownNameError("method", spec.baseline, methods.value)), root, "bench")
+        unknown = UnknownNameError("method", spec.baseline, methods.value)
+        notes.add(f"bench.baseline: {unknown}", root, "bench")
     if spec.baseline_budget is not None and spec.baseline_budget not in spec.budgets:
         notes.add("bench.baseline_budget is not one of bench.budgets", root, "bench")
     if notes:

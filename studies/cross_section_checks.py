@@ -358,7 +358,11 @@ def _custom_training(study: Study) -> Problems:
         ("env", study.more_envs, "trains in one environment; give one"),
         ("init", study.init, "makes states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
-        ("eval_env", study.evaluation.env, "has its evaluate instead"),
+        (
+            "eval_env",
+            study.evaluation.env,
+            "is evaluated where it trains" if study.algorithm.acts else "has its evaluate instead",
+        ),
         (
             "evaluation.steps",
             study.evaluation.steps and not study.algorithm.acts,

@@ -175,6 +175,9 @@ def _told(error: Any, text: str) -> tuple[int, str]:
     lines = dict(enumerate(text.split("\n")))
     if mark and lines.get(mark.line, "")[mark.column : mark.column + 1] == "\t":
         words = "there is a tab; YAML is indented with blanks"
+    if mark and error.problem == "found undefined alias":
+        alias = lines.get(mark.line, "")[mark.column :].split()[0].strip(",]}")
+        return mark.line + 1, f"alias {alias[:60]} names nothing defined before it"
     return mark.line + 1 if mark else 1, f"is not valid YAML: {words}"
 
 

@@ -25,6 +25,16 @@ def imported(tmp_path, text, **given):
     return draft, loads(draft.text())
 
 
+def test_a_note_says_how_many_env_steps_xlron_trains(tmp_path):
+    """Increments of 100,000, of 62 updates of 16 x 100 env steps."""
+    flags = "--env_type=rmsa --NUM_ENVS=16 --ROLLOUT_LENGTH=100 --TOTAL_TIMESTEPS="
+    draft, study = imported(tmp_path, f"{flags}1e6")
+    assert study.env_steps == 1_000_000
+    assert "XLRON trains 992,000, whole updates" in " ".join(draft.notes)
+    draft, _ = imported(tmp_path, f"{flags}992e3 --STEPS_PER_INCREMENT=99200")
+    assert "XLRON trains" not in " ".join(draft.notes)
+
+
 def test_flags_and_their_defaults_there(tmp_path):
     draft, study = imported(tmp_path, COMMAND)
     assert study.env.id == "rmsa" and study.env_steps == 100_000

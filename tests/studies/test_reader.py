@@ -59,6 +59,11 @@ def test_an_alias_is_a_copy():
     assert plain(root) == {"a": {"x": 1}, "b": {"x": 2}}
 
 
+def test_an_alias_of_nothing_is_named():
+    with pytest.raises(StudyError, match=r"^s.yaml:2: alias \*there names nothing defined before"):
+        read_text("a: &here 1\nb: [*there, 2]\n", "s.yaml")
+
+
 def test_all_duplicates_and_tags_are_told_at_once():
     with pytest.raises(StudyError) as caught:
         read_text("a: 1\na: 2\nb: !x 3\nc: {d: 1, d: 2}\n", "s.yaml")

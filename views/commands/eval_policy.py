@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -91,7 +92,7 @@ def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> d
         "ci_high": finite_or_none(around.high),
         "return_min": finite_or_none(min(returns)),
         "return_max": finite_or_none(max(returns)),
-        "length_mean": mean(lengths),
+        "length_mean": finite_or_none(mean(lengths)),
         "cut": sum(length >= LONGEST for length in lengths),
     }
 
@@ -115,15 +116,16 @@ def _eval_training(args: Namespace) -> int:
 
     name = read_training(folder)["algorithm"]
     file, _, label = name.partition(":")
-    if file not in [Path(path).name for path in args.imports]:
+    places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
+    if not places:
         raise ConfigError(
             f"{folder} was trained by {name}; read that file, then type "
             f"hpo eval {folder} --import {file}"
         )
     if args.sample:
         raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
-    [source] = {Path(path).parent for path in args.imports if Path(path).name == file}
-    saved = SavedTraining.read(folder, loaded_algorithm(name, source).made)
+    made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
+    saved = SavedTraining.read(folder, made)
     if args.trace is not None:
         return _write_trace(args, saved.env_id, saved.trace(args.episodes, args.seed))
     if args.video is not None:
@@ -136,7 +138,7 @@ def _eval_training(args: Namespace) -> int:
     if returns:
         given = saved.lane.training.given
         bounds = Bounds() if given is None else _bounds(given.plan)
-        data |= _statistics(returns, lengths or [0.0], bounds)
+        data |= _statistics(returns, lengths or [math.nan], bounds)
         lines += _lines_of_returns(data)[: None if lengths else 2]
     metrics = _means(values)
     data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}

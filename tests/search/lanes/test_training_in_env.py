@@ -203,7 +203,11 @@ def test_the_record_names_the_environment(ran):
         ("env: [CartPole-v1, Acrobot-v1]\n", TRAINING, "trains in one environment"),
         ("", TRAINING, "env"),
         (POLE, TRAINING.replace("    env = hpo.environment()\n", ""), "leave env out"),
-        (POLE + "eval_env: {gravity: 9}\n", TRAINING, "eval_env: Linear"),
+        (
+            POLE + "eval_env: {gravity: 9}\n",
+            TRAINING,
+            "eval_env is not for Linear, which is evaluated where",
+        ),
         (
             POLE,
             TRAINING.replace('state["w"] + jax.random', 'state["v"] + jax.random'),
@@ -230,6 +234,26 @@ def test_eval_says_what_it_needs(ran, tmp_path, capsys):
     file = str(ran[1].parent / "linear.py")
     assert main(["eval", kept, "--import", file, "--sample"]) == 2
     assert "--sample is for PPO" in capsys.readouterr().err
+
+
+def test_eval_reads_a_class_in_a_subfolder(tmp_path, capsys):
+    """Its episodes have no lengths, which are then not known."""
+    own = TRAINING.replace("def act(self, state, h, observation, mask, key)",
+                           "def unused(self, state, h, observation, mask, key)")  # fmt: skip
+    own += '\n    def evaluate(self, state, h, key):\n        return {"return": h.scale}\n'
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/inside.py").write_text(own)
+    file = tmp_path / "study.yaml"
+    file.write_text((STUDY + POLE).replace("linear.py:", "code/inside.py:"))
+    study = load(file)
+    run(study, tmp_path / "result", TrainingFactory(study), (), samples.quick())
+    kept = str(a_kept(tmp_path / "result")[0])
+    assert main(["eval", kept]) == 2
+    assert "--import code/inside.py" in capsys.readouterr().err
+    words = ["eval", kept, "--import", str(tmp_path / "code/inside.py"), "--json"]
+    assert main([*words, "--episodes", "2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["return_mean"] > 0.0 and told["length_mean"] is None
 
 
 def test_a_class_with_its_own_evaluate_has_no_trace(tmp_path, capsys):
