@@ -195,7 +195,12 @@ def study_time(
     last = max(costs.at for costs in timed.values())
     basis = "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
     some = "" if len(timed) == len(programs) else f" ({len(timed)} of {len(programs)} programs)"
-    assumes = ["an idle machine", "evaluation episodes as long as the environment allows"]
+    assumes = ["an idle machine"]
+    if any(_longer_episodes(programs[at], costs.evaluation_steps) > 1.0
+           for at, costs in timed.items()):  # fmt: skip
+        some_of_them = any(program.is_hosted for program in programs)
+        much = "longer, up to what" if some_of_them else "as long as"
+        assumes.append(f"evaluation episodes {much} the environment allows")
     if asked is not study:
         assumes.append("Ray Tune's scheduler stops no trial")
     elif stops and study.early_terminate is not None:

@@ -315,6 +315,20 @@ def test_what_is_timed_is_the_program_that_runs(own_caches, tmp_path, monkeypatc
     assert timed == set(made) and len(timed) == 1
 
 
+@pytest.mark.parametrize(("steps", "said"), [("null", True), ("50", False)])
+def test_longer_episodes_are_taken_for_granted_where_they_count(
+    tmp_path, monkeypatch, steps, said
+):
+    from hpo.search.lanes.local import LocalFactory
+
+    study = loads(TINY, overrides=[f"evaluation.steps={steps}"])
+    monkeypatch.setattr("hpo.search.study_time.time_program", lambda *_: COSTS)
+    kept = Timings.read(tmp_path / "t.json")
+    found = study_time(LocalFactory(study), kept, told=lambda text: None)
+    words = "evaluation episodes as long as the environment allows"
+    assert isinstance(found, TimeEstimate) and (words in found.assumes) is said
+
+
 def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
     def compiled(*args):
         raise AssertionError("nothing is compiled")

@@ -20,8 +20,7 @@ from hpo.search.run import run
 from hpo.search.seeds import study_seed
 from hpo.search.tuned_runs import judged, proof_study, run_proof, verify
 from hpo.store.baselines import baselines_of
-from hpo.store.journal import Journal
-from hpo.store.journal import JOURNAL_NAME
+from hpo.store.journal import JOURNAL_NAME, Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
