@@ -21,8 +21,8 @@ _WHY = {
     "lost": "lost seeds: which seed of a trial was lost is not recorded",
     "more": "more: what it saves would pay for further trials, which did not run",
     "between": "between: values at some rungs are those of the evaluation before",
-    "unseen": "unseen: it continues runs that had ended; they keep their last value, so what "
-    "it lost is not known",
+    "unseen": "unseen: it continues runs past their last evaluation, whose value they keep; "
+    "what it lost is not known",
 }
 
 
