@@ -119,7 +119,7 @@ def _training_weight(study: Study) -> Problems:
     if not any(metric.training_weight for metric in metrics):
         return
     if len(metrics) > 1:
-        yield "objectives", "have no training_weight, which one metric has; leave it out"
+        yield "objectives", "have no training_weight; leave it out"
     elif study.metric.name != "eval/return_mean":
         yield path, f"is for metric eval/return_mean, not {study.metric.name}; leave it out"
     elif study.more_envs or study.evaluation.env:

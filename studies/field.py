@@ -61,7 +61,7 @@ class Field:
         nouns = {
             "word": "",
             "words": f"a list of {f'some of {listed}' if listed else 'different names'}",
-            "counts": "a list of different whole numbers of at least 1", "text": "a text",
+            "counts": "different whole numbers from 1 on, as [8, 16]", "text": "a text",
             "count": "a whole number", "number": "a number", "flag": "true or false",
             "seconds": "a time such as 90s, 30m or 2h", "map": "a mapping", "list": "a list",
             "factors": "a list of numbers",
