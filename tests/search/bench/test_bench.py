@@ -334,7 +334,7 @@ def test_a_curve_that_falls_is_made_level():
     ("bench", "methods", "told"),
     [
         ("tables: tables, budget: [4]", METHODS, "yaml:1: .*'budgets'"),
-        ("tables: tables, budgets: [4, 4]", METHODS, "a list of different whole"),
+        ("tables: tables, budgets: [4, 4]", METHODS, "different whole numbers from 1"),
         ("tables: tables, baseline: al", METHODS, "bench.baseline: unknown method 'al'; did you"),
         ("tables: tables, baseline_budget: 5", METHODS, "baseline_budget is not one of"),
         ("tables: tables", "  a:\n    env: CartPole-v1\n", "4: method a: unknown key 'env'"),
