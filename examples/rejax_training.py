@@ -1,6 +1,6 @@
 """rejax's algorithms as trainings: SAC, DQN, PQN and TD3 on gymnax environments.
 
-Needs `pip install rejax==0.1.3`. Its authors wrote it for gymnax 0.0.9; `_Steps` gives it the
+Needs the extra `rejax`. Its authors wrote it for gymnax 0.0.9; `_Steps` gives it the
 five values of a step that it expects from gymnax 1.0.
 """
 
