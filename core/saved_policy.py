@@ -340,8 +340,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     path = directory / NAME
     if (directory / TRAINING).is_file():
         raise StoreError(
-            f"{directory} holds the state of a custom training; type hpo eval {directory} "
-            "--import FILE, or read it in Python with hpo.load_training"
+            f"{directory} holds the state of a custom training, not a policy; read it in Python "
+            "with hpo.load_training"
         )
     if not path.is_file():
         inside = _policies_inside(directory)

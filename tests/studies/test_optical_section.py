@@ -114,7 +114,7 @@ def test_the_schema_takes_it():
         ),
         ("metric:", "baselines: [ksp_bf@0]\nmetric:", 10, "whole number from 1 to 1000"),
         ("metric:", "baselines: ['ksp_bf@5:hop']\nmetric:", 10, "did you mean 'hops'?"),
-        ("metric:", "baselines: [3]\nmetric:", 10, "type a heuristic such as ksp_bf@10"),
+        ("metric:", "baselines: [3]\nmetric:", 10, "allowed: a heuristic such as ksp_bf@10"),
         ("metric:", "baselines: ksp_ff\nmetric:", 10, "allowed: a list"),
         ("service_blocking_p", "blocking_p", 10, "eval/service_blocking_probability"),
         ("service_blocking_probability", "path_0_share", 10, "histograms: true"),

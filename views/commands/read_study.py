@@ -43,7 +43,6 @@ from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..bundle.onnx_policy import model_of
 from ..escape_control import echo, note
 from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
 from ..json_output import print_answer, print_json
@@ -351,7 +350,11 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
             "and run it with --new"
         )
     check_export(target)
-    model = model_of(source) if onnx else None
+    model = None
+    if onnx:
+        from ..bundle.onnx_policy import model_of  # numpy
+
+        model = model_of(source)
     seeds = source.with_name(f"{source.name}_seeds")
     copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
     if model is not None:

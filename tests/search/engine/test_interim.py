@@ -223,7 +223,7 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
         ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
         ("objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
-         "goal: minimize}]", "is for studies with one metric"),
+         "goal: minimize}]", "objectives have no training_weight"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused(keys, words):

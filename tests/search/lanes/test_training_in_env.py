@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -133,18 +134,21 @@ def test_episodes_are_those_of_a_plain_loop(ran):
     last = 60 if steps is None else first + steps
     raw = lane_key(jnp.int32(5), jnp.int32(HELD_OUT), jnp.int32(0))
     found = saved.evaluate(2, seed=5)
+    act = jax.jit(partial(saved.lane.training.act, state, h))
+    reset, step_of = jax.jit(env.reset), jax.jit(env.step)
+    masks = jax.jit(partial(contract.mask_all, env))
     for episode in range(2):
-        place, seen = env.reset(reset_keys(raw, 2)[episode], h.env_params)
+        place, seen = reset(reset_keys(raw, 2)[episode], h.env_params)
         total = length = 0
         for at in range(last):
             words = step_words(raw, jnp.int32(at), 2)[episode]
-            mask = contract.mask_all(env, jax.tree.map(lambda x: x[None], place), h.env_params)
+            mask = masks(jax.tree.map(lambda x: x[None], place), h.env_params)
             key = jax.random.split(
                 jax.random.fold_in(use_key(raw, EVALUATION, jnp.int32(at) + 1), 1), 2
             )[episode]
             own = None if mask is None else mask[0]
-            action = saved.lane.training.act(state, h, seen, own, key)
-            step = env.step(jax.random.wrap_key_data(words), place, action, h.env_params)
+            action = act(seen, own, key)
+            step = step_of(jax.random.wrap_key_data(words), place, action, h.env_params)
             place, seen = step.state, step.observation
             if at >= first:
                 total, length = total + float(step.reward), length + 1
