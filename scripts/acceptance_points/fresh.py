@@ -35,7 +35,9 @@ def winners(small: bool, work: Path) -> Outcome:
         top = call([*hpo_command(python), "top", "--study", name, "--json"], clone)
         entries = json.loads(top.stdout)["leaderboard"]
         best = entries[0]
-        reached = best["confirmed"] and best["seeds"] == 16 and best["value"] >= target
+        # the first study's interim look may end its test after 8
+        tested = best["confirmed"] and best["seeds"] in (8, 16)
+        reached = tested and best["value"] >= target
         reached &= seconds <= WITHIN_SECONDS
         if name == "first":  # the README's, whose winner beats the default
             said = json.loads(call([*hpo_command(python), "best", name, "--json"], clone).stdout)
