@@ -36,21 +36,21 @@ class SavedTraining:
     @classmethod
     def read(cls, folder: Path, made: type[Training]) -> SavedTraining:
         """Read it; the errors are those of `hpo.load_training`."""
-        told, path = read_training(folder), folder / TRAINING
+        record, path = read_training(folder), folder / TRAINING
         knobs = made.declared()
         try:
-            values, length = dict(told["config"]), int(told["length"])
+            values, length = dict(record["config"]), int(record["length"])
             given = None
-            if "env" in told:
-                keys = {name: freeze(value) for name, value in told["env"]["keys"].items()}
-                plan = saved_env(EnvDocument(told["env"]["id"], keys), folder)
-                given = StudyEnvironment(plan, told["env_params"], told["steps"])
+            if "env" in record:
+                keys = {name: freeze(value) for name, value in record["env"]["keys"].items()}
+                plan = saved_env(EnvDocument(record["env"]["id"], keys), folder)
+                given = StudyEnvironment(plan, record["env_params"], record["steps"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{path} is damaged: {error!r}") from error
         if set(values) != set(knobs) or (given is not None) != made.takes_environment():
             raise ConfigError(
                 f"{path} has {', '.join(values)}, but {made.__name__} declares "
-                f"{', '.join(knobs)}; give the class {told['algorithm']} as it was trained"
+                f"{', '.join(knobs)}; give the class {record['algorithm']} as it was trained"
             )
         config = {name: canonical_value(knobs[name], value) for name, value in values.items()}
         hypers = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}

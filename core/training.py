@@ -286,6 +286,10 @@ class Training:
         cls._made_before = kept
         name = repr((sorted(values.items()), length, given, given and given.plan.folder))
         if name not in kept:
+            if cls.evaluate is Training.evaluate and (given is None or cls.act is Training.act):
+                raise ConfigError(
+                    f"{cls.__name__} has no evaluate; write it, or act beside hpo.environment()"
+                )
             if given is not None:
                 _check_environment(cls, given)
             with _named(cls, "setup"):

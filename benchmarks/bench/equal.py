@@ -1,4 +1,4 @@
-"""What half the env steps find: share of configurations beaten, over what a search costs.
+"""Share of configurations that the choice beats, by the cost of a search.
 
     hpo bench benchmarks/bench/budgets.yaml --to benchmarks/bench/budgets.json
     python benchmarks/bench/equal.py docs/figures/search_budget.png
