@@ -104,7 +104,8 @@ def _add(args: Namespace) -> int:
     if record is None:
         return INTERRUPTED
     shown = study_file.relative_to(place.parent.parent).as_posix()
-    record = replace(record, origin=replace(record.origin, file=shown))
+    bundle = sha256(given) if given.is_file() else ""
+    record = replace(record, origin=replace(record.origin, file=shown, bundle=bundle))
     for path, text in (
         (study_file, candidate.text),
         (place / file_name(name), record_text(record)),

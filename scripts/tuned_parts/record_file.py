@@ -41,6 +41,8 @@ def record_text(record: Record) -> str:
         **({"heuristics": dict(record.heuristics)} if record.heuristics else {}),
         "defaults": base,
     }
+    if not record.origin.bundle:
+        del data["study"]["bundle"]
     return _HEAD.format(name=record.name) + "".join(
         _written(key, value, 0) for key, value in as_lists(data).items()
     )

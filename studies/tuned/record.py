@@ -67,6 +67,7 @@ class Origin:
     said: str  # the verdict in words
     env_steps: int  # search and confirm
     seeds: Mapping[str, int]  # per trial: in search, selection and test
+    bundle: str = ""  # sha256 of the file of `hpo bundle` that it was added from
 
 
 @dataclass(frozen=True)

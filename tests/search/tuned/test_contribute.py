@@ -1,6 +1,7 @@
 """A study's winner proved on fresh seeds and verified again, over lanes that follow a formula."""
 
 import dataclasses
+import hashlib
 import itertools
 import re
 import shutil
@@ -26,6 +27,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
+from hpo.studies.tuned.record import read_record
 from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
 from hpo.views.bundle.write import write_bundle
@@ -397,8 +399,6 @@ def test_a_seed_that_diverges_now_counts_against_it():
 
 
 def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proof):
-    from hpo.studies.tuned.record import read_record
-
     path = tmp_path / "CartPole-v1.yaml"
     path.write_text(record_text(proof.record))
     found = verify(read_record(path), tmp_path / "again", 8, 8, 0, analytic)
@@ -451,3 +451,15 @@ def test_a_bundle_does_not_replace_a_different_study(tmp_path, proof):
     (tmp_path / "small" / JOURNAL_NAME).write_bytes(b"")
     with pytest.raises(StoreError, match="is a different study; name another folder"):
         script_module("tuned_parts.main")._unpacked(path, tmp_path)
+
+
+def test_a_record_of_a_bundle_carries_its_hash(tmp_path, proof, monkeypatch):
+    main = script_module("tuned_parts.main")
+    path, place = tmp_path / "small.zip", tmp_path / "checkout" / "results" / "tuned"
+    write_bundle(StudyFolder(proof.folder / "small"), None, tmp_path, path)
+    monkeypatch.setattr(main, "runner_of", lambda watched, out: analytic)
+    words = ["--tuned", str(place), "add", str(path), "--out", str(tmp_path / "results")]
+    assert main.main(words) == 0
+    record = read_record(place / "CartPole-v1.yaml")
+    assert record.origin.bundle == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert "bundle" not in record_text(proof.record)
