@@ -239,7 +239,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         draft.constant(name, value)
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
-    settle(draft, source)
+    add_defaults(draft, source)
     if family in _AFTER:
         _AFTER[family](draft)
     unlisted = set(draft.unlisted())
@@ -278,7 +278,7 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
 # ------------------------------------------------------------------- the system's defaults
 
 
-def settle(draft: Draft, source: Source) -> None:
+def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     known = [row for row in draft.system.rows if row.default is not UNKNOWN]

@@ -15,7 +15,7 @@ from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
 from ..studies.yaml_io import text_of, to_yaml
-from .convert import settle, take
+from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, flags_of, read_data, read_word, words_of
 from .name_mapping import COMMON, System
@@ -265,7 +265,7 @@ def _heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Net
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:
             draft.constant(row.name, flags[row.name])
     draft.silent.update({"max_requests", "guardband"} if draft.env.get("continuous") else ())
-    settle(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
+    add_defaults(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
     if not draft.env.get("continuous"):
         draft.env["warmup_requests"] = 0
     if draft.env["id"] in ("rwa", "rwa_lightpath_reuse"):

@@ -13,7 +13,7 @@ from ..files.plain_data import is_list
 from ..spaces.forbid import ValueRule
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import begin, settle
+from .convert import begin, add_defaults
 from .converted_study import Draft, Source
 from .formats import plain_value, read_word
 from .name_mapping import NoCounterpart, is_number
@@ -48,7 +48,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     rules = _rules(draft, space, names)
     if rules:
         draft.rest["forbid"] = rules
-    settle(draft, source)
+    add_defaults(draft, source)
     return draft
 
 
@@ -127,7 +127,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         if parameter in theirs.changed:
             draft.note(f"{parameter}: its range changed from {theirs.changed[parameter]} to "
                        "the last one, which is taken")  # fmt: skip
-    settle(draft, source)
+    add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
     _enqueue(draft, theirs.trials, -1.0 if theirs.directions[0] == "maximize" else 1.0)
     draft.section("search")["method"] = "tpe"

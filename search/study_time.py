@@ -131,7 +131,7 @@ def expected_work(
         bucket.equip(cast(Any, own))
         if asked is None and len(buckets) > 1:
             own = shape(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
-        bucket.settle(cast(Any, own))
+        bucket.fix_lanes(cast(Any, own))
         bucket.place(bucket.lanes)
         shapes.append(own)
     programs, ahead = list[Program](), WorkAhead(study)

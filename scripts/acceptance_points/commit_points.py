@@ -160,7 +160,7 @@ def _held(committer: Any) -> str:
 
     ledger, buckets = committer._ledger, committer._buckets.values()
     ledger.state.note_buckets(
-        BucketState(b.key, b.example, b.lanes, b.settled, b.offered) for b in buckets
+        BucketState(b.key, b.example, b.lanes, b.lanes_fixed, b.offered) for b in buckets
     )
     lanes = [
         [repr(state) for state in b.population.take([run.lane for run in b.busy() if run.chunks])]

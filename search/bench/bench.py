@@ -37,7 +37,7 @@ class Outcome:
     # of the choice on all seeds that chose nothing, without effects of seeds, in the metric's sign
     value: float
     beats: float  # share of recorded configurations that are worse on the test seeds
-    # the same of the trial that is best on all recorded seeds, of all that were started
+    # the same of the trial that is best on all other recorded seeds, of all that were started
     oracle_value: float
     oracle_beats: float
     search_runs: float  # env steps of the search, in full runs of one seed
@@ -104,7 +104,8 @@ class BenchRunner:
         played = {n: factory.find(trial.params) for n, trial in trials.items() if trial.env_steps}
         rows = {number: row for number, (row, _) in played.items()}
         trial = chosen_trial(engine)
-        means = table.finals.mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
+        others = [seed for seed in range(table.seeds) if seed not in plan.test]
+        means = table.finals[:, others].mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
         best = max(rows.values(), key=lambda row: means[row], default=0)
         own, tested = rows.get(trial, 0), list(plan.test)
         fresh = [*plan.test, *plan.left]

@@ -165,7 +165,7 @@ class Committer:
         started = time.monotonic()
         with ledger.state.usage.spending("store"):
             ledger.state.note_buckets(
-                BucketState(b.key, b.example, b.lanes, b.settled, b.offered)
+                BucketState(b.key, b.example, b.lanes, b.lanes_fixed, b.offered)
                 for b in self._buckets.values()
             )
             self._store.commit(

@@ -169,7 +169,7 @@ class Engine:
         `work_remains`: an idle lane could have been busy. `set_aside(trial)`: a diverged trial may
         resume from another trial's state.
         """
-        bucket.settle()
+        bucket.fix_lanes()
         self.ledger.state.run_bucket(bucket.key)
         self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
         self.telling.chunk_starts(bucket, runs)
@@ -266,19 +266,19 @@ class Engine:
             return False
         return True
 
-    def settle_lanes(self, bucket: Bucket) -> bool:
+    def fix_lanes(self, bucket: Bucket) -> bool:
         """Return whether a bucket has its final lanes; if not, its trials have failed."""
-        if bucket.settled:
+        if bucket.lanes_fixed:
             return True
         lanes = bucket.lanes
         if self.study.population.lanes is None and len(self.buckets) > 1:
             lanes = lanes_to_keep(self.ledger, bucket)
         try:
             if lanes == bucket.lanes:
-                bucket.settle()
+                bucket.fix_lanes()
             else:
                 bucket.drop()  # before the other one is made: both may not find room
-                bucket.settle(self.factory.make(bucket.resolved, lanes))
+                bucket.fix_lanes(self.factory.make(bucket.resolved, lanes))
         except Exception as error:
             self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False

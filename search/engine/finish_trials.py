@@ -283,7 +283,7 @@ def in_lanes(runs: list[Run]) -> list[Run]:
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
-def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
     """End the trials of the search without a live replicate."""
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
@@ -297,7 +297,7 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
             buckets[trial.bucket].enqueue(further)
             continue
         keep_for_growth(ledger, trial)
-        ledger.settle(trial, value_of(ledger, trial))
+        ledger.set_value(trial, value_of(ledger, trial))
         policies.offer(trial)
 
 
@@ -318,4 +318,4 @@ def _end_cut(ledger: Ledger, trial: Trial) -> None:
         return
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)
-    ledger.settle(trial, value_of(ledger, trial))
+    ledger.set_value(trial, value_of(ledger, trial))

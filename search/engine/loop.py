@@ -16,7 +16,7 @@ from ..state.schedule import Schedule
 from ..state.trials import RunState, Trial, cut
 from .confirm import ConfirmStage, Fresh, first_confirmed
 from .engine import Engine, Outcome
-from .finish_trials import close_search, settle
+from .finish_trials import close_search, finish_trials
 from .interrupts import Interrupts
 from .pbt_step import Evolver, end_hopeless, evolve, set_aside
 from .refill import Intake, Refiller
@@ -74,7 +74,7 @@ class Loop:
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
-        """Refill lanes, run a chunk, judge and settle; None if this phase has nothing to run."""
+        """Refill lanes, run a chunk, judge, finish trials; None if this phase has nothing to run."""
         engine, ledger = self._engine, self._ledger
         with engine.undivided():
             bucket = None if ledger.state.phase is Phase.DONE else self._refiller.refill()
@@ -85,7 +85,7 @@ class Loop:
                 return None
             rows = engine.step(bucket, bucket.busy(), self._work_remains(), self._set_aside)
             self._judge()
-            settle(ledger, self._buckets, engine.policies)
+            finish_trials(ledger, self._buckets, engine.policies)
             if ledger.state.phase is not Phase.SEARCH:
                 self._confirm.advance()
             engine.release()

@@ -106,7 +106,7 @@ class Refiller:
             count = self._wanted_now(bucket)
             if count >= 1 and (self._intake.join() or self._intake.ask(count)):
                 continue
-            if bucket is None or self._engine.settle_lanes(bucket):
+            if bucket is None or self._engine.fix_lanes(bucket):
                 break
         if bucket is not None:
             self._intake.begin(self._wanted_ahead(bucket))
@@ -137,7 +137,7 @@ class Refiller:
         if self._ledger.state.running != bucket.key or not others:
             return
         following = max(others, key=lambda other: other.work)  # the first of equals
-        if self._engine.prepare(following) and self._engine.settle_lanes(following):
+        if self._engine.prepare(following) and self._engine.fix_lanes(following):
             self._engine.compile_ahead(following)
 
     def _fill(self, bucket: Bucket) -> None:

@@ -17,7 +17,7 @@ from ...errors import ConfigError, HpoError, SearchError, format_error_if_own
 from ...files.atomic_files import has_refused
 from ...store.rows import AskRow, AttributeRow, EvaluationRow, Stream, TrialState
 from ..engine.engine import Engine, Outcome
-from ..engine.finish_trials import close_search, settle
+from ..engine.finish_trials import close_search, finish_trials
 from ..engine.interrupts import Interrupts
 from ..lanes.contract import Population
 from ..state.buckets import Bucket
@@ -329,7 +329,7 @@ class Driven:
         with engine.undivided():
             evaluations = self._chunk(asked)
             self._reports.note(asked)
-            settle(self._ledger, engine.buckets, engine.policies)
+            finish_trials(self._ledger, engine.buckets, engine.policies)
             engine.release()
         engine.telling.boundary(evaluations)
         self._waiting.reply_to_all()

@@ -30,7 +30,7 @@ class Bucket:
     population: Population | None = None  # None before the bucket's first chunk and after an error
     # the replicate in each lane; empty without a population
     slots: list[Run | None] = field(default_factory=list)
-    settled: bool = False  # the number of lanes is final; until then no chunk has run
+    lanes_fixed: bool = False  # the number of lanes is final; until then no chunk has run
     waiting: list[Run] = field(default_factory=list)  # without a lane, sorted by `order`
     offered: int = 0  # lanes of the first population, before some were given up
 
@@ -80,9 +80,9 @@ class Bucket:
         self.slots = self.slots or [None] * population.lanes
         self.offered = self.offered or population.lanes
 
-    def settle(self, population: Population | None = None) -> None:
+    def fix_lanes(self, population: Population | None = None) -> None:
         """Fix the number of lanes; replicates move to a given smaller population."""
-        self.settled = True
+        self.lanes_fixed = True
         if population is None:
             return
         entered = self.busy()
@@ -126,7 +126,7 @@ class Bucket:
 
     def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run], offered: int) -> None:
         """Restore lanes and queue from a commit; `runs` are the bucket's live replicates."""
-        self.slots, self.settled, self.offered = [None] * lanes, settled, offered
+        self.slots, self.lanes_fixed, self.offered = [None] * lanes, settled, offered
         for run in runs:
             if run.state is RunState.WAITING:
                 self.enqueue([run])

@@ -152,9 +152,9 @@ class Ledger:
         self.ended.append(trial)
         self.touch(trial)
 
-    def settle(self, trial: Trial, value: float) -> None:
+    def set_value(self, trial: Trial, value: float) -> None:
         objectives, constraints = self.aggregated(trial, Stream.SEARCH, value)
-        trial.settle(value, objectives, constraints)
+        trial.set_value(value, objectives, constraints)
         self.end(trial, TrialState.FINISHED)
 
     def aggregated(

@@ -201,7 +201,7 @@ class Trial(TrialRow):
 
     If rules pause trials, RUNNING --pause--> PAUSED --promote--> RUNNING happens at most once per
     rung; a trial without promotion ends as STOPPED. `report` records its values at a rung, a rule
-    may `stop_by` or audit it, and `settle` sets its value before it finishes. If trials copy each
+    may `stop_by` or audit it, and `set_value` sets its value before it finishes. If trials copy each
     other, a diverged one is `set_aside`, resumes by `adopt`, or ends. A finished trial stays so
     while it is confirmed: `add` brings replicates on fresh seeds, `choose` and `prove` take their
     values. So does the default configuration; if no trial has it, one is made as REFERENCE, which
@@ -278,7 +278,7 @@ class Trial(TrialRow):
         for run in self.runs:
             run.resume()
 
-    def settle(
+    def set_value(
         self, value: float, objectives: tuple[float, ...], constraints: tuple[float, ...]
     ) -> None:
         self.value = value

@@ -113,6 +113,22 @@ def test_the_right_choice_is_made_and_judged_on_seeds_that_chose_nothing(folder)
     assert found.value == pytest.approx(np.mean(fresh), abs=1e-12)
 
 
+def test_the_oracle_is_not_picked_by_the_seeds_that_judge_it(tmp_path):
+    """Of equals, one picked by test seeds, too, would seem to beat more than half."""
+    noise = np.random.default_rng(0).normal(size=values_of().shape)
+    write_table(tmp_path / "tables" / "noise", noise)
+    methods = "  all:\n    search: {method: random}\n    seeds: {per_config: 2}\n"
+    runner = BenchRunner(bench_file(tmp_path, methods=methods))
+    table, flattered = runner.table("noise"), 0
+    for number in range(5):
+        order = generator(1, "bench", number).permutation(8)
+        best = int(noise[:, order[2:], -1].mean(axis=1).argmax())
+        found = runner.run("noise", "all", 40, number)
+        assert (found.trials, found.oracle_beats) == (6, table.share_beaten(best, order[:2]))
+        flattered += int(noise[:, :, -1].mean(axis=1).argmax()) != best
+    assert flattered
+
+
 def test_values_without_effects_of_seeds_are_unbiased_and_vary_less():
     rng = np.random.default_rng(3)
     true = np.linspace(0, 1, 200)[:, None]
