@@ -13,7 +13,7 @@ from ..files.plain_data import is_list
 from ..spaces.forbid import ValueRule
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import begin, add_defaults
+from .convert import add_defaults, begin
 from .converted_study import Draft, Source
 from .formats import plain_value, read_word
 from .name_mapping import NoCounterpart, is_number

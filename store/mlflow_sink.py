@@ -87,7 +87,7 @@ class MlflowSink(FollowingSink[_Run]):
         self._client.log_batch(run.id, metrics=metrics)
 
     def _log_end(self, run: _Run, trial: TrialNews) -> None:
-        values = {name: trial.row[name] for name in FINAL if trial.row[name] is not None}
+        values = {name: trial.row[name] for name in FINAL if trial.row[name] not in (None, "")}
         words = {name: str(value) for name, value in values.items() if isinstance(value, str)}
         self._client.log_batch(run.id, tags=[self._entities.RunTag(*one) for one in words.items()])
         numbers = {n: x for n, x in values.items() if n not in words and math.isfinite(x)}

@@ -74,7 +74,7 @@ class Loop:
         return "finished"
 
     def _pass_boundary(self) -> list[EvaluationRow] | None:
-        """Refill lanes, run a chunk, judge, finish trials; None if this phase has nothing to run."""
+        """Refill lanes, run a chunk and judge; None if this phase has nothing to run."""
         engine, ledger = self._engine, self._ledger
         with engine.undivided():
             bucket = None if ledger.state.phase is Phase.DONE else self._refiller.refill()

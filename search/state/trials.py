@@ -201,7 +201,7 @@ class Trial(TrialRow):
 
     If rules pause trials, RUNNING --pause--> PAUSED --promote--> RUNNING happens at most once per
     rung; a trial without promotion ends as STOPPED. `report` records its values at a rung, a rule
-    may `stop_by` or audit it, and `set_value` sets its value before it finishes. If trials copy each
+    may `stop_by` or audit it, and `set_value` comes before it finishes. If trials copy each
     other, a diverged one is `set_aside`, resumes by `adopt`, or ends. A finished trial stays so
     while it is confirmed: `add` brings replicates on fresh seeds, `choose` and `prove` take their
     values. So does the default configuration; if no trial has it, one is made as REFERENCE, which

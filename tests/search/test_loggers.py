@@ -413,6 +413,7 @@ def test_mlflow_has_a_run_for_the_study_and_child_runs_for_trials(tracked, plain
         said = {"normalise_rewards": True, **json.loads(params), "trial": trial}
         assert {name: word(text) for name, text in run.data.params.items()} == said
         assert run.data.metrics["value"] == value and run.data.tags["state"] == state
+        assert all(run.data.tags.values())
     assert runs["a-name"].data.tags["best_trial"] == str(best(folder, 1)[0])
     assert [one.path for one in client.list_artifacts(own, "policy")] == ["policy/policy.json"]
 

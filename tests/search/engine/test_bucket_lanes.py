@@ -191,7 +191,7 @@ def test_lanes_of_a_study_begun_before_stay():
         {"key": "b", "example": 3, "lanes": 0},
     ]
     buckets = LoopState.from_text(json.dumps(text)).buckets
-    assert [(bucket.lanes, bucket.lanes_fixed) for bucket in buckets] == [(64, True), (0, False)]
+    assert [(bucket.lanes, bucket.settled) for bucket in buckets] == [(64, True), (0, False)]
 
 
 # ---------------------------------------------------------------------- compiled beside
