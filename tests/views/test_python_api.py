@@ -167,7 +167,7 @@ def test_html_is_whole_and_escaped(done):
         html = shown._repr_html_()
         assert html.count("<table>") == html.count("</table>") == 1
         assert html.count("<tr>") == 1 + 10 + 1 and "2 more" in html
-        assert f"<td>{done.best.trial}</td>" in html
+        assert f"<td>{done.best.trial}</td>" in html and "<th>search*" in html
     assert "<li>" in study._repr_html_() and "finished" in repr(study)
     assert repr(done).startswith("<Results of small: finished, trial ")
 

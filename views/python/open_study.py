@@ -24,8 +24,8 @@ from ..charts.matplotlib_files import draw_panel, figure_size, fill_figure
 from ..charts.model import Picture
 from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import aligned, between, in_unit, number, param, unit_in
-from ..leaderboard_text import KnobColumns, knob_columns
+from ..formatting import aligned, in_unit, param, unit_in
+from ..leaderboard_text import KnobColumns, board_columns, knob_columns
 from ..pictures import require_matplotlib
 from ..report.report import write_report
 from ..time_spent import usage_at
@@ -126,7 +126,7 @@ def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Op
 class Leaderboard(tuple[Entry, ...]):
     """All trials, the best first; a notebook shows the first ten as a table."""
 
-    __slots__ = ()
+    objectives: tuple[str, ...] = ()  # names, where there are several
 
     def __repr__(self) -> str:
         knobs = knob_columns(self[:_SHOWN])
@@ -225,7 +225,9 @@ class Opened:
     def leaderboard(self) -> Leaderboard:
         """All trials, the best first."""
         with Journal(self.folder) as journal:
-            return Leaderboard(leaderboard_of(journal.meta, trials_seen(journal)))
+            board = Leaderboard(leaderboard_of(journal.meta, trials_seen(journal)))
+            board.objectives = tuple(str(one["name"]) for one in journal.meta.objectives)
+        return board
 
     @property
     def best(self) -> Entry | None:
@@ -316,18 +318,15 @@ def _pandas(purpose: str) -> Any:
     return pandas
 
 
-def _cells(entries: Sequence[Entry], knobs: KnobColumns) -> list[list[str]]:
-    """Return the first rows of a leaderboard, its header first."""
-    names = knobs.names
-    rows = [["#", "trial", "state", "value", "95% interval", "seeds", *names]]
-    for entry in entries[:_SHOWN]:
-        rows.append([
-            str(entry.rank), str(entry.trial), str(entry.state), number(entry.value),
-            between(entry.ci_low, entry.ci_high), str(entry.seeds),
-            *(param(entry.params[name]) if name in entry.params else "" for name in names),
-        ])  # fmt: skip
-    if len(entries) > _SHOWN:
-        rows.append([f"... {len(entries) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])
+def _cells(board: Leaderboard, knobs: KnobColumns) -> list[list[str]]:
+    """Return the first rows, their header first: the columns of `hpo top`."""
+    shown = board[:_SHOWN]
+    columns = [[one.name, *one.cells] for one in board_columns(shown, board.objectives)]
+    columns += [[name, *(param(e.params[name]) if name in e.params else "" for e in shown)]
+                for name in knobs.names]  # fmt: skip
+    rows = [[cell.replace("\n", " ") for cell in row] for row in zip(*columns, strict=True)]
+    if len(board) > _SHOWN:
+        rows.append([f"... {len(board) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])
     return rows
 
 
