@@ -15,6 +15,10 @@ _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "up
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
+SEEDS_LINES = (
+    "seeds: {per_config: 1}           # of every trial in the search",
+    "confirm: {top_k: 3, choose: 3, report: 16, interim: 8}   # best 3 on 3 new seeds, then the test",
+)
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 
@@ -45,9 +49,8 @@ def init_text(env_id: str) -> str:
         "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
         f"search: {{method: tpe}}            # {', '.join(METHODS)}",
-        "early_terminate: {type: asha, min: 30k, eta: 4}   # stops poor trials early",
-        "seeds: {per_config: 2}           # of every trial in the search",
-        "confirm: {choose: 0, report: 16, interim: 8}   # the best and the default on new seeds",
+        "early_terminate: {type: asha, min: 150k, eta: 4}   # three of four trials end here",
+        *SEEDS_LINES,
         "budget: {trials: 64}             # also env_steps: 100M, wall: 2h",
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
@@ -83,9 +86,8 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         *(_line_of(knob) for knob in searched),
         "metric: {name: eval/return_mean}  # or eval/<any value of evaluate>",
         "evaluation: {episodes: 10}",
-        "early_terminate: {type: asha, min: 10k, eta: 3}   # stops poor trials early",
-        "seeds: {per_config: 2}           # of every trial in the search",
-        "confirm: {choose: 0, report: 16, interim: 8}   # winner and default on 8 to 16 seeds",
+        "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials end here",
+        *SEEDS_LINES,
         "budget: {trials: 32}",
     ]
     return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from .field import Field, keys_of
 from .overrides import SET
 from .search_methods import METHODS
 from .spec import EarlyTerminate, SearchSpec
-from .stopping_rules import RULES
+from .stopping_rules import FIRST_RUNG, RULES
 from .study_keys import SECTIONS, TOP
 from .study_values import amount_meant, count_of, number_of, seconds_of
 from .user_code import import_user_code
@@ -304,7 +304,7 @@ def read_early_terminate(
         return EarlyTerminate(**{k: v for k, v in given.items() if k in own}, options=options)
     found = dict(values)
     if found.get("min", 0) is None:
-        found["min"] = max(1, round(env_steps / found["eta"] ** 2))
+        found["min"] = max(1, round(env_steps / 16 if rule.even else env_steps * FIRST_RUNG))
     if found.get("every", 0) is None:
         found["every"] = max(1, round(env_steps / 16))
     if rule.registered:

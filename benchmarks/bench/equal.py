@@ -21,7 +21,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 TABLE = Path(__file__).parent / "budgets.parquet"
-OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, selection"
+OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
 BUDGET, RESAMPLES = 40, 4000
 OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs of the test of winner and default (interim.json)
 

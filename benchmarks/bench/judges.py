@@ -35,12 +35,13 @@ class Runs:
         sign = 1.0 if table.goal == "maximize" else -1.0
         self.finals = sign * table.finals
         values = np.where(np.isfinite(table.values), table.values, table.finals[:, :, None])
-        late = values[:, :, -max(2, values.shape[2] // 5) :].mean(axis=2)
-        self.late, self.mixed = sign * late, self.finals
+        self.shown = values = sign * values  # at all points, [c, s, p]
+        self.late = values[:, :, -max(2, values.shape[2] // 5) :].mean(axis=2)
         if "return" in table.metric:  # training shows the same quantity: half of each
-            shown = table.curves["episode_return_100"][:, :, -1]
-            shown = np.where(np.isfinite(shown), shown, np.nanmin(shown))
-            self.mixed = 0.5 * (self.finals + shown)
+            trained = table.curves["episode_return_100"]
+            trained = np.where(np.isfinite(trained), trained, np.nanmin(trained))
+            self.shown = 0.5 * (values + trained)
+        self.mixed = self.shown[:, :, -1]
         self.from_default = table.distances(table.params[0])
 
 

@@ -11,8 +11,10 @@ from typing import Any
 from ...errors import ConfigError
 from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
+from ..init_file import SEEDS_LINES
 from ..load import load, loads
 from ..spec import Study
+from ..stopping_rules import FIRST_RUNG
 from ..yaml_io import flow, to_yaml
 from .record import DEFAULT, PREFIX, Record, file_name, find_record
 
@@ -73,7 +75,7 @@ def around_text(record: Record) -> str:
         if whole[name] < 1.0 or _kind(name) != "one_minus_log"  # whose axis ends below 1
     }
     fixed = {k: v for k, v in config.items() if k not in space}
-    first = max(1, record.env_steps // 8)
+    first = max(1, round(FIRST_RUNG * record.env_steps))
     lines = [
         _head(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
@@ -86,10 +88,8 @@ def around_text(record: Record) -> str:
         _said(f"metric: {flow({'name': record.metric, 'goal': record.goal})}", "to optimise"),
         _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
         _said("search: {method: tpe}", "proposes the trials"),
-        _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "stops poor trials early"),
-        _said("seeds: {per_config: 2}", "of every trial in the search"),
-        _said("confirm: {choose: 0, report: 16, interim: 8}",
-              "the best and the default on new seeds"),
+        _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "three of four end here"),
+        *(f"{line}\n" for line in SEEDS_LINES),
         _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
     ]  # fmt: skip
     return "".join(lines)
