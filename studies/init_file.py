@@ -15,10 +15,11 @@ _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "up
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
-SEEDS_LINES = (
-    "seeds: {per_config: 1}           # of every trial in the search",
-    "confirm: {top_k: 3, choose: 3, report: 16, interim: 8}   # best 3 on 3 new seeds, then the test",
-)
+SEED_PLAN = (  # lines and what they are, for every study file that is written
+    ("seeds: {per_config: 1}", "of every trial in the search"),
+    ("confirm: {top_k: 3, choose: 3, report: 16, interim: 8}",
+     "the best 3 on 3 new seeds, then the test"),
+)  # fmt: skip
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 
@@ -50,7 +51,8 @@ def init_text(env_id: str) -> str:
         *_metric_lines(env),
         f"search: {{method: tpe}}            # {', '.join(METHODS)}",
         "early_terminate: {type: asha, min: 150k, eta: 4}   # three of four trials end here",
-        *SEEDS_LINES,
+        *(f"{line.ljust(32)} # {what}" for line, what in SEED_PLAN),
+        "population: {lanes: 32}          # fewer than trials, so that tpe learns from the first",
         "budget: {trials: 64}             # also env_steps: 100M, wall: 2h",
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
@@ -87,7 +89,8 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
         "metric: {name: eval/return_mean}  # or eval/<any value of evaluate>",
         "evaluation: {episodes: 10}",
         "early_terminate: {type: asha, min: 30k, eta: 4}   # three of four trials end here",
-        *SEEDS_LINES,
+        *(f"{line.ljust(32)} # {what}" for line, what in SEED_PLAN),
+        "population: {lanes: 16}          # fewer than trials, so that tpe learns from the first",
         "budget: {trials: 32}",
     ]
     return "\n".join(lines) + "\n"

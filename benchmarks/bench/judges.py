@@ -94,7 +94,7 @@ def shares(name: str, count: int) -> dict[str, np.ndarray]:
 
 
 def interval(values: np.ndarray) -> list[float]:
-    """Return the mean over tables and its 95 % interval in points of 100; values [tables, draws]."""
+    """Return the mean over tables and its 95 % interval in points; values [tables, draws]."""
     draws, means = np.random.default_rng(1), list[float]()
     for _ in range(RESAMPLES):
         rows = values[draws.integers(0, len(values), len(values))]

@@ -19,8 +19,9 @@ import numpy as np
 from judges import TABLES, TESTS, Runs, interval
 
 RUNGS = {  # shares of the run, and eta
-    "none": ((), 1), "30 %": ((0.3,), 4), "5, 20, 80 %": ((0.05, 0.2, 0.8), 4), "10, 40 %": ((0.1, 0.4), 4),
-    "10, 30, 90 %": ((0.1, 0.3, 0.9), 3), "10, 20, 40, 80 %": ((0.1, 0.2, 0.4, 0.8), 2),
+    "none": ((), 1), "30 %": ((0.3,), 4), "5, 20, 80 %": ((0.05, 0.2, 0.8), 4),
+    "10, 40 %": ((0.1, 0.4), 4), "10, 30, 90 %": ((0.1, 0.3, 0.9), 3),
+    "10, 20, 40, 80 %": ((0.1, 0.2, 0.4, 0.8), 2),
     "20, 60 %": ((0.2, 0.6), 3), "20, 80 %": ((0.2, 0.8), 4), "30, 90 %": ((0.3, 0.9), 3),
     "20, 40, 80 %": ((0.2, 0.4, 0.8), 2), "30, 60 %": ((0.3, 0.6), 2),
     "50 %": ((0.5,), 2), "50 %, eta 3": ((0.5,), 3),
@@ -75,6 +76,10 @@ def shares(runs: Runs, plan: tuple[str, int, bool]) -> np.ndarray:
     return found
 
 
+def in_words(gain: list[float]) -> str:
+    return f"{gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]"
+
+
 def main() -> None:
     plans = list(itertools.product(RUNGS, SEEDS, (False, True)))
     tables = [Runs(name) for name in TABLES]
@@ -85,19 +90,18 @@ def main() -> None:
     for plan, own in sorted(zip(plans, found, strict=True), key=lambda one: -one[1].mean()):
         gain = interval((own - old).reshape(len(tables), -1))
         each = [round(100 * float(one), 1) for one in own.mean(axis=(0, 2))]
-        told.append({"rungs": plan[0], "seeds": plan[1], "selection": plan[2],
-                     "beats": round(100 * float(own.mean()), 1), "budgets": each, "gain": gain})  # fmt: skip
-        print(f"{plan[0]:18} {plan[1]} seeds {'3 x 3' if plan[2] else '     '}  "
-              f"{100 * own.mean():.1f}  {each}  {gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]")  # fmt: skip
+        beats = round(100 * float(own.mean()), 1)
+        row = dict(zip(("rungs", "seeds", "selection"), plan, strict=True))
+        told.append({**row, "beats": beats, "budgets": each, "gain": gain})
+        stage = "3 x 3" if plan[2] else ""
+        print(f"{plan[0]:18} {plan[1]} seeds {stage:6} {beats}  {each}  {in_words(gain)}")
     taken = [np.delete(means, at, axis=1).mean(axis=1).argmax() for at in range(len(tables))]
     left_out = np.array([found[plan, at] for at, plan in enumerate(taken)])
     result = {"plans": told, "left_out": {}}
     for name, base in (("old", OLD), ("before", BEFORE)):
         gain = interval((left_out - found[plans.index(base)]).reshape(len(tables), -1))
         result["left_out"][name] = gain
-        print(
-            f"\nbest on the other tables, over {base}: {gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]"
-        )
+        print(f"\nbest on the other tables, over {base}: {in_words(gain)}")
     for at, plan in enumerate(taken):
         result["left_out"][TABLES[at]] = list(plans[plan])
         print(f"{TABLES[at]}: {plans[plan]}, {100 * left_out[at].mean():.1f}")

@@ -70,8 +70,9 @@ def _curves(axes: Axes, study: Path) -> None:
                 color=colour, textcoords="offset points", ha="right", va="bottom",
             )  # fmt: skip
     searched = sum(row["trial"] >= 0 for row in trials)
+    tested = table[table.stream == "report"].replicate.nunique()
     axes.set(
-        title=f"{searched} trials of MountainCar; two\non 16 fresh seeds",
+        title=f"{searched} trials of MountainCar; two\non {tested} test seeds",
         xlabel="thousand env steps of one seed",
         ylabel="episode return",
     )

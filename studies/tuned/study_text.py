@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
-from ..init_file import SEEDS_LINES
+from ..init_file import SEED_PLAN
 from ..load import load, loads
 from ..spec import Study
 from ..stopping_rules import FIRST_RUNG
@@ -76,6 +76,9 @@ def around_text(record: Record) -> str:
     }
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, round(FIRST_RUNG * record.env_steps))
+    metric: dict[str, Any] = {"name": record.metric, "goal": record.goal}
+    if record.metric == "eval/return_mean":  # training returns count half, not in the test
+        metric["training_weight"] = 0.5
     lines = [
         _head(record, "the default, trial 0"),
         "# Next: check this file, then run it. Omitted keys have defaults.\n",
@@ -85,11 +88,12 @@ def around_text(record: Record) -> str:
         *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
         _said("space:", "searched; default: the value in trial 0"),
         *(f"  {flow(name)}: {flow(data)}\n" for name, data in space.items()),
-        _said(f"metric: {flow({'name': record.metric, 'goal': record.goal})}", "to optimise"),
+        _said(f"metric: {flow(metric)}", "to optimise"),
         _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
         _said("search: {method: tpe}", "proposes the trials"),
         _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "three of four end here"),
-        *(f"{line}\n" for line in SEEDS_LINES),
+        *(_said(line, what) for line, what in SEED_PLAN),
+        _said("population: {lanes: 24}", "fewer than trials, so that tpe learns from the first"),
         _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
     ]  # fmt: skip
     return "".join(lines)

@@ -147,8 +147,13 @@ def test_check_says_what_is_at_fault(made, monkeypatch, capsys):
 def test_init_starts_at_the_tuned_configuration(say):
     _, out, _ = say("init", "CartPole-v1")
     study = loads(out)
+    plain = loads(say("init", "CartPole-v1", "--plain")[1])
     assert study.default()["learning_rate"] == 0.002 and study.env_steps == 102400
-    assert loads(say("init", "CartPole-v1", "--plain")[1]).default()["learning_rate"] == 1e-3
+    assert plain.default()["learning_rate"] == 1e-3
+    for one in (study, plain):  # the plan that benchmarks/bench/budgets.yaml compares last
+        assert one.early_terminate.min == round(0.3 * one.env_steps)
+        assert (one.seeds.per_config, one.confirm.top_k, one.confirm.choose) == (1, 3, 3)
+        assert one.metric.training_weight == 0.5
 
 
 def test_a_query_reads_the_leaderboard(say, made, monkeypatch):
