@@ -372,8 +372,6 @@ def add_space(draft: Draft) -> None:
         draft.space[name] = {**fields, "default": value}
     draft.note("space: around the file's values, which are the default and are tried first")
     draft.rest["search"] = {"method": "tpe"}
-    draft.rest["early_terminate"] = {
-        "type": "asha", "min": max(1, draft.rest.get("env_steps", 1_000_000) // 16), "eta": 4.0,
-    }  # fmt: skip
+    draft.rest["early_terminate"] = {"type": "asha"}
     draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}
     draft.rest["budget"] = {"trials": 64}

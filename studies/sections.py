@@ -304,7 +304,8 @@ def read_early_terminate(
         return EarlyTerminate(**{k: v for k, v in given.items() if k in own}, options=options)
     found = dict(values)
     if found.get("min", 0) is None:
-        found["min"] = max(1, round(env_steps / 16 if rule.even else env_steps * FIRST_RUNG))
+        late = FIRST_RUNG if rule.name == "asha" else found["eta"] ** -2  # measured for asha alone
+        found["min"] = max(1, round(env_steps * late))
     if found.get("every", 0) is None:
         found["every"] = max(1, round(env_steps / 16))
     if rule.registered:

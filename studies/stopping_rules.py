@@ -16,10 +16,10 @@ from .field import REQUIRED, Field, count
 from .search_methods import check_options
 
 FIRST_RUNG = 0.3
-"""Share of a run at the first rung where `min` is left out (`benchmarks/bench/rungs.py`)."""
+"""Share of a run at asha's first rung where `min` is left out (`benchmarks/bench/rungs.py`)."""
 _STOPPING = (
-    count("min", None, "env steps of the first rung; left out: 30 % of env_steps "
-          "(plateau: a sixteenth)", 1),
+    count("min", None, "env steps of the first rung; left out: 30 % of env_steps for asha, "
+          "env_steps / eta^2 for others", 1),
     Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta passes",
           low=1.5, high=100.0),
     Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),

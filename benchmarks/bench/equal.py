@@ -56,15 +56,15 @@ def interval(values: np.ndarray) -> tuple[float, float, float]:
     return 100 * float(values.mean()), 100 * float(low), 100 * float(high)
 
 
-def reached(found: Searches) -> tuple[float, float, float]:
-    """Return the env steps at which NEW beats as many configurations as OLD with its budget.
+def reached(found: Searches, method: str) -> tuple[float, float, float]:
+    """Return the env steps at which a method beats as many configurations as OLD with its budget.
 
     As a ratio, with its 95 % interval: the mean share over tables and searches, made
     non-decreasing, joined over the logarithm of the mean runs. The smallest budget bounds it
     from above where it is enough, and no budget makes it infinite.
     """
-    new = np.array([found.of(NEW, budget, "beats") for budget in found.budgets])
-    old, runs = found.of(OLD, BUDGET, "beats"), [found.runs(NEW, one) for one in found.budgets]
+    new = np.array([found.of(method, budget, "beats") for budget in found.budgets])
+    old, runs = found.of(OLD, BUDGET, "beats"), [found.runs(method, one) for one in found.budgets]
     spent, rng, each = found.runs(OLD, BUDGET), np.random.default_rng(0), []
     for draw in range(RESAMPLES + 1):
         tables, searches = np.arange(len(old)), np.indices(old.shape)[1]
@@ -90,10 +90,11 @@ def main(target: Path) -> None:
             ratio = (runs + (OLD_TEST if method == OLD else TEST)) / (spent + OLD_TEST)
             print(f"{method}, {runs:.0f} runs: {middle:+.1f} points [{low:.1f}, {high:.1f}]; "
                   f"env steps {runs / spent:.2f}, with the test {ratio:.2f}")  # fmt: skip
-    ratio, low, high = reached(found)
-    print(
-        f"{NEW} beats as many with {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps of {OLD}"
-    )
+    for method in dict.fromkeys(found.rows.method):
+        ratio, low, high = reached(found, method)
+        least = found.runs(method, found.budgets[0]) / spent
+        print(f"{method}: {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps beat as many; its "
+              f"smallest budget is {least:.2f}")  # fmt: skip
     figure, axis = plt.subplots(figsize=(6, 3.6))
     for at, method in enumerate((OLD, NEW)):
         runs = [found.runs(method, budget) for budget in found.budgets]

@@ -2,7 +2,7 @@
 
     scripts/atlas                     all environments, one after the other; resumes
     scripts/atlas Acrobot-v1          one
-    scripts/atlas --held-out          the tables that no constant was chosen with
+    scripts/atlas --held-out          tables of other environments
     scripts/atlas --docs              the page and its pictures from the tables that are there
     scripts/atlas Acrobot-v1 --small  that it runs: minutes, its own folder, no page of docs/
 

@@ -6,7 +6,7 @@ trained. Its rule is the real one; what it sees are the curves of the atlas (`wi
 `winner_of_race`, which tests hold against the engine). The choice is worth what the other half of
 the seeds show at the end of its run. Where no trial came to its end it is the default.
 
-*Less the usual*: the mean difference to the rule and the seeds that `hpo init --plain` writes,
+*Less the usual*: the mean difference to the rule and the seeds that `hpo init --plain` wrote,
 over searches that see the same configurations in the same order on the same seeds.
 
 Intervals are over configurations. Every mean of searches is of a random half of them. Halves of a
@@ -39,7 +39,7 @@ BUDGETS = (24, 48)
 """In full runs of one seed; whole rounds of all lanes, also where nobody is stopped. With 60,
 `asha eta=4` on one seed had asked for all of a half in one of eight searches of Pendulum."""
 USUAL = ("asha eta=4", 3)
-"""The rule and the seeds that `hpo init --plain` writes."""
+"""The rule and the seeds that `hpo init --plain` wrote."""
 _HALVES, _SEARCHES = 20, 90
 
 

@@ -124,9 +124,9 @@ class Bucket:
             if run is not None and run.trial == trial:
                 self._free(lane, run)
 
-    def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run], offered: int) -> None:
+    def lay_out(self, lanes: int, lanes_fixed: bool, runs: Iterable[Run], offered: int) -> None:
         """Restore lanes and queue from a commit; `runs` are the bucket's live replicates."""
-        self.slots, self.lanes_fixed, self.offered = [None] * lanes, settled, offered
+        self.slots, self.lanes_fixed, self.offered = [None] * lanes, lanes_fixed, offered
         for run in runs:
             if run.state is RunState.WAITING:
                 self.enqueue([run])

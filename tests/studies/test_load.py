@@ -553,8 +553,8 @@ def test_every_field_of_a_study_is_a_key_of_its_file():
 
 @pytest.mark.parametrize(
     ("rule", "first"),
-    [("asha", 30_000), ("hyperband", 30_000), ("median", 30_000), ("plateau", 6_250)],
+    [("asha", 30_000), ("hyperband", 6_250), ("median", 6_250), ("plateau", 6_250)],
 )
-def test_where_nothing_is_said_the_first_rung_is_at_30_percent(rule, first):
+def test_where_nothing_is_said_the_first_rung_of_asha_is_late(rule, first):
     text = f"{{env: CartPole-v1, env_steps: 100k, early_terminate: {{type: {rule}}}}}"
     assert loads(text).early_terminate.min == first
