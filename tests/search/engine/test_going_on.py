@@ -100,7 +100,7 @@ def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):
     asha = ("--set", "early_terminate.type=asha")
     assert hpo("run", "small.yaml", "--set", "env_steps=32k", *asha)[0] == 0
     _, told = hpo("run", "small.yaml", *asha)
-    assert "early_terminate.min: 2000 -> 1000" in told and "grew" not in told
+    assert "early_terminate.min: 9600 -> 4800" in told and "grew" not in told
     assert told.rstrip().endswith("--set env_steps=32k --set early_terminate.type=asha")
     again = told.rstrip().rpartition("resume with: hpo ")[2].split()
     assert hpo(*again)[0] == 0, "the command that is told goes on"
