@@ -1,11 +1,14 @@
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hpo.studies.check import Cost, check
 from hpo.studies.expected_cost import passing
-from hpo.studies.load import loads
+from hpo.studies.init_file import init_text
+from hpo.studies.load import load, loads
 
 BASE = "env: CartPole-v1\nenv_steps: 320k\nfixed: {num_envs: 8, rollout_length: 125}\n"
 EARLY = "early_terminate: {type: asha, min: 20k, eta: 4}\n"
@@ -308,3 +311,21 @@ def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
     fewer = "population.lanes to 8 and " if lanes > 8 else ""
     words = f"there are 12; set {fewer}budget.trials to {trials} or more"
     assert len(found) == blind and all(warning.endswith(words) for warning in found)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "docs/start.md", "docs/tune.md"]
+
+
+@pytest.mark.parametrize("place", [*PAGES, "studies/first.yaml", "hpo init Acrobot-v1"])
+def test_studies_to_start_from_give_no_warning(place):
+    if place in PAGES:
+        blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / place).read_text(), re.S)
+        study = next(loads(f"{text}\n") for text in blocks if "confirm:" in text)
+    elif place.startswith("hpo init"):
+        study = loads(init_text("Acrobot-v1"))
+    else:
+        study = load(ROOT / place)
+    asked = study.population.lanes or study.budget.trials * study.seeds.first
+    assert check(study, cost_of=lambda bucket: Cost(asked, 1, 1, 1)).warnings == ()
+    assert (study.seeds.per_config, study.confirm.top_k, study.confirm.choose) == (1, 3, 3)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hpo
+from helpers import view_samples as samples
 from helpers.analytic_lanes import AnalyticFactory
 from hpo.errors import (
     ConfigError,
@@ -26,6 +27,7 @@ from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, StudyMeta, TrialRow, TrialState
 from hpo.store.verdict_text import concluded
 from hpo.studies.load import load, read_study
+from hpo.studies.spec import Metric
 from hpo.views.python import calls
 from hpo.views.python.calls import OneLine
 
@@ -170,6 +172,14 @@ def test_html_is_whole_and_escaped(done):
         assert f"<td>{done.best.trial}</td>" in html and "<th>search*" in html
     assert "<li>" in study._repr_html_() and "finished" in repr(study)
     assert repr(done).startswith("<Results of small: finished, trial ")
+
+
+def test_several_objectives_have_their_columns(tmp_path):
+    objectives = (Metric(), Metric("eval/thrift", "minimize"))
+    made = samples.make_results(tmp_path, "front", objectives=objectives)
+    found = hpo.open(made.folder).leaderboard
+    header, *_ = repr(found).splitlines()
+    assert {"front", "thrift"} <= set(header.split()) and "search" not in header
 
 
 def test_pictures_are_axes(done, monkeypatch):
