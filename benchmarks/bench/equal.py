@@ -68,7 +68,7 @@ def reached(found: Searches, method: str) -> tuple[float, float, float]:
     spent, rng, each = found.runs(OLD, BUDGET), np.random.default_rng(0), []
     for draw in range(RESAMPLES + 1):
         tables, searches = np.arange(len(old)), np.indices(old.shape)[1]
-        if draw:  # the first is what was seen
+        if draw:  # draw 0 is the data itself
             tables = rng.integers(0, len(old), len(old))
             searches = rng.integers(0, old.shape[1], old.shape)
         shares = new[:, tables[:, None], searches].mean(axis=(1, 2))

@@ -28,7 +28,7 @@ BASELINE = "mean"
 
 
 class Runs:
-    """What a study sees of each configuration and seed, larger is better, [c, s]."""
+    """Values of each configuration and seed, [c, s]; larger is better."""
 
     def __init__(self, name: str):
         self.table = table = read_table(ROOT / name)

@@ -5,7 +5,7 @@
 Every plan spends the same on random configurations: all start on the search seeds, the best 1/eta
 continue at each rung, and the best 3 of those that finish may run on 3 more seeds. Test seeds say
 what share of all configurations the choice beats. For every table the plan that is best on the
-*other* tables is taken: what a default that was tuned elsewhere reaches. Prints plans and writes
+*other* tables is taken, as for a default that was tuned elsewhere. Prints plans and writes
 `rungs.json`; intervals are over tables.
 """
 
@@ -33,7 +33,7 @@ BEFORE = ("5, 20, 80 %", 2, False)  # and until 2026-11-27
 
 
 def points_of(runs: Runs, shares: tuple[float, ...]) -> list[int]:
-    """Return the recorded points, from 1, at which a table can be judged."""
+    """Return the recorded points, from 1: 5 % of a run with ten points is its first, at 10 %."""
     return sorted({max(1, round(share * runs.shown.shape[2])) for share in shares})
 
 

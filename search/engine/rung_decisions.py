@@ -207,7 +207,7 @@ def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str
     trial.stop_by(verdict.rule, audited)
     if audited:
         return "audit"
-    if verdict.finish:  # its runs are over with what they showed here; `finish_trials` ends it
+    if verdict.finish:  # its runs end with their values here; `finish_trials` ends it
         for run in _counted_runs(trial):
             run.end_at(rung)
         return "finish"
