@@ -1,7 +1,9 @@
 """Share of configurations that the choice beats, by the cost of a search.
 
     hpo bench benchmarks/bench/budgets.yaml --to benchmarks/bench/budgets.json
-    python benchmarks/bench/equal.py docs/figures/search_budget.png
+    python benchmarks/bench/equal.py budgets docs/figures/search_budget.png
+    hpo bench benchmarks/bench/held_out.yaml --to benchmarks/bench/held_out.json
+    python benchmarks/bench/equal.py held_out
 
 Prints, for each plan and budget, by how many points its choice beats more configurations than
 that of the old plan with 40 runs; intervals over searches and tables. Dotted in the picture: the
@@ -16,13 +18,14 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pyarrow.parquet as pq
+from judges import interval
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from hpo.search.bench.compare import needed
 
-TABLE = Path(__file__).parent / "budgets.parquet"
+FOLDER = Path(__file__).parent
 OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
 BUDGET, RESAMPLES = 40, 4000
 OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs of the test of winner and default (interim.json)
@@ -43,17 +46,6 @@ class Searches:
     def runs(self, method: str, budget: int) -> float:
         parts = (self.of(method, budget, name).mean() for name in ("search_runs", "confirm_runs"))
         return float(sum(parts))
-
-
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Return the mean over tables and its 95 % interval, in points of 100."""
-    rng, count = np.random.default_rng(0), values.shape
-    means = []
-    for _ in range(RESAMPLES):
-        again = np.take_along_axis(values, rng.integers(0, count[1], count), 1).mean(axis=1)
-        means.append(again[rng.integers(0, count[0], count[0])].mean())
-    low, high = np.quantile(means, [0.025, 0.975])
-    return 100 * float(values.mean()), 100 * float(low), 100 * float(high)
 
 
 def reached(found: Searches, method: str) -> tuple[float, float, float]:
@@ -78,8 +70,8 @@ def reached(found: Searches, method: str) -> tuple[float, float, float]:
     return each[0], float(low), float(high)
 
 
-def main(target: Path) -> None:
-    found = Searches(TABLE)
+def main(name: str, target: Path | None) -> None:
+    found = Searches(FOLDER / f"{name}.parquet")
     before = found.of(OLD, BUDGET, "beats")
     spent = found.runs(OLD, BUDGET)
     print(f"{len(found.tables)} tables: {', '.join(found.tables)}")
@@ -95,11 +87,15 @@ def main(target: Path) -> None:
         least = found.runs(method, found.budgets[0]) / spent
         print(f"{method}: {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps beat as many; its "
               f"smallest budget is {least:.2f}")  # fmt: skip
+    if target:
+        draw(found, target)
+
+
+def draw(found: Searches, target: Path) -> None:
     figure, axis = plt.subplots(figsize=(6, 3.6))
     for at, method in enumerate((OLD, NEW)):
         runs = [found.runs(method, budget) for budget in found.budgets]
-        each = [interval(found.of(method, budget, "beats")) for budget in found.budgets]
-        middle = [one[0] for one in each]
+        middle = [100 * found.of(method, budget, "beats").mean() for budget in found.budgets]
         best = [100 * found.of(method, budget, "oracle_beats").mean() for budget in found.budgets]
         axis.plot(runs, middle, color=f"C{at}", marker="o", label=method)
         axis.plot(runs, best, color=f"C{at}", linestyle=":", label="the best trial it started")
@@ -113,4 +109,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)

@@ -1,0 +1,98 @@
+"""The scripts that compare plans over recorded runs, with slow references beside them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "bench"))
+import equal
+import judges
+import rungs
+
+
+def test_an_interval_covers_the_mean_of_tables_that_were_not_drawn():
+    draws, covered = np.random.default_rng(0), 0
+    for _ in range(60):
+        tables = 0.05 * draws.normal(size=(9, 1))
+        values = 0.5 + tables + 0.2 * draws.normal(size=(9, 12))
+        middle, low, high = judges.interval(values)
+        assert middle == pytest.approx(100 * values.mean(), abs=0.006)
+        covered += low <= 50 <= high
+    assert covered >= 53
+
+
+@pytest.mark.parametrize(("points", "eta"), [([], 1), ([6], 4), ([2, 6, 18], 3), ([2, 4, 8], 2)])
+@pytest.mark.parametrize("trials", [2, 7, 24])
+def test_the_cost_of_a_plan_is_that_of_halving_step_by_step(points, eta, trials):
+    alive, steps = trials, 0
+    for point in range(1, 21):
+        steps += alive
+        if point in points:
+            alive = math.ceil(alive / eta)
+    assert rungs.cost_of(trials, points, 20, eta) == pytest.approx(steps / 20)
+
+
+def one_by_one(shown, mixed, rows, seeds, shares, eta, own, selection):
+    """A plan in plain loops: halve at each rung, then select on seeds that the search had not."""
+
+    def mean(values, row, which):
+        return sum(values[row][seed] for seed in which) / len(which)
+
+    alive = list(rows)
+    for share in shares:
+        point = max(1, round(share * len(shown[0][0])))
+        at_rung = [[curve[point - 1] for curve in row] for row in shown]
+        alive.sort(key=lambda row: -mean(at_rung, row, seeds[:own]))
+        alive = alive[: math.ceil(len(alive) / eta)]
+    alive.sort(key=lambda row: -mean(mixed, row, seeds[:own]))
+    if not selection:
+        return alive[0]
+    return max(alive[:3], key=lambda row: mean(mixed, row, seeds[own : own + 3]))
+
+
+@pytest.mark.parametrize("plan", [("30 %", 1, True), ("10, 40 %", 2, False), ("none", 3, True)])
+def test_a_plan_chooses_what_plain_loops_choose(plan):
+    draws = np.random.default_rng(3)
+    for _ in range(20):
+        shown = draws.normal(size=(30, 8, 20))
+        runs = SimpleNamespace(shown=shown, mixed=shown[:, :, -1])
+        rows, seeds = draws.permutation(30)[:16], draws.permutation(8)
+        shares, eta = rungs.RUNGS[plan[0]]
+        expected = one_by_one(shown, runs.mixed, rows, seeds, shares, eta, plan[1], plan[2])
+        assert rungs.chosen(runs, rows, seeds, plan) == expected
+
+
+def searches(path, new):
+    """A file of two tables and budgets 10 and 40; `beats` of the new plan at each is given."""
+    rows = [
+        {"environment": f"t{table}", "method": method, "budget": budget, "search": search,
+         "search_runs": float(budget), "confirm_runs": 0.0, "beats": beats, "oracle_beats": 1.0}
+        for method, each in ((equal.OLD, {10: 0.2, 40: 0.6}), (equal.NEW, new))
+        for budget, beats in each.items()
+        for table in range(2)
+        for search in range(4)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return equal.Searches(path)
+
+
+@pytest.mark.parametrize(
+    ("new", "ratio"),
+    [
+        ({10: 0.6, 40: 0.9}, 0.25),  # the smallest budget is enough
+        ({10: 0.4, 40: 0.8}, 0.5),  # half of the way, over the logarithm: 20 of 40 runs
+        ({10: 0.4, 40: 0.5}, math.inf),  # none is
+    ],
+)
+def test_the_env_steps_for_an_equally_good_choice(tmp_path, new, ratio):
+    found = searches(tmp_path / "found.parquet", new)
+    assert equal.reached(found, equal.NEW) == pytest.approx((ratio,) * 3)
+    assert equal.reached(found, equal.OLD)[0] == pytest.approx(1.0)
