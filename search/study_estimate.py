@@ -54,7 +54,7 @@ def preview(
 def _with_advice(report: CheckReport) -> CheckReport:
     """Return the report with a warning where programs are many and trials few."""
     study, time = report.study, report.time
-    known = () if time is None else (time.phases["compile"], time.seconds())
+    known = () if time is None else (time.phases.get("compile", 0.0), time.seconds())
     advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
     return replace(report, warnings=(*report.warnings, *([advice] if advice else [])))
 
