@@ -213,7 +213,7 @@ def phases_of(
 ) -> dict[str, float]:
     """Return the seconds of each phase; `timed` are places of programs -> what these take."""
     names = ("start", "compile", "search", "confirm", "evaluation", "baselines")
-    found = dict.fromkeys(names, 0.0)
+    found: dict[str, float] = dict.fromkeys(names, 0.0)
     found["start"] = _START
     for at, program in enumerate(programs):
         costs = timed.get(at) or _as_similar(program, programs, timed)
