@@ -46,16 +46,6 @@ def curve_rows(log_every: int | None, steps_per_update: int, updates_per_chunk: 
     return CurveRows(max(1, -(-updates_per_chunk // updates)), joined)
 
 
-def rows_of_run(rows: CurveRows, chunks: int, rungs: Iterable[int]) -> int:
-    """Return the rows of a full run's curve; a row also ends at each rung.
-
-    >>> rows_of_run(CurveRows(3), 16, (2, 8)), rows_of_run(CurveRows(chunks=5), 16, (2, 8))
-    (48, 6)
-    """
-    joined = {*range(rows.chunks, chunks + 1, rows.chunks), *rungs, chunks}
-    return rows.per_chunk * chunks if rows.chunks == 1 else len(joined)
-
-
 def row_ends(updates: int, rows: int) -> tuple[int, ...]:
     """Return the updates done at the end of each row of a chunk; () for one row.
 
