@@ -12,12 +12,14 @@ import math
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from . import worker
-from .worker import receive, send, serve, shared_block
+from .worker import serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -39,7 +41,7 @@ _LOOK_SECONDS = 1.0
 @dataclass(frozen=True)
 class _Worker:
     process: subprocess.Popen[bytes]
-    link: socket.socket
+    link: Connection
     number: int  # distinguishes it from earlier ones in its place
     waiter: Any  # `select.poll` of the link
 
@@ -76,11 +78,11 @@ class Workers:
 
     def number(self, at: int) -> int:
         if at not in self._there:
-            ours, theirs = socket.socketpair()
+            ours, theirs = Pipe()
             with theirs:
                 process = _start(theirs.fileno(), self._entry, self._arguments)
             waiter = select.poll()
-            waiter.register(ours, select.POLLIN)
+            waiter.register(ours.fileno(), select.POLLIN)
             self._there[at] = _Worker(process, ours, next(self._numbers), waiter)
         return self._there[at].number
 
@@ -100,9 +102,10 @@ class Workers:
             for at, message in messages.items():
                 self.number(at)
                 try:
-                    send(self._there[at].link, message)
+                    there = self._there[at]
+                    there.link.send(message)
                     if block is not None:
-                        socket.send_fds(self._there[at].link, [b"."], [block])
+                        send_handle(there.link, block, there.process.pid)
                 except OSError:
                     ended[at] = self._bury(at)
             for at in messages:
@@ -114,7 +117,7 @@ class Workers:
                         why = f"gave no answer for {self.limit:g} s (population.step_timeout)"
                         ended[at] = self._bury(at, why)
                     else:
-                        replies[at] = receive(self._there[at].link)
+                        replies[at] = self._there[at].link.recv()
                 except (OSError, EOFError):
                     ended[at] = self._bury(at)
         except BaseException:  # an answer may be on its way: nothing that follows would fit
@@ -164,15 +167,15 @@ class WorkerBatch:
         self._block, memory = shared_block(SharedArrays.size_of(code, count))
         self._close_block = weakref.finalize(self, os.close, self._block)
         self.arrays = SharedArrays.over(code, count, memory)
-        self._begin = {"do": "begin", "id": id_, "code": asdict(code), "count": count}
+        self._begin = {"do": "begin", "id": id_, "code": code, "count": count}
         self._homes: dict[int, int] = {}
         self._open: set[int] = set()
         self._gone: set[int] = set()
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
-        lists: dict[int, list[dict[str, Any]]] = {}
+        lists: dict[int, list[Opening]] = {}
         for opening in openings:
-            lists.setdefault(opening.slot % self._workers.count, []).append(asdict(opening))
+            lists.setdefault(opening.slot % self._workers.count, []).append(opening)
         slots = {opening.slot for opening in openings}
         self._open -= slots
         self.said = {slot: said for slot, said in self.said.items() if slot not in slots}
@@ -229,9 +232,10 @@ class WorkerBatch:
             blamed |= {at + self._workers.count * row: how for row in called}
             self._lose(at)
         _raise_wrong(replies)
-        failed = {slot: why for reply in replies.values() for slot, why in reply.get("failed", ())}
+        failed: dict[int, str] = {}
         for reply in replies.values():
-            self.said |= {slot: said for slot, said in reply.get("said", ())}
+            failed |= reply.get("failed", {})
+            self.said |= reply.get("said", {})
         self._open -= set(failed)
         lost, self._gone = self._gone, set()
         if not (failed or lost or ended or ended_before):
