@@ -63,7 +63,11 @@ class Timings:
         path = path or default_file()
         try:
             found = json.loads(atomic_files.read_text(path)) if path.exists() else {}
-            return cls(path, {name: _sound(Costs(**entry)) for name, entry in found.items()})
+            known = {name: Costs(**entry) for name, entry in found.items()}
+            for costs in known.values():
+                if not all(map(math.isfinite, asdict(costs).values())):
+                    raise ValueError("not a timing")
+            return cls(path, known)
         except (HpoError, OSError, ValueError, TypeError, AttributeError) as error:
             why = f"{path} cannot be read ({type(error).__name__}); it is replaced"
             return cls(path, {}, why)
@@ -78,9 +82,3 @@ class Timings:
             atomic_files.write_text(self.path, f"{text}\n")
         except (HpoError, OSError) as error:
             self.note = f"timings are not kept for next time: {error}"
-
-
-def _sound(costs: Costs) -> Costs:
-    if not all(type(n) in (int, float) and math.isfinite(n) for n in asdict(costs).values()):
-        raise ValueError("not a timing")
-    return costs

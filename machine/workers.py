@@ -42,7 +42,6 @@ _LOOK_SECONDS = 1.0
 class _Worker:
     process: subprocess.Popen[bytes]
     link: Connection
-    number: int  # distinguishes it from earlier ones in its place
     waiter: Any  # `select.poll` of the link
 
 
@@ -60,10 +59,9 @@ class Workers:
         self.limit = limit
         self._entry = entry or f"{worker.__name__}:{worker.serve.__name__}"
         self._arguments = tuple(arguments)
-        self._there: dict[int, _Worker] = {}
-        self._numbers = itertools.count(1)
+        self.there: dict[int, _Worker] = {}
         self._batches = itertools.count()
-        self._finalize = weakref.finalize(self, _end, self._there)
+        self._finalize = weakref.finalize(self, _end, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
         """Make a batch of `count` slots, slot i with worker i modulo their number."""
@@ -71,23 +69,20 @@ class Workers:
 
     @property
     def process_ids(self) -> list[int]:
-        return [found.process.pid for _, found in sorted(self._there.items())]
+        return [found.process.pid for _, found in sorted(self.there.items())]
 
     def close(self) -> None:
-        _end(self._there)
+        _end(self.there)
 
-    def number(self, at: int) -> int:
-        if at not in self._there:
+    def worker(self, at: int) -> _Worker:
+        if at not in self.there:
             ours, theirs = Pipe()
             with theirs:
                 process = _start(theirs.fileno(), self._entry, self._arguments)
             waiter = select.poll()
             waiter.register(ours.fileno(), select.POLLIN)
-            self._there[at] = _Worker(process, ours, next(self._numbers), waiter)
-        return self._there[at].number
-
-    def is_there(self, at: int, number: int) -> bool:
-        return at in self._there and self._there[at].number == number
+            self.there[at] = _Worker(process, ours, waiter)
+        return self.there[at]
 
     def tell(
         self,
@@ -100,9 +95,8 @@ class Workers:
         ended: dict[int, str] = {}
         try:
             for at, message in messages.items():
-                self.number(at)
+                there = self.worker(at)
                 try:
-                    there = self._there[at]
                     there.link.send(message)
                     if block is not None:
                         send_handle(there.link, block, there.process.pid)
@@ -117,7 +111,7 @@ class Workers:
                         why = f"gave no answer for {self.limit:g} s (population.step_timeout)"
                         ended[at] = self._bury(at, why)
                     else:
-                        replies[at] = self._there[at].link.recv()
+                        replies[at] = self.there[at].link.recv()
                 except (OSError, EOFError):
                     ended[at] = self._bury(at)
         except BaseException:  # an answer may be on its way: nothing that follows would fit
@@ -130,7 +124,7 @@ class Workers:
         if math.isinf(self.limit):
             return True
         look = min(_LOOK_SECONDS, self.limit / 4)
-        call, waited, waiter = 0, 0.0, self._there[at].waiter
+        call, waited, waiter = 0, 0.0, self.there[at].waiter
         while not waiter.poll(1000 * look):
             now = int(inside.max(initial=0))
             waited = waited + look if now == call and now else 0.0
@@ -140,7 +134,7 @@ class Workers:
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
-        gone = self._there.pop(at)
+        gone = self.there.pop(at)
         gone.link.close()
         if why:
             gone.process.kill()
@@ -168,7 +162,7 @@ class WorkerBatch:
         self._close_block = weakref.finalize(self, os.close, self._block)
         self.arrays = SharedArrays.over(code, count, memory)
         self._begin = {"do": "begin", "id": id_, "code": code, "count": count}
-        self._homes: dict[int, int] = {}
+        self._homes: dict[int, _Worker] = {}  # place -> the worker that has begun this batch
         self._open: set[int] = set()
         self._gone: set[int] = set()
 
@@ -197,7 +191,7 @@ class WorkerBatch:
         return self._tell(messages, ended)
 
     def close(self) -> None:
-        there = [at for at, home in self._homes.items() if self._workers.is_there(at, home)]
+        there = [at for at, home in self._homes.items() if self._workers.there.get(at) is home]
         self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.arrays.inside)
         self._homes, self._open, self._gone = {}, set(), set()
 
@@ -211,7 +205,7 @@ class WorkerBatch:
         self.arrays.inside[at :: self._workers.count] = 0
 
     def _start_batch(self, which: Sequence[int]) -> dict[int, str]:
-        new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
+        new = [at for at in which if self._homes.get(at) is not self._workers.worker(at)]
         if not new:
             return {}
         for at in new:
@@ -219,7 +213,7 @@ class WorkerBatch:
         messages = self._mine(dict.fromkeys(new, self._begin))
         replies, ended = self._workers.tell(messages, self.arrays.inside, self._block)
         _raise_wrong(replies)
-        self._homes |= {at: self._workers.number(at) for at in replies}
+        self._homes |= {at: self._workers.worker(at) for at in replies}
         return ended
 
     def _tell(
