@@ -19,9 +19,8 @@ from ..errors import HpoError
 from ..files import atomic_files
 from .software import default_cache
 
-VERSION = 2
+VERSION = 3
 _MOST = 500  # timings, the latest
-_RETRIEVED = 0.05  # of a compile, the time that a program of that size takes from the cache
 
 
 @dataclass(frozen=True)
@@ -29,18 +28,14 @@ class Costs:
     """What a program takes; all times in seconds."""
 
     block: float  # of a chunk of one block of lanes
-    trace: float  # before XLA has both programs to compile; in every process
-    xla: float  # compiling both of them, without a cache
+    trace: float  # in every process
+    xla: float  # compiling what is traced, unless it is in the cache
     evaluation: float  # of one call of the evaluation
     # env steps that this call's time grows with: of its longest episode, or, where the host steps,
     # of all of them
     evaluation_steps: int
     baseline: float
     at: float  # since the epoch
-
-    def compiling(self, cached: bool) -> float:
-        """Return the time until both programs are there, XLA's part from the cache or not."""
-        return self.trace + self.xla * (_RETRIEVED if cached else 1.0)
 
 
 def default_file() -> Path:
@@ -68,7 +63,11 @@ class Timings:
         path = path or default_file()
         try:
             found = json.loads(atomic_files.read_text(path)) if path.exists() else {}
-            return cls(path, {name: _sound(Costs(**entry)) for name, entry in found.items()})
+            known = {name: Costs(**entry) for name, entry in found.items()}
+            for costs in known.values():
+                if not all(map(math.isfinite, asdict(costs).values())):
+                    raise ValueError("not a timing")
+            return cls(path, known)
         except (HpoError, OSError, ValueError, TypeError, AttributeError) as error:
             why = f"{path} cannot be read ({type(error).__name__}); it is replaced"
             return cls(path, {}, why)
@@ -83,9 +82,3 @@ class Timings:
             atomic_files.write_text(self.path, f"{text}\n")
         except (HpoError, OSError) as error:
             self.note = f"timings are not kept for next time: {error}"
-
-
-def _sound(costs: Costs) -> Costs:
-    if not all(type(n) in (int, float) and math.isfinite(n) for n in asdict(costs).values()):
-        raise ValueError("not a timing")
-    return costs

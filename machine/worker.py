@@ -7,52 +7,21 @@ or a terminal sends them to all processes at once, and the parent still needs it
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import signal
-import socket
-import struct
 import sys
 import tempfile
 import threading
 import time
 from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from typing import Any, TextIO, cast
 
-from ..core.host.batch import Opening, Slots, numbers
-from ..core.host.shared_arrays import SharedArrays, SpaceCode
+from ..core.host.batch import Slots, numbers
+from ..core.host.shared_arrays import SharedArrays
 from ..errors import HpoError
-
-_LENGTH = struct.Struct("<I")
-
-
-def send(link: socket.socket, message: Any) -> None:
-    body = json.dumps(message, separators=(",", ":")).encode()
-    link.sendall(_LENGTH.pack(len(body)) + body)
-
-
-def receive(link: socket.socket) -> Any:
-    """Wait for one message; EOFError if the other side has ended."""
-    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
-    return json.loads(_exactly(link, length))
-
-
-def receive_descriptor(link: socket.socket) -> int:
-    _, descriptors, _, _ = socket.recv_fds(link, 1, 1)
-    if not descriptors:
-        raise EOFError("the other side has ended")
-    return descriptors[0]
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    parts = b""
-    while len(parts) < size:
-        part = link.recv(size - len(parts))
-        if not part:
-            raise EOFError("the other side has ended")
-        parts += part
-    return parts
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
@@ -78,26 +47,26 @@ def serve(descriptor: int, parent: int) -> None:
     sys.stderr = cast("TextIO", _Unheard(sys.stderr))
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     batches: dict[int, Slots] = {}
-    with socket.socket(fileno=descriptor) as link:
+    with Connection(descriptor) as link:
         while True:
             try:
-                message = receive(link)
-                block = receive_descriptor(link) if message["do"] == "begin" else None
+                message = link.recv()
+                block = recv_handle(link) if message["do"] == "begin" else None
             except (EOFError, OSError):
                 return
             try:
                 failed = _answer(batches, message, block)
-                reply: dict[str, Any] = {"failed": list(failed.items())} if failed else {}
+                reply: dict[str, Any] = {"failed": failed} if failed else {}
                 if message.get("tells"):
                     said = batches[message["batch"]].info
-                    reply["said"] = [(slot, numbers(info)) for slot, info in said.items()]
+                    reply["said"] = {slot: numbers(info) for slot, info in said.items()}
             except HpoError as error:
                 reply = {"error": str(error), "expected": True}
             except Exception as error:  # told where the step was asked for
                 text = f"{type(error).__name__}: {error}".splitlines()[0]
                 reply = {"error": text, "expected": False}
             try:
-                send(link, reply)
+                link.send(reply)
             except OSError:
                 return
 
@@ -109,9 +78,9 @@ def _answer(
     if message["do"] == "step":
         return batches[number].step(message["restart"])
     if message["do"] == "open":
-        return batches[number].open([Opening(**opening) for opening in message["openings"]])
+        return batches[number].open(message["openings"])
     if message["do"] == "begin" and block is not None:
-        code = SpaceCode(**{name: _tuple(value) for name, value in message["code"].items()})
+        code = message["code"]
         memory = mmap.mmap(block, SharedArrays.size_of(code, message["count"]))
         os.close(block)
         arrays = SharedArrays.over(code, message["count"], memoryview(memory))
@@ -138,10 +107,6 @@ class _Unheard:
     def flush(self) -> None:
         with suppress(OSError, ValueError):
             self._stream.flush()
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _watch(parent: int) -> None:

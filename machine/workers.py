@@ -12,12 +12,14 @@ import math
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from . import worker
-from .worker import receive, send, serve, shared_block
+from .worker import serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -39,8 +41,7 @@ _LOOK_SECONDS = 1.0
 @dataclass(frozen=True)
 class _Worker:
     process: subprocess.Popen[bytes]
-    link: socket.socket
-    number: int  # distinguishes it from earlier ones in its place
+    link: Connection
     waiter: Any  # `select.poll` of the link
 
 
@@ -58,10 +59,9 @@ class Workers:
         self.limit = limit
         self._entry = entry or f"{worker.__name__}:{worker.serve.__name__}"
         self._arguments = tuple(arguments)
-        self._there: dict[int, _Worker] = {}
-        self._numbers = itertools.count(1)
+        self.there: dict[int, _Worker] = {}
         self._batches = itertools.count()
-        self._finalize = weakref.finalize(self, _end, self._there)
+        self._finalize = weakref.finalize(self, _end, self.there)
 
     def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
         """Make a batch of `count` slots, slot i with worker i modulo their number."""
@@ -69,23 +69,20 @@ class Workers:
 
     @property
     def process_ids(self) -> list[int]:
-        return [found.process.pid for _, found in sorted(self._there.items())]
+        return [found.process.pid for _, found in sorted(self.there.items())]
 
     def close(self) -> None:
-        _end(self._there)
+        _end(self.there)
 
-    def number(self, at: int) -> int:
-        if at not in self._there:
-            ours, theirs = socket.socketpair()
+    def worker(self, at: int) -> _Worker:
+        if at not in self.there:
+            ours, theirs = Pipe()
             with theirs:
                 process = _start(theirs.fileno(), self._entry, self._arguments)
             waiter = select.poll()
-            waiter.register(ours, select.POLLIN)
-            self._there[at] = _Worker(process, ours, next(self._numbers), waiter)
-        return self._there[at].number
-
-    def is_there(self, at: int, number: int) -> bool:
-        return at in self._there and self._there[at].number == number
+            waiter.register(ours.fileno(), select.POLLIN)
+            self.there[at] = _Worker(process, ours, waiter)
+        return self.there[at]
 
     def tell(
         self,
@@ -98,11 +95,11 @@ class Workers:
         ended: dict[int, str] = {}
         try:
             for at, message in messages.items():
-                self.number(at)
+                there = self.worker(at)
                 try:
-                    send(self._there[at].link, message)
+                    there.link.send(message)
                     if block is not None:
-                        socket.send_fds(self._there[at].link, [b"."], [block])
+                        send_handle(there.link, block, there.process.pid)
                 except OSError:
                     ended[at] = self._bury(at)
             for at in messages:
@@ -114,7 +111,7 @@ class Workers:
                         why = f"gave no answer for {self.limit:g} s (population.step_timeout)"
                         ended[at] = self._bury(at, why)
                     else:
-                        replies[at] = receive(self._there[at].link)
+                        replies[at] = self.there[at].link.recv()
                 except (OSError, EOFError):
                     ended[at] = self._bury(at)
         except BaseException:  # an answer may be on its way: nothing that follows would fit
@@ -127,7 +124,7 @@ class Workers:
         if math.isinf(self.limit):
             return True
         look = min(_LOOK_SECONDS, self.limit / 4)
-        call, waited, waiter = 0, 0.0, self._there[at].waiter
+        call, waited, waiter = 0, 0.0, self.there[at].waiter
         while not waiter.poll(1000 * look):
             now = int(inside.max(initial=0))
             waited = waited + look if now == call and now else 0.0
@@ -137,7 +134,7 @@ class Workers:
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
-        gone = self._there.pop(at)
+        gone = self.there.pop(at)
         gone.link.close()
         if why:
             gone.process.kill()
@@ -164,15 +161,15 @@ class WorkerBatch:
         self._block, memory = shared_block(SharedArrays.size_of(code, count))
         self._close_block = weakref.finalize(self, os.close, self._block)
         self.arrays = SharedArrays.over(code, count, memory)
-        self._begin = {"do": "begin", "id": id_, "code": asdict(code), "count": count}
-        self._homes: dict[int, int] = {}
+        self._begin = {"do": "begin", "id": id_, "code": code, "count": count}
+        self._homes: dict[int, _Worker] = {}  # place -> the worker that has begun this batch
         self._open: set[int] = set()
         self._gone: set[int] = set()
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
-        lists: dict[int, list[dict[str, Any]]] = {}
+        lists: dict[int, list[Opening]] = {}
         for opening in openings:
-            lists.setdefault(opening.slot % self._workers.count, []).append(asdict(opening))
+            lists.setdefault(opening.slot % self._workers.count, []).append(opening)
         slots = {opening.slot for opening in openings}
         self._open -= slots
         self.said = {slot: said for slot, said in self.said.items() if slot not in slots}
@@ -194,7 +191,7 @@ class WorkerBatch:
         return self._tell(messages, ended)
 
     def close(self) -> None:
-        there = [at for at, home in self._homes.items() if self._workers.is_there(at, home)]
+        there = [at for at, home in self._homes.items() if self._workers.there.get(at) is home]
         self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.arrays.inside)
         self._homes, self._open, self._gone = {}, set(), set()
 
@@ -208,7 +205,7 @@ class WorkerBatch:
         self.arrays.inside[at :: self._workers.count] = 0
 
     def _start_batch(self, which: Sequence[int]) -> dict[int, str]:
-        new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
+        new = [at for at in which if self._homes.get(at) is not self._workers.worker(at)]
         if not new:
             return {}
         for at in new:
@@ -216,7 +213,7 @@ class WorkerBatch:
         messages = self._mine(dict.fromkeys(new, self._begin))
         replies, ended = self._workers.tell(messages, self.arrays.inside, self._block)
         _raise_wrong(replies)
-        self._homes |= {at: self._workers.number(at) for at in replies}
+        self._homes |= {at: self._workers.worker(at) for at in replies}
         return ended
 
     def _tell(
@@ -229,9 +226,10 @@ class WorkerBatch:
             blamed |= {at + self._workers.count * row: how for row in called}
             self._lose(at)
         _raise_wrong(replies)
-        failed = {slot: why for reply in replies.values() for slot, why in reply.get("failed", ())}
+        failed: dict[int, str] = {}
         for reply in replies.values():
-            self.said |= {slot: said for slot, said in reply.get("said", ())}
+            failed |= reply.get("failed", {})
+            self.said |= reply.get("said", {})
         self._open -= set(failed)
         lost, self._gone = self._gone, set()
         if not (failed or lost or ended or ended_before):

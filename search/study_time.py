@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -39,7 +38,7 @@ from .state.schedule import Schedule
 
 _DRAWN = 256  # proposals, by which trials are shared out among programs
 _START = 5.0  # seconds of starting Python and jax, and of the report: seen here
-_BETWEEN = 1.05  # commits and books, as a share of what runs between them
+_BETWEEN = 1.05  # commits and records, as a share of what runs between them
 _TIMING_SECONDS = 30.0  # after which no further program is timed
 
 
@@ -55,31 +54,34 @@ class Shape:
     block: int
     warmup_chunks: int
     width: int  # lanes that one call of the evaluation takes
-    parts: tuple[Shape, ...] = ()  # one per environment of several
 
 
-def shape_of(factory: Any, resolved: Resolved, asked: int | None) -> Shape:
-    """Return the lanes of a configuration's program; nothing is compiled."""
+def programs_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Any]:
+    """Return the programs of a configuration, one per environment; nothing is compiled."""
     if not isinstance(factory, SeveralFactory):
-        from .lanes.local_population import warmup_chunks
-
-        program = factory.program_of(resolved, asked)
-        block, width = program.tile * len(program.devices), program.evaluation_width
-        return Shape(asked, program.lanes, block, warmup_chunks(program), width)
-    pairs = list(zip(factory.factories, resolved.payload, strict=True))
-    own = [shape_of(factory, one, asked) for factory, one in pairs]
+        return [factory.program_of(resolved, lanes)]
+    factories: Any = factory.factories
+    pairs = list(zip(factories, resolved.payload, strict=True))
     for agree in (min, max):  # as `SeveralFactory.make` agrees on lanes
-        lanes = agree(part.lanes for part in own)
-        own = [part if part.lanes == lanes else shape_of(factory, one, lanes)
-               for part, (factory, one) in zip(own, pairs, strict=True)]  # fmt: skip
-    return replace(own[0], block=max(part.block for part in own), parts=tuple(own))
+        lanes = agree(own.program_of(one, lanes).lanes for own, one in pairs)
+    return [own.program_of(one, lanes) for own, one in pairs]
+
+
+def shapes_of(factory: Any, resolved: Resolved, lanes: int | None) -> list[Shape]:
+    from .lanes.local_population import warmup_chunks
+
+    found = list[Shape]()
+    for one in programs_of(factory, resolved, lanes):
+        asked = one.lanes if isinstance(factory, SeveralFactory) else lanes
+        block, width = one.tile * len(one.devices), one.evaluation_width
+        found.append(Shape(asked, one.lanes, block, warmup_chunks(one), width))
+    return found
 
 
 @dataclass(frozen=True)
 class Program:
     """A program of the study, on one environment, and what it is expected to do."""
 
-    bucket: str
     factory: Any  # of its environment
     drawn: Sequence[Resolved]  # configurations of it
     shape: Shape
@@ -92,59 +94,60 @@ class Program:
         return self.drawn[0]
 
     @property
-    def blocks(self) -> float:
-        """Chunks of one block with a busy lane."""
-        return (self.search.block_steps + self.confirm.block_steps) / self.schedule.quantum
-
-    @property
     def is_hosted(self) -> bool:
         return is_gymnasium(self.factory.study.env.id)
 
+    @property
+    def weights(self) -> int:
+        from ..core.memory import parameter_count
+        from .lanes.configuration import parts_of
+
+        parts = parts_of(self.resolved)
+        return parameter_count(parts.plan, parts.hypers)
+
+    @property
+    def blocks(self) -> float:
+        """Chunks of one block with a busy lane."""
+        return (self.search + self.confirm).block_steps / self.schedule.quantum
+
+    @property
     def calls(self) -> float:
-        """Return the expected calls of the evaluation."""
-        calls, width = 0.0, self.shape.width
-        for work in (self.search, self.confirm):
-            if (
-                self.is_hosted
-            ):  # an episode costs; elsewhere a call does, however many lanes it has
-                calls += work.evaluations / width
-                continue
-            chunks = work.block_steps / self.schedule.quantum * self.shape.block / self.shape.lanes
-            boundaries = max(1.0, chunks / math.gcd(*self.schedule.evaluations))
-            each = work.evaluations / boundaries
-            some = max(each / width, 1.0 - math.exp(-each))
-            calls += boundaries * (some if self.schedule.rungs else math.ceil(each / width))
-        return calls
+        """The expected calls of the evaluation, each as expensive as with all its lanes."""
+        work = self.search + self.confirm
+        full = work.evaluations / self.shape.width
+        if self.is_hosted:  # an episode costs; elsewhere a call does, however many lanes it has
+            return full
+        chunks = self.blocks * self.shape.block / self.shape.lanes
+        boundaries = max(1.0, chunks / math.gcd(*self.schedule.evaluations))
+        return max(full, boundaries * (1.0 - math.exp(-work.evaluations / boundaries)))
 
 
 def expected_work(
     study: Study,
     factory: PopulationFactory,
-    shape: Callable[[Any, Resolved, int | None], Shape] = shape_of,
+    shapes_of: Callable[[Any, Resolved, int | None], list[Shape]] = shapes_of,
 ) -> list[Program]:
     """Return the programs of a study, the default's first; its imports have run."""
-    engine = _begun(study, factory)
-    ledger, buckets = engine.ledger, list(engine.buckets.values())
-    asked, shapes = study.population.lanes, list[Shape]()
+    engine, asked = _begun(study, factory), study.population.lanes
+    ledger, buckets, shapes = engine.ledger, list(engine.buckets.values()), list[list[Shape]]()
     for bucket in buckets:
-        own = shape(factory, bucket.resolved, asked)
-        bucket.equip(cast(Any, own))
+        own = shapes_of(factory, bucket.resolved, asked)
+        bucket.equip(cast(Any, own[0]))
         if asked is None and len(buckets) > 1:
-            own = shape(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
-        bucket.fix_lanes(cast(Any, own))
+            own = shapes_of(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
+        bucket.fix_lanes(cast(Any, own[0]))
         bucket.place(bucket.lanes)
         shapes.append(own)
     programs, ahead = list[Program](), WorkAhead(study)
     several = factory.factories if isinstance(factory, SeveralFactory) else (factory,)
     for at, environment in enumerate(several):
         for bucket, own in zip(buckets, shapes, strict=True):
-            bucket.equip(cast(Any, own.parts[at] if own.parts else own))
-        for bucket, works in zip(buckets, ahead.parts(ledger, buckets), strict=True):
+            bucket.equip(cast(Any, own[at]))
+        for bucket, own, works in zip(buckets, shapes, ahead.parts(ledger, buckets), strict=True):
             drawn = [ledger.resolved_of(number) for number, trial in ledger.trials.items()
                      if trial.bucket == bucket.key]  # fmt: skip
             drawn = [one.payload[at] for one in drawn] if study.more_envs else drawn
-            part = cast(Shape, bucket.population)
-            programs.append(Program(bucket.key, environment, drawn, part, bucket.schedule, *works))
+            programs.append(Program(environment, drawn, own[at], bucket.schedule, *works))
     return programs
 
 
@@ -181,81 +184,62 @@ def study_time(
     timed = _timed(programs, timings, timing, told)
     if not timed:
         return "no program of this study was timed here"
-    phases = phases_of(asked, programs, timed, asked is study)
-    wall = study.budget.wall_seconds
+    phases = phases_of(asked, programs, timed)
+    wall, early = study.budget.wall_seconds, asked.early_terminate
     if wall is not None and asked.budget.trials is None and asked.budget.env_steps is None:
         phases["search"] += max(0.0, wall - sum(phases.values()))
-    quanta = quanta_of(study, study.steps_per_update(study.default()))
-    at_most, expected = None, expected_steps(study, quanta)
-    stops = study.early_terminate is not None and not study.early_terminate.evolves
-    if stops and asked is study and expected.search and expected.full is not None:
-        left = math.inf if expected.budget is None else expected.budget - expected.confirm
-        ratio = max(1.0, min(expected.full, max(0, left)) / expected.search)
-        at_most = sum(phases.values()) + (ratio - 1.0) * phases["search"]
-    last = max(costs.at for costs in timed.values())
-    basis = "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
-    some = "" if len(timed) == len(programs) else f" ({len(timed)} of {len(programs)} programs)"
-    assumes = ["an idle machine"]
-    if any(_longer_episodes(programs[at], costs.evaluation_steps) > 1.0
-           for at, costs in timed.items()):  # fmt: skip
-        some_of_them = any(program.is_hosted for program in programs)
-        much = "longer, up to what" if some_of_them else "as long as"
-        assumes.append(f"evaluation episodes {much} the environment allows")
+    at_most, assumes = None, ["an idle machine"]
+    expected = expected_steps(asked, quanta_of(study, study.steps_per_update(study.default())))
+    if early is not None and not early.evolves:
+        if expected.search and expected.full is not None:
+            left = math.inf if expected.budget is None else expected.budget - expected.confirm
+            more = max(0.0, min(expected.full, left) / expected.search - 1.0)
+            at_most = sum(phases.values()) + more * phases["search"]
+        assumes.append(f"{early.type} stops as many as if trials came in random order")
+    if any(_longer_episodes(programs[at], costs) > 1.0 for at, costs in timed.items()):
+        assumes.append("evaluation episodes as long as the environment allows")
     if asked is not study:
         assumes.append("Ray Tune's scheduler stops no trial")
-    elif stops and study.early_terminate is not None:
-        rule = study.early_terminate.type
-        assumes.append(f"{rule} stops as many as if trials came in random order")
+    last = max(costs.at for costs in timed.values())
+    basis = "timed now" if last >= started else f"timed on {datetime.fromtimestamp(last):%Y-%m-%d}"
+    if len(timed) < len(programs):
+        basis += f" ({len(timed)} of {len(programs)} programs)"
     phases = {name: seconds for name, seconds in phases.items() if seconds > 0.0}
-    return TimeEstimate(phases, at_most, wall, basis + some, tuple(assumes))
+    return TimeEstimate(phases, at_most, wall, basis, tuple(assumes))
 
 
 def phases_of(
-    study: Study, programs: Sequence[Program], timed: dict[int, Costs], beside: bool = False
+    study: Study, programs: Sequence[Program], timed: dict[int, Costs]
 ) -> dict[str, float]:
     """Return the seconds of each phase; `timed` are places of programs -> what these take."""
-    from ..core.memory import parameter_count
-    from .lanes.configuration import parts_of
-
-    sizes = []
-    for program in programs if len(timed) < len(programs) else ():
-        parts = parts_of(program.resolved)
-        sizes.append(parameter_count(parts.plan, parts.hypers))
-
-    found: dict[str, float] = {"start": _START, "compile": 0.0}
-    found |= {"search": 0.0, "confirm": 0.0, "evaluation": 0.0}
-    first = others = running = 0.0
+    names = ("start", "compile", "search", "confirm", "evaluation", "baselines")
+    found: dict[str, float] = dict.fromkeys(names, 0.0)
+    found["start"] = _START
     for at, program in enumerate(programs):
-        costs = timed.get(at)
-        if costs is None:
-            alike = [one for one in timed if programs[one].factory is program.factory]
-            near = min(alike or timed, key=lambda one: abs(sizes[one] - sizes[at]))
-            costs = _scaled(timed[near], programs[near], program, sizes[at] / sizes[near])
-        quantum = program.schedule.quantum
-        for name, work in (("search", program.search), ("confirm", program.confirm)):
-            found[name] += _BETWEEN * costs.block * work.block_steps / quantum
-        running += costs.block * program.search.block_steps / quantum
-        longer = _longer_episodes(program, costs.evaluation_steps)
-        found["evaluation"] += _BETWEEN * program.calls() * costs.evaluation * longer
-        compiling, is_first = costs.compiling(at in timed), program.bucket == programs[0].bucket
-        first, others = first + compiling * is_first, others + compiling * (not is_first)
-    # A compile beside running lanes takes a core from them: its share of the cores, on average.
-    hosted = any(program.is_hosted for program in programs)
-    cpu = programs[0].factory.backend == "cpu"
-    saved = min(others, running) * (1.0 - 1.0 / (os.cpu_count() or 1))
-    found["compile"] = first + others - (saved if beside and cpu and not hosted else 0.0)
-    found["baselines"] = len(study.baselines) * max(costs.baseline for costs in timed.values())
+        costs = timed.get(at) or _as_similar(program, programs, timed)
+        per_step = _BETWEEN * costs.block / program.schedule.quantum
+        found["search"] += per_step * program.search.block_steps
+        found["confirm"] += per_step * program.confirm.block_steps
+        call = costs.evaluation * _longer_episodes(program, costs)
+        found["evaluation"] += _BETWEEN * program.calls * call
+        found["compile"] += costs.trace + (0.0 if at in timed else costs.xla)
+    baseline = max(costs.baseline for costs in timed.values())
+    found["baselines"] = len(study.baselines) * baseline
     return found
 
 
-def _scaled(costs: Costs, timed: Program, program: Program, size: float) -> Costs:
-    """Return what a program takes that was not timed, from one with 1/`size` of its weights."""
+def _as_similar(program: Program, programs: Sequence[Program], timed: dict[int, Costs]) -> Costs:
+    """Return what a program takes that was not timed, from the one with most nearly its size."""
+    alike = [at for at in timed if programs[at].factory is program.factory]
+    near = min(alike or timed, key=lambda at: abs(programs[at].weights - program.weights))
+    known = programs[near]
     steps = program.schedule.quantum * program.shape.block
-    ratio = steps / (timed.schedule.quantum * timed.shape.block) * (0.5 + 0.5 * size)
-    return replace(costs, block=ratio * costs.block)
+    steps /= known.schedule.quantum * known.shape.block
+    ratio = steps * (0.5 + 0.5 * program.weights / known.weights)
+    return replace(timed[near], block=ratio * timed[near].block)
 
 
-def _longer_episodes(program: Program, steps: int) -> float:
+def _longer_episodes(program: Program, costs: Costs) -> float:
     """Return how many times as long evaluations take once policies have learnt.
 
     Learning may make episodes longer or shorter. A compiled evaluation runs until the longest of
@@ -267,9 +251,9 @@ def _longer_episodes(program: Program, steps: int) -> float:
     if study.evaluation.steps is not None or limit is None:
         return 1.0
     if not program.is_hosted:
-        return max(1.0, limit / steps)
+        return max(1.0, limit / costs.evaluation_steps)
     episodes = study.evaluation.episodes * min(shape.width, shape.lanes)
-    return max(1.0, limit * episodes / steps) ** 0.5
+    return max(1.0, limit * episodes / costs.evaluation_steps) ** 0.5
 
 
 # ---------------------------------------------------------------------- timing programs
@@ -283,19 +267,16 @@ def _timed(
     The one with the most to do comes first. One per environment is timed, however long it takes:
     the others say nothing of it.
     """
-    started, found, longest, new = time.monotonic(), dict[int, Costs](), 0.0, list[Any]()
+    started, found, new = time.monotonic(), dict[int, Costs](), list[Any]()
     most = sorted(enumerate(programs), key=lambda pair: -pair[1].blocks * pair[1].shape.block)
     for at, program in most:
-        key = _key(program)
+        key, first = _key(program), program.factory not in new
         costs = timings.known.get(key)
-        spent = time.monotonic() - started
-        first = program.factory not in new
-        if costs is None and timing and (first or spent + longest < _TIMING_SECONDS):
+        if costs is None and timing and (first or time.monotonic() - started < _TIMING_SECONDS):
             if not new:
                 told("timing this study here; the compiled program is kept for the run")
-            costs = time_program(program, bool(program.factory.study.baselines) and first)
             new.append(program.factory)
-            longest = max(longest, time.monotonic() - started - spent)
+            costs = time_program(program, bool(program.factory.study.baselines) and first)
             timings.keep(key, costs)
         if costs is not None:
             found[at] = costs
@@ -323,44 +304,46 @@ def time_program(program: Program, baseline: bool = False) -> Costs:
     """Compile a program and time it for a few seconds."""
     factory, resolved = program.factory, program.resolved
     population = factory.make_short(resolved, program.shape.asked)
-    with _compiles() as seen:
-        started = time.perf_counter()
-        population.compile()
-        population.compile_evaluation()
-        whole = time.perf_counter() - started
+    started = time.perf_counter()
+    if not program.is_hosted:
+        population.program.trace()
+    traced = time.perf_counter() - started
+    population.compile()
+    population.compile_evaluation()
+    compiled = time.perf_counter() - started
+    traced = compiled if program.is_hosted else traced  # many small programs, traced as they run
     block = _block_seconds(program, population)
     times = factory.program_of(resolved, population.lanes).updates / population.program.updates
     evaluation, steps = _evaluation(population, program.is_hosted)
     return Costs(
-        block * times, max(0.0, whole - seen.took), seen.cold, evaluation, steps,
+        block * times, traced, compiled - traced, evaluation, steps,
         _baseline(factory) if baseline else 0.0, time.time(),
     )  # fmt: skip
 
 
 def _block_seconds(program: Program, population: Any) -> float:
     """Return the mean seconds of a chunk of one block, over chunks of as many as are short."""
+    drawn = itertools.cycle(program.drawn)
 
-    def run(lanes: Sequence[int], starts: bool = False) -> float:
-        drawn = itertools.cycle(program.drawn)
+    def run(blocks: int, starts: bool = False) -> float:
+        lanes = range(blocks * population.block)
         refills = [Refill(lane, next(drawn), Stream.SEARCH, 0) for lane in lanes if starts]
         result = population.advance(refills, lanes)
         refuse_failed(result.failed.values())
         return result.seconds
 
     def begin(blocks: int) -> float:  # the first call of a program takes longer than others
-        took = [run(range(blocks * population.block), starts=chunk == 0)
-                for chunk in range(population.warmup_chunks + 1)]  # fmt: skip
-        return took[-1]
+        return [run(blocks, chunk == 0) for chunk in range(population.warmup_chunks + 1)][-1]
 
     first, blocks = begin(1), population.lanes // population.block
     if first > _LONG:
         return first
     if not program.is_hosted:  # whose chunk costs something, however few lanes are busy
-        blocks = max(1, min(blocks, int(_SECONDS / 4 / max(run(range(population.block)), 1e-6))))
+        blocks = max(1, min(blocks, int(_SECONDS / 4 / max(run(1), 1e-6))))
     begin(blocks)
     took = list[float]()
     while len(took) < _FEWEST or (len(took) < _MOST and sum(took) < _SECONDS):
-        took.append(run(range(blocks * population.block)))
+        took.append(run(blocks))
         if sum(took) > _LONG:
             break
     return statistics.fmean(took) / blocks
@@ -368,16 +351,14 @@ def _block_seconds(program: Program, population: Any) -> float:
 
 def _evaluation(population: Any, hosted: bool) -> tuple[float, int]:
     """Return the seconds of one call of the evaluation, and the steps that they grow with."""
-    width = min(population.program.evaluation_width, population.lanes)
-    population.evaluate(range(width))  # the first call compiles what gathers the policies
-    took, found = list[float](), []
-    while len(took) < _FEWEST and sum(took) < _SECONDS:
-        started = time.perf_counter()
-        found = population.evaluate(range(width))
-        took.append(time.perf_counter() - started)
-        refuse_failed(result.failed for result in found)
-    lengths = [int(n) for result in found for n in result.lengths]  # the same in every call
-    return statistics.median(took), max(1, sum(lengths) if hosted else max(lengths))
+    lanes = range(min(population.program.evaluation_width, population.lanes))
+    population.evaluate(lanes)  # the first call compiles what gathers the policies
+    started = time.perf_counter()
+    found = population.evaluate(lanes)
+    took = time.perf_counter() - started
+    refuse_failed(result.failed for result in found)
+    lengths = [int(n) for result in found for n in result.lengths]
+    return took, max(1, sum(lengths) if hosted else max(lengths))
 
 
 def _baseline(factory: Any) -> float:
@@ -386,31 +367,3 @@ def _baseline(factory: Any) -> float:
     started = time.perf_counter()
     factory.baseline(study.baselines[0], factory.resolve(study.default()), seeds)
     return time.perf_counter() - started
-
-
-@dataclass
-class _Seen:
-    """What XLA took."""
-
-    took: float = 0.0  # seconds, of those from the cache what reading them took
-    cold: float = 0.0  # seconds that they take without a cache
-
-    def hear(self, event: str, duration_secs: float, **about: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            self.took += duration_secs
-            self.cold += duration_secs
-        elif event == "/jax/compilation_cache/compile_time_saved_sec":
-            self.cold += max(0.0, duration_secs)
-
-
-@contextmanager
-def _compiles() -> Iterator[_Seen]:
-    import jax
-
-    seen = _Seen()
-    listen: Callable[..., None] = seen.hear
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield seen
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)

@@ -11,7 +11,7 @@ from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from ..store.interim_analyses import fewest_pairs, level_of
-from .chunk_sizes import curve_rows, rows_of_run, rung_steps
+from .chunk_sizes import rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .programs import Bucket, Buckets, buckets_of
@@ -19,9 +19,6 @@ from .search_methods import METHODS, method_row
 from .spec import EarlyTerminate, SearchSpec, Study, env_words, metric_words
 from .stopping_rules import rule_row
 from .unused_knobs import idle_knobs
-
-_POLICY_BYTES = 70_000  # on disk without its parameters: 12 files in blocks of 4 KiB
-
 
 _DRAWS = 2000
 _LISTED = 12
@@ -68,7 +65,7 @@ class CheckReport:
     def text(self) -> str:
         time = [f"time       not known: {self.time_note}"] if self.time_note else []
         time = time if self.time is None else self.time.lines()
-        lines = [*_head(self.study), *_programs(self), _steps(self), *time, *_policies(self)]
+        lines = [*_head(self.study), *_programs(self), _steps(self), *time]
         lines += [f"warm start {self.warm_start}"] if self.warm_start else []
         if self.study.space.forbid:
             lines.append(f"forbid     refuses {self.rejected_share:.1%} of draws")
@@ -281,12 +278,6 @@ def _programs(report: CheckReport) -> list[str]:
             parts.append(f"{cost.parameters:,} parameters a lane")
         if cost.parts not in (None, 1):
             parts.append(f"gradients in {cost.parts} parts")
-        if study.log_every is not None:
-            each, updates = quanta.steps_per_update, quanta.updates_per_chunk
-            rows = curve_rows(study.log_every, each, updates)
-            gap = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
-            count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
-            parts.append(f"a row of curves every {gap * each:,} env steps, {count:,} a run")
         lines.append("; ".join(parts))
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
@@ -304,33 +295,6 @@ def _steps(report: CheckReport) -> str:
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
     return f"env steps  {search}; confirm {confirm_words(report.study, expected)}; {budget}{total}"
-
-
-def _policies(report: CheckReport) -> list[str]:
-    study, wanted, lines = report.study, report.study.checkpoint, list[str]()
-    chunks = max((bucket.quanta.chunks for bucket, _ in report.buckets), default=0)
-    known = [cost.parameters for _, cost in report.buckets if cost.parameters is not None]
-    more = f", and each its {', '.join(wanted.parts)}" if wanted.parts else ""
-
-    def size(policies: int) -> str:
-        each = 4 * max(known, default=0) + _POLICY_BYTES
-        return f"; about {mebibytes(policies * each)}{more}" if known else more
-
-    if wanted.policies_every is not None:
-        each = min(study.env_steps // wanted.policies_every, chunks)
-        most = each * wanted.keep_best * study.seeds.per_config
-        text = (
-            f"policies   every {wanted.policies_every:,} env steps, {each:,} a run: {most:,} of "
-        )
-        text += f"the {wanted.keep_best} best trials, and {each:,} a lane while trials run"
-        lines.append(text + size(most))
-    if wanted.best_of_each:
-        count = study.budget.trials
-        some = f"one a trial at its best evaluation{more}"
-        if count is not None:
-            some = f"{count:,}, one a trial at its best evaluation{size(count)}"
-        lines.append(f"policies   {some}")
-    return lines
 
 
 def mebibytes(size: int) -> str:

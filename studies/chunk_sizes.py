@@ -27,33 +27,15 @@ from .spec import Study
 from .stopping_rules import RULES
 
 
-@dataclass(frozen=True)
-class CurveRows:
-    per_chunk: int = 1  # 1 if chunks are joined
-    chunks: int = 1  # per row; 1 if chunks are split
+def rows_per_chunk(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> int:
+    """Return the rows of a chunk's curve, at most `log_every` env steps apart.
 
-
-def curve_rows(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> CurveRows:
-    """Return how chunks become rows, one per `log_every` env steps.
-
-    >>> curve_rows(2_000, 512, 10), curve_rows(20_000, 512, 10)
-    (CurveRows(per_chunk=3, chunks=1), CurveRows(per_chunk=1, chunks=3))
+    >>> rows_per_chunk(2_000, 512, 10), rows_per_chunk(20_000, 512, 10)
+    (3, 1)
     """
     if log_every is None:
-        return CurveRows()
-    updates = -(-log_every // steps_per_update)
-    joined = max(1, log_every // (steps_per_update * updates_per_chunk))
-    return CurveRows(max(1, -(-updates_per_chunk // updates)), joined)
-
-
-def rows_of_run(rows: CurveRows, chunks: int, rungs: Iterable[int]) -> int:
-    """Return the rows of a full run's curve; a row also ends at each rung.
-
-    >>> rows_of_run(CurveRows(3), 16, (2, 8)), rows_of_run(CurveRows(chunks=5), 16, (2, 8))
-    (48, 6)
-    """
-    joined = {*range(rows.chunks, chunks + 1, rows.chunks), *rungs, chunks}
-    return rows.per_chunk * chunks if rows.chunks == 1 else len(joined)
+        return 1
+    return max(1, -(-updates_per_chunk // -(-log_every // steps_per_update)))
 
 
 def row_ends(updates: int, rows: int) -> tuple[int, ...]:

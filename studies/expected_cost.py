@@ -116,7 +116,6 @@ def _trials(study: Study) -> int | None:
     return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 
 
-LONG_SECONDS = 3600.0  # a warning above this
 FACTOR = 1.5  # between what a study takes and what is expected: seen in ten shipped studies
 
 
@@ -158,25 +157,10 @@ class TimeEstimate:
         most = ""
         if self.at_most is not None and self.at_most > self.seconds(FACTOR):
             most = f"; at most {span_of_time(self.at_most)} without early stopping"
-        found = [
+        return [
             f"time       about {one} here, {low} to {high}: {phases}{most}",
-            f"           {self.basis}; taken for granted: {'; '.join(self.assumes)}",
+            f"           {self.basis}; assumes {'; '.join(self.assumes)}",
         ]
-        if self.seconds() > LONG_SECONDS:
-            found.append(f"warning    {self.long_words()}")
-        return found
-
-    def long_words(self) -> str:
-        """Return a warning that the study takes hours, and the keys to lower."""
-        name = max(self.phases, key=self.share)
-        advice = {
-            "search": "budget.trials, env_steps or seeds.per_config",
-            "confirm": "confirm.top_k, choose or report, or env_steps",
-            "evaluation": "evaluation.episodes, or evaluate less often",
-            "compile": "the values of static knobs, which make programs",
-        }.get(name, "env_steps")
-        share = f"{self.share(name):.0%} of it {name}"
-        return f"this takes {self.words()[0]} here, {share}; lower {advice}"
 
 
 def span_of_time(seconds: float) -> str:

@@ -27,33 +27,32 @@ def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
     return math.ceil(rows / size), alone and rows > 1 and rows % size == 1 % size
 
 
-class _Minibatches:
-    def __init__(self, study: Study):
-        known = [find(one.id) for one in environments_of(study)]
-        agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
-        self._fixed = study.fixed
-        self._traced = any(value is not None for value in possible_values(study, "rho_clip"))
-        self._drawn = any(possible_values(study, "priority_alpha"))
-        self._normalises = any(possible_values(study, "normalise_advantages")) and not agents
-        self._found: dict[tuple[bool, str], dict[str, None]] = {}  # (is single, head) -> counts
-
-    def look(self, params: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-        given = {**self._fixed, **params}
-        drawn = "num_minibatches" in given and given.get("minibatch_size") is not None
-        if config["network"] not in KNOBS["network"].choices or drawn:
-            return  # registered networks may need segments; rows that are drawn are cut as asked
-        over = self._drawn and config["priority_over"] == "segments"
+def _minibatch_notes(
+    study: Study, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> list[str]:
+    """Return notes about minibatches of (parameters, configuration) that differ from the asked."""
+    known = [find(one.id) for one in environments_of(study)]
+    agents = any(entry and any(key in entry.keys for key in _AGENTS) for entry in known)
+    traced = any(value is not None for value in possible_values(study, "rho_clip"))
+    drawn = any(possible_values(study, "priority_alpha"))
+    normalises = any(possible_values(study, "normalise_advantages")) and not agents
+    fewer: dict[str, dict[str, None]] = {}  # beginning of a note -> counts
+    single: dict[str, None] = {}
+    for params, config in points:
+        given = {**study.fixed, **params}
+        both = "num_minibatches" in given and given.get("minibatch_size") is not None
+        if config["network"] not in KNOBS["network"].choices or both:
+            continue  # registered networks may need segments; rows that are drawn are cut as asked
+        over = drawn and config["priority_over"] == "segments"
         # as `Plan.by_segments` of the core
-        segments = config["network"] in RECURRENT_NETWORKS or self._traced or over
+        segments = config["network"] in RECURRENT_NETWORKS or traced or over
         rows = config["num_envs"] * (1 if segments else config["rollout_length"])
-        alone, asked = not segments and self._normalises, config["num_minibatches"]
+        alone, asked = not segments and normalises, config["num_minibatches"]
         if given.get("minibatch_size") is None:
             asked = given.get("num_minibatches", KNOBS["num_minibatches"].default)
         if asked > rows:
-            return  # refused elsewhere
-        made, single = _cut(rows, asked, alone)
-        if made == asked and not single:
-            return
+            continue  # refused elsewhere
+        made, is_single = _cut(rows, asked, alone)
         near = [next((n for n in counts if _cut(rows, n, alone) == (n, False)), None)
                 for counts in (range(asked, 0, -1), range(asked, rows + 1))]  # fmt: skip
         better = f"type {' or '.join(str(n) for n in dict.fromkeys(near) if n is not None)}"
@@ -61,16 +60,12 @@ class _Minibatches:
             kind = "samples (num_envs x rollout_length)"
             kind = "whole segments, one of each environment," if segments else kind
             head = f"{rows:,} {kind} make fewer minibatches than num_minibatches: "
-            self._found.setdefault((False, head), {})[f"{asked} (makes {made}; {better})"] = None
-        if single:
-            head = "a minibatch is one sample, whose advantage is not normalised, with "
-            self._found.setdefault((True, f"{head}num_minibatches "), {})[
-                f"{asked} ({better})"
-            ] = None
-
-    def notes(self) -> list[str]:
-        found = sorted(self._found.items(), key=lambda one: one[0][0])
-        return [f"{head}{_listed(counts)}" for (_, head), counts in found]
+            fewer.setdefault(head, {})[f"{asked} (makes {made}; {better})"] = None
+        if is_single:
+            single[f"{asked} ({better})"] = None
+    head = "a minibatch is one sample, whose advantage is not normalised, with num_minibatches "
+    notes = {**fewer, **({head: single} if single else {})}
+    return [f"{head}{_listed(counts)}" for head, counts in notes.items()]
 
 
 def _listed(items: Iterable[Any]) -> str:
@@ -112,7 +107,7 @@ def buckets_of(
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
-    minibatches = _Minibatches(study) if study.algorithm.is_ppo else None
+    complete: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
     default = study.space.default()
     points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
@@ -123,8 +118,7 @@ def buckets_of(
         except ConfigError as error:
             refused[str(error)] = None
             continue
-        if minibatches is not None:
-            minibatches.look(params, config)
+        complete.append((params, config))
         if bucket_key:
             key = bucket_key(config)
         else:
@@ -134,7 +128,7 @@ def buckets_of(
             steps = study.steps_per_update(config)
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
-    notes = () if minibatches is None else tuple(minibatches.notes())
+    notes = tuple(_minibatch_notes(study, complete)) if study.algorithm.is_ppo else ()
     return Buckets(tuple(found.values()), more, endless, tuple(refused), notes)
 
 

@@ -14,7 +14,7 @@ from ..state.buckets import Bucket
 from ..state.budget import check_health
 from ..state.loop_state import Outlook, Phase
 from ..state.progress import Observer, Progress, Standing, picture
-from ..state.remaining_work import Rates, Work, WorkAhead, groups_of
+from ..state.remaining_work import Rates, Work, WorkAhead
 from ..state.search_state import Ledger
 from ..state.trials import Run
 
@@ -69,8 +69,8 @@ class Telling:
         return picture(self._ledger, self._buckets.values(), running)
 
     def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
-        steps = groups_of(lanes, bucket.block) * bucket.schedule.quantum
-        self._rates.did(Work(block_steps=float(steps)))
+        blocks = len({lane // bucket.block for lane in lanes})
+        self._rates.did(Work(block_steps=float(blocks * bucket.schedule.quantum)))
 
     def evaluated(self, replicates: int) -> None:
         self._rates.did(Work(evaluations=float(replicates)))

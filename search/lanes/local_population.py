@@ -28,7 +28,7 @@ from ...environments.via_gymnasium import is_gymnasium
 from ...errors import ConfigError
 from ...files.atomic_files import new_folder
 from ...store.rows import Stream
-from ...studies.chunk_sizes import curve_rows, row_ends
+from ...studies.chunk_sizes import row_ends, rows_per_chunk
 from ...studies.user_code import imported_files
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
@@ -58,8 +58,8 @@ class ProgramLanes:
         self._words = f"{words}; {compiled.lanes} lanes"
         self.block = compiled.tile * len(compiled.devices)
         self.steps_per_chunk = compiled.updates * steps_per_update
-        split_into = curve_rows(log_every, steps_per_update, compiled.updates)
-        self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
+        split_into = rows_per_chunk(log_every, steps_per_update, compiled.updates)
+        self._row_ends = row_ends(compiled.updates, split_into)
 
     @property
     def program(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,40 +144,21 @@ class Observer:
 
 
 def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    return _progress(
-        ledger.study,
-        ledger.state,
-        ledger.trials.values(),
-        (ledger.objective, ledger.objectives),
+    found = recorded_progress(ledger.study, ledger.state, ledger.trials.values())
+    return replace(
+        found,
         lanes=running.lanes if running is not None else 0,
         compiles=sum(entry.population.compiles for entry in buckets if entry.population),
     )
 
 
-def recorded_progress(study: Study, state: LoopState, rows: Iterable[TrialRow]) -> Progress:
+def recorded_progress(study: Study, state: LoopState, trials: Iterable[TrialRow]) -> Progress:
     """Return the progress at a commit; `compiles` is 0, since only the process knows it."""
+    objective = Objective.of(study)
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
-    return _progress(
-        study,
-        state,
-        rows,
-        (Objective.of(study), Objectives.of(study)),
-        lanes=lanes.get(state.running, 0),
-        compiles=0,
-    )
-
-
-def _progress(
-    study: Study,
-    state: LoopState,
-    trials: Iterable[TrialRow],
-    objectives: tuple[Objective, Objectives],
-    lanes: int,
-    compiles: int,
-) -> Progress:
     usage, done = state.usage, state.phase is Phase.DONE
     found = sorted((row for row in trials if row.trial >= 0), key=lambda row: row.trial)
-    best = _best(study, found, *objectives)
+    best = _best(study, found, objective)
     outlook = state.outlook or Outlook(usage.env_steps)
     return Progress(
         phase=state.phase,
@@ -185,17 +166,17 @@ def _progress(
         env_steps_total=usage.env_steps if done else outlook.env_steps_total,
         eval_env_steps=usage.eval_env_steps,
         lanes_busy=len(in_lanes(state, state.running)),
-        lanes=lanes,
+        lanes=lanes.get(state.running, 0),
         occupancy=usage.occupancy,
         proposed=state.proposed,
         trials_total=study.budget.trials,
         states=dict(Counter(TrialState(trial.state) for trial in found)),
         best=best,
         env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
-        compiles=compiles,
+        compiles=0,
         seconds=usage.run_seconds,
         seconds_left=0.0 if done else outlook.seconds_left,
-        leader=_leader(state, objectives[0]) if best is None else None,
+        leader=_leader(state, objective) if best is None else None,
         least_share=outlook.least_share,
     )
 
@@ -211,12 +192,11 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
     return sorted(found, key=lambda run: -1 if run.lane is None else run.lane)
 
 
-def _best(
-    study: Study, trials: Iterable[TrialRow], objective: Objective, objectives: Objectives
-) -> Best | None:
+def _best(study: Study, trials: Iterable[TrialRow], objective: Objective) -> Best | None:
     pairs = [(row, row.value) for row in trials if row.value is not None]
     if not pairs:
         return None
+    objectives = Objectives.of(study)
     keys = objectives.keys(
         [(objective.loss(value), *objectives.losses(row.objectives[1:])) for row, value in pairs],
         [objectives.violation(row.constraints) for row, _ in pairs],

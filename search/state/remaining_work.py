@@ -65,15 +65,15 @@ class WorkAhead:
 
     def __init__(self, study: Study):
         self._study = study
-        config = study.default()
-        quanta = quanta_of(study, study.steps_per_update(config))
+        quanta = quanta_of(study, study.steps_per_update(study.default()))
         expected = expected_steps(study, quanta)
-        self._trials = expected.trials
-        self._passing = (1.0,) * len(quanta.rungs)
-        if expected.trials is not None:  # the share that the rule is expected to let pass
-            counts = itertools.pairwise((expected.trials, *expected.passing))
-            self._passing = tuple(after / before if before else 1.0 for before, after in counts)
-        self._block = 1
+        self._trials, self._block = expected.trials, 1
+        counts = (1, *(1 for _ in quanta.rungs))
+        if expected.trials is not None:
+            counts = (expected.trials, *expected.passing)
+        self._passing = tuple(  # the share that the rule is expected to let pass
+            after / before if before else 1.0 for before, after in itertools.pairwise(counts)
+        )
 
     def of(self, ledger: Ledger, buckets: Sequence[Bucket]) -> Ahead:
         parts = self.parts(ledger, buckets)
@@ -84,74 +84,56 @@ class WorkAhead:
 
     def parts(self, ledger: Ledger, buckets: Sequence[Bucket]) -> list[tuple[Work, Work]]:
         """Return the work of the search and of the confirm stage, per bucket."""
-        known = (bucket.population.block for bucket in buckets if bucket.population is not None)
-        self._block = next(known, 1)  # also of those without lanes
+        self._block = max(bucket.block for bucket in buckets)  # also of those without lanes
         counts = Counter(trial.bucket for trial in ledger.trials.values())
         total = sum(counts[bucket.key] for bucket in buckets)
-        shares = [counts[b.key] / total if total else 1.0 / len(buckets) for b in buckets]
-        left = self._left(ledger, buckets)
-        search = self._search(ledger, buckets, shares, left)
+        shares = [counts[bucket.key] / max(1, total) for bucket in buckets]
+        search, finishes = self._search(ledger, buckets, shares)
         confirm = [self._confirm(ledger, *each) for each in zip(buckets, shares, strict=True)]
-        if ledger.state.phase is Phase.SEARCH and self._ends_none(ledger, buckets, left):
-            confirm = [Work() for _ in buckets]
-        return list(zip(search, confirm, strict=True))
-
-    def _left(self, ledger: Ledger, buckets: Sequence[Bucket]) -> float:
-        """Return the env steps that the search has left on each environment; may be infinite."""
-        state = ledger.state
-        longest = max(bucket.schedule.env_steps for bucket in buckets)
-        left = env_steps_left(self._study, state.usage) - reserve(
-            self._study, state.phase, longest
-        )
-        return max(0.0, left) / self._study.spread
-
-    def _ends_none(self, ledger: Ledger, buckets: Sequence[Bucket], left: float) -> bool:
-        """Return whether the budget ends before any trial does, so that none is confirmed."""
-        if any(trial.state is TrialState.FINISHED for trial in ledger.trials.values()):
-            return False
-        return all(
-            left < bucket.schedule.quantum * (len(busy) * (ahead - 1) + 1)
-            for bucket in buckets
-            if (busy := bucket.busy())
-            and (ahead := bucket.schedule.length - max(map(bucket.trained, busy)))
-        )
-
-    def _block_of(self, bucket: Bucket) -> int:
-        return bucket.population.block if bucket.population is not None else self._block
+        return [
+            (one, two if finishes else Work()) for one, two in zip(search, confirm, strict=True)
+        ]
 
     def _search(
-        self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float], left: float
-    ) -> list[Work]:
-        """Return the work of the search's replicates, running and to come, cut at the budget."""
+        self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float]
+    ) -> tuple[list[Work], bool]:
+        """Return the work of the search, cut at the budget, and whether a trial finishes by then.
+
+        Without one, nothing is confirmed.
+        """
         state, seeds = ledger.state, self._study.seeds
+        longest = max(bucket.schedule.env_steps for bucket in buckets)
+        left = env_steps_left(self._study, state.usage)
+        left = max(0.0, left - reserve(self._study, state.phase, longest)) / self._study.spread
         endless = self._trials is None and not state.exhausted
         if state.phase is not Phase.SEARCH or (endless and left == math.inf):
-            return [Work() for _ in buckets]
+            return [Work() for _ in buckets], True
         chances = chances_to_pass(ledger.trials.values(), self._passing)
-        to_come = 0
-        if self._trials is not None and not state.exhausted:
-            to_come = max(0, self._trials - state.proposed)
+        to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
         if endless:  # as many as use up the rest
-            quick = min(ladder(b.schedule, chances, 0)[0][1] * b.schedule.quantum for b in buckets)
+            quick = min(min(b.schedule.evaluations) * b.schedule.quantum for b in buckets)
             to_come = math.ceil(left / (quick * seeds.first))
         further = self._further_seeds(ledger, buckets, chances, to_come)
-        found: list[Work] = []
+        found, finishes = list[Work](), False
         for bucket, share in zip(buckets, shares, strict=True):
             runs = [run for trial in ledger.live() if trial.bucket == bucket.key
                     for run in trial.runs if run.is_live]  # fmt: skip
             runs.sort(key=lambda run: run.lane is None)
             ends = [self._end(bucket, chances, run.chunks, run.trial) for run in runs]
-            many = max(1.0, to_come * share / _MOST_DRAWN)
-            numbers = range(state.proposed, state.proposed + round(to_come * share / many))
-            new = [self._end(bucket, chances, 0, n) for n in numbers for _ in range(seeds.first)]
-            new += [self._end(bucket, (), 0, 0)] * round(further * share / many)
-            if many == 1.0:
-                found.append(self._in_lanes(bucket, ends + new))
-            else:
-                work = self._in_lanes(bucket, new).times(many)
-                found.append(self._in_lanes(bucket, ends) + work)
-        total = sum(found, Work()).env_steps
-        return [work.times(left / total) for work in found] if total > left else found
+            count = round(to_come * share)
+            drawn = min(count, _MOST_DRAWN)
+            part = drawn / count if count else 1.0
+            numbers = range(state.proposed, state.proposed + drawn)
+            ends += [self._end(bucket, chances, 0, n) for n in numbers for _ in range(seeds.first)]
+            ends += [self._end(bucket, (), 0, 0)] * round(further * share * part)
+            scale = (len(runs) + count * seeds.first) / max(1, len(runs) + drawn * seeds.first)
+            found.append(self._in_lanes(bucket, ends).times(scale))
+            busy = bucket.busy()
+            more = bucket.schedule.length - max(map(bucket.trained, busy), default=0)
+            finishes |= bool(busy) and left > bucket.schedule.quantum * len(busy) * (more - 1)
+        finishes |= any(trial.state is TrialState.FINISHED for trial in ledger.trials.values())
+        cut = min(1.0, left / max(1.0, sum(found, Work()).env_steps))
+        return [work.times(cut) for work in found], finishes
 
     def _end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
@@ -170,7 +152,7 @@ class WorkAhead:
 
         A block works until the last of its lanes ends.
         """
-        block, quantum = self._block_of(bucket), bucket.schedule.quantum
+        quantum, block = bucket.schedule.quantum, bucket.block if bucket.lanes else self._block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
         for left, warm, _ in ends:
             heapq.heapreplace(free, (free[0][0] + left + warm, free[0][1]))
@@ -185,24 +167,23 @@ class WorkAhead:
     ) -> float:
         """Return the further seeds that racing is expected to add, by the mean of past trials.
 
-        The first trials in the lanes take all seeds: nothing is best yet.
+        The first trials in the lanes take all seeds, since nothing is best yet: they say nothing.
         """
-        seeds = self._study.seeds
-        if seeds.racing is None:
+        first = self._study.seeds.first
+        if self._study.seeds.racing is None:
             return 0.0
-        firsts = max(bucket.lanes for bucket in buckets) // seeds.first
-        trials = ledger.trials.values()
-        done = [_PRIOR_SEEDS * seeds.first] * _PRIOR_RACES
-        done += [len(trial.seed_values) for trial in trials
-                 if trial.number >= firsts and trial.state is TrialState.FINISHED]  # fmt: skip
-        usual = sum(done) / len(done)
+        firsts = max(bucket.lanes for bucket in buckets) // first
+        done = [len(trial.seed_values) for trial in ledger.trials.values()
+                if trial.state is TrialState.FINISHED and trial.number >= firsts]  # fmt: skip
+        usual = sum(done) + _PRIOR_RACES * _PRIOR_SEEDS * first
+        usual /= len(done) + _PRIOR_RACES
         live = sum(
-            max(0.0, (seeds.per_config if trial.number < firsts else usual) - len(trial.runs))
-            * math.prod(chances[len(trial.reports) :])
+            max(0.0, (self._study.seeds.per_config if trial.number < firsts else usual)
+                - len(trial.runs))
             for trial in ledger.live()
             if trial.runs
-        )
-        return live + to_come * math.prod(chances) * max(0.0, usual - seeds.first)
+        )  # fmt: skip
+        return math.prod(chances) * (live + to_come * max(0.0, usual - first))
 
     def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
         """Return the work of confirming: running replicates, then this bucket's later ones."""
@@ -233,12 +214,11 @@ class WorkAhead:
             bool(bucket.work) and (bucket.population is None or not bucket.population.compiles)
             for bucket in buckets
         )
-        if ledger.state.phase is not Phase.SEARCH or self._trials is None:
-            return float(there)
         counts = Counter(trial.bucket for trial in ledger.trials.values())
-        alone = sum(count == 1 for count in counts.values())
-        share = alone / len(ledger.trials) if len(counts) > 1 else 0.0
-        return there + share * max(0, self._trials - ledger.state.proposed)
+        if ledger.state.phase is not Phase.SEARCH or self._trials is None or len(counts) < 2:
+            return float(there)
+        alone = sum(count == 1 for count in counts.values()) / len(ledger.trials)
+        return there + alone * max(0, self._trials - ledger.state.proposed)
 
 
 # ---------------------------------------------------------------------- trials and rungs
@@ -282,15 +262,6 @@ def ladder(
     return found or [(1.0, 0, 0)]
 
 
-def groups_of(lanes: Iterable[int], block: int) -> int:
-    """Return how many blocks have a busy lane.
-
-    >>> groups_of([0, 3, 9], 4)
-    2
-    """
-    return len({lane // max(1, block) for lane in lanes})
-
-
 _HALF_LIFE = 60.0  # seconds after which past work counts half, at least
 _OF_LIFE = 0.25  # the same, as a share of the seconds so far
 
@@ -314,21 +285,20 @@ class Rates:
 
     def pass_boundary(self, usage: Usage, compiled: int) -> None:
         """Add the time since the last boundary; `compiled` buckets so far."""
-        before, self._before = self._before, replace(usage)
-        known = before.seconds_by_part
-        new = {name: now - known[name] for name, now in usage.seconds_by_part.items()}
+        before, now = self._before.seconds_by_part, usage.seconds_by_part
+        new = {name: now[name] - before[name] for name in now}
         self._compile_seconds += new.pop("compile")
         self._compiled = compiled
         took = sum(new.values())
         self._seen += took
         fade = 0.5 ** (took / max(_HALF_LIFE, _OF_LIFE * self._seen))
         train, evaluate = new["train"], new["evaluate"]
-        steps = usage.env_steps - before.env_steps
-        work, self._work = self._work, Work()
+        steps = usage.env_steps - self._before.env_steps
         self._sums = fade * self._sums + (
             train, evaluate, max(0.0, took - train - evaluate),
-            work.block_steps, steps, work.evaluations,
+            self._work.block_steps, steps, self._work.evaluations,
         )  # fmt: skip
+        self._before, self._work = replace(usage), Work()
 
     @property
     def env_steps_per_second(self) -> float:

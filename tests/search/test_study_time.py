@@ -65,7 +65,7 @@ def expected(study, lanes=16):
         study=study, backend="cpu", make=factory.make, resolve=factory.resolve, device_count=1
     )
     return expected_work(
-        study, factory, lambda _factory, _resolved, asked: Shape(asked, asked or lanes, 4, 0, 8)
+        study, factory, lambda _factory, _resolved, asked: [Shape(asked, asked or lanes, 4, 0, 8)]
     )
 
 
@@ -108,22 +108,6 @@ def test_a_long_search_takes_longer_and_its_confirm_stage_does_not():
 
 def timed(programs, **changes):
     return dict.fromkeys(range(len(programs)), dataclasses.replace(COSTS, **changes))
-
-
-def test_programs_compiled_beside_lanes_that_run_cost_their_share_of_the_cores(monkeypatch):
-    study = samples.study(budget=BUDGET(trials=48), space=samples.WITH_BUCKETS)
-    found = expected(study)
-    assert len(found) == 3
-    blocks = sum(one.search.block_steps / one.schedule.quantum for one in found)
-
-    def compiling(seconds, cores, beside=True):
-        monkeypatch.setattr(os, "cpu_count", lambda: cores)
-        costs = timed(found, block=seconds / blocks, trace=2.0, xla=360.0)  # 20 s from the cache
-        return phases_of(study, found, costs, beside)["compile"]
-
-    assert compiling(1000.0, 2, beside=False) == pytest.approx(60.0)
-    assert compiling(1000.0, 2) == pytest.approx(20.0 + 40.0 / 2)  # long enough for both others
-    assert compiling(10.0, 4) == pytest.approx(20.0 + 30.0 + 10.0 / 4)  # only 10 s run beside
 
 
 def test_a_program_that_was_not_timed_takes_what_its_size_says(monkeypatch):
@@ -213,18 +197,13 @@ def test_an_estimate_says_phases_interval_and_what_it_rests_on():
         "time       about 3m15s here, 2m10s to 4m55s: start 5s, compile 12s, search 2m00s, "
         "confirm 1m00s; at most 8m00s without early stopping"
     )
-    assert second.strip() == "timed now; taken for granted: nothing else runs"
+    assert second.strip() == "timed now; assumes nothing else runs"
     data = estimate().as_data()
     assert data["seconds"] == 197.0 and data["phases"]["confirm"] == 60.0
     assert data["low"] < data["seconds"] < data["high"] < data["at_most"]
 
 
-def test_hours_are_said_with_what_would_shorten_them():
-    *_, warning = estimate(9000.0).lines()
-    assert warning == (
-        "warning    this takes 2.5 h here, 99% of it search; lower budget.trials, env_steps or "
-        "seeds.per_config"
-    )
+def test_hours_are_said_to_the_precision_of_an_estimate():
     assert {estimate(9000.0, wall=600.0).seconds(factor) for factor in (0.5, 1, 2)} == {600.0}
     assert [span_of_time(s) for s in (0.2, 59.4, 600, 5400, 200_000)] == [
         "1s", "59s", "10 min", "1.5 h", "2.3 days"
@@ -371,8 +350,8 @@ def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
     factories = [CountingFactory(lanes=16, block=block) for block in (4, 8, 16)]
     own = SEVERAL.factory(asked, factories)
     run(asked, tmp_path / "s", own, (), samples.quick())
-    parts = tuple(Shape(16, 16, block, 0, block) for block in (4, 8, 16))
-    found = expected_work(asked, own, lambda _factory, _resolved, n: Shape(n, 16, 16, 0, 4, parts))
+    parts = [Shape(16, 16, block, 0, block) for block in (4, 8, 16)]
+    found = expected_work(asked, own, lambda _factory, _resolved, _lanes: parts)
     assert [program.factory for program in found] == factories
     for program, factory in zip(found, factories, strict=True):
         blocks, evaluations = blocks_and_evaluations([program])
@@ -406,7 +385,6 @@ def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, m
     alike = study_time(factory, kept, timing=False)
     ratio = both.phases["search"] / alike.phases["search"]
     assert ratio == pytest.approx((0.25 + 1.0) / 0.5, rel=1e-6)
-    compile_alone = 2.0 + 0.05 * 20.0  # traced, and read from the cache: of each program
-    assert both.phases["compile"] == pytest.approx(2 * compile_alone)
+    assert both.phases["compile"] == pytest.approx(2 * 2.0)  # traced, and read from the cache
     again = factories_of(study, of_environment)  # timings of before are found by name
     assert study_time(again, kept, timing=False).phases == alike.phases

@@ -16,7 +16,6 @@ from ...errors import ConfigError, counted
 from ...files.atomic_files import output
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
-from ...studies.expected_cost import LONG_SECONDS
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
 from ...studies.spec import Study, env_words
@@ -51,8 +50,6 @@ def _timed_words(study: Study) -> str:
         report, _ = preview(study, timing=True, told=note)
     if report.time is None:
         return f"how long it takes is not known: {report.time_note}"
-    if report.time.seconds() > LONG_SECONDS:
-        return f"warning: {report.time.long_words()}"
     return f"it takes about {report.time.words()[0]} here"
 
 

@@ -217,7 +217,7 @@ def test_a_worker_that_ends_loses_its_slots_and_another_takes_its_place():
 def test_workers_leave_signals_to_their_parent_from_their_first_moment():
     """A batch system sends them to all processes of a job at once."""
     own = Workers(2)
-    number = [own.number(0), own.number(1)]
+    there = [own.worker(0), own.worker(1)]
     for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         for process_id in own.process_ids:  # they are importing still
             os.kill(process_id, sent)
@@ -228,7 +228,7 @@ def test_workers_leave_signals_to_their_parent_from_their_first_moment():
             os.kill(process_id, sent)
     np.testing.assert_array_equal(np.stack(drive(batch, range(4), steps=2)[1:]),
                                   np.stack(first[1:]))  # fmt: skip
-    assert number == [own.number(0), own.number(1)], "the same processes all the time"
+    assert there == [own.worker(0), own.worker(1)], "the same processes all the time"
     own.close()
 
 

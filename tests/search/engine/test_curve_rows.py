@@ -9,9 +9,10 @@ import pytest
 from helpers import search_samples as samples
 from hpo.core.metrics import joined
 from hpo.search.run import run
+from hpo.search.state.schedule import chunks_of_row
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.chunk_sizes import curve_rows, row_ends
+from hpo.studies.chunk_sizes import row_ends, rows_per_chunk
 from hpo.studies.spec import EarlyTerminate
 
 CONFIRM = samples.Confirm(2, 2, 2)
@@ -106,17 +107,17 @@ def test_rows_lie_no_further_apart_than_asked():
     """Against every interval and chunk: whole updates, all of them, the fewest rows."""
     for updates in range(1, 40):
         for every in range(1, 6 * updates * 5):
-            rows = curve_rows(every, 5, updates)
-            ends = row_ends(updates, rows.per_chunk) or (updates,)
+            ends = row_ends(updates, rows_per_chunk(every, 5, updates)) or (updates,)
+            chunks = chunks_of_row(every, updates * 5)
             sizes = [b - a for a, b in zip((0, *ends), ends, strict=False)]
             asked = math.ceil(every / 5)
             assert sum(sizes) == updates and max(sizes) - min(sizes) <= 1
-            if rows.chunks == 1:
+            if chunks == 1:
                 assert max(sizes) <= asked
                 assert len(sizes) == 1 or math.ceil(updates / (len(sizes) - 1)) > asked
             else:
                 assert len(sizes) == 1
-                assert rows.chunks * updates * 5 <= every < (rows.chunks + 1) * updates * 5
+                assert chunks * updates * 5 <= every < (chunks + 1) * updates * 5
 
 
 def test_a_row_without_episodes_says_nothing_of_returns():
