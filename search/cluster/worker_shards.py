@@ -64,9 +64,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Fault:
-    """An exception as an answer: its kind of `HpoError` and its text."""
+    """An exception as an answer: what to raise, because its own class may not be picklable."""
 
-    kind: str
+    kind: type[Exception]
     text: str
 
 
@@ -241,12 +241,11 @@ def _sees(record: Path, token: str) -> bool:
 
 
 def _fault(error: Exception) -> Fault:
-    """Return an exception as text: its class may not be picklable."""
-    text = str(error)
-    if isinstance(error, HpoError):
-        kinds = ((ConfigError, "config"), (StoreError, "store"))
-        return Fault(next((kind for cls, kind in kinds if isinstance(error, cls)), "hpo"), text)
-    return Fault("other", f"{type(error).__name__}: {text}".split("\n")[0][:500])
+    if not isinstance(error, HpoError):
+        text = f"{type(error).__name__}: {error}"
+        return Fault(WorkerError, text.split("\n")[0][:500])
+    known = (kind for kind in (ConfigError, StoreError) if isinstance(error, kind))
+    return Fault(next(known, SearchError), str(error))
 
 
 Call = tuple[str, tuple[Any, ...]]
@@ -541,9 +540,6 @@ class SharedPopulation(NotWritten):
 
 
 def sound(answer: Any) -> Any:
-    if not isinstance(answer, Fault):
-        return answer
-    kinds: dict[str, type[HpoError]] = {"config": ConfigError, "store": StoreError}
-    if answer.kind in kinds:
-        raise kinds[answer.kind](answer.text)
-    raise SearchError(answer.text) if answer.kind == "hpo" else WorkerError(answer.text)
+    if isinstance(answer, Fault):
+        raise answer.kind(answer.text)
+    return answer

@@ -273,15 +273,13 @@ class SimulatedPopulation(NotWritten):
             raise ValueError(f"lane {index} is empty")
         return lane
 
-    def _start(self, refill: Refill) -> SimulatedLane:
-        return SimulatedLane(refill.resolved.payload, refill.stream, refill.replicate)
-
     def _count_chunk(
         self, refills: Sequence[Refill], busy: Sequence[int]
     ) -> dict[int, SimulatedLane]:
         """Start replicates and count a chunk; return the busy lanes, without empty ones."""
-        for refill in refills:
-            self._state[refill.lane] = self._start(refill)
+        for one in refills:
+            lane = SimulatedLane(one.resolved.payload, one.stream, one.replicate)
+            self._state[one.lane] = lane
         found = {at: lane for at in busy if (lane := self._state[at]) is not None}
         for lane in found.values():
             lane.chunks += 1
