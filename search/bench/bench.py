@@ -51,10 +51,7 @@ class Outcome:
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
     """Run a study, confirm and all, over a table; its trials are in `engine.ledger`.
 
-    Args:
-        study: with a budget.
-        factory: of the table.
-        move: move proposals to recorded configurations; else the nearest one plays them.
+    `move` moves proposals to recorded configurations; else the nearest one plays them.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
@@ -149,16 +146,9 @@ def run_bench(
 ) -> BenchResults:
     """Run every method on every environment with every budget, `searches` times each.
 
-    Results do not depend on `jobs`, the number of processes.
-
-    Args:
-        file: what `read_bench` read.
-        jobs: worker processes; 1: in this one.
-        report: called with the searches done and all of them.
-
-    Raises:
-        StudyError: a method has mistakes.
-        ConfigError: a table is missing, or cannot serve a method.
+    Results do not depend on `jobs`, the number of processes; `report` is called with the searches
+    done and all of them. Raises StudyError for mistakes of a method, ConfigError if a table is
+    missing or cannot serve a method.
     """
     started, spec, runner = time.perf_counter(), file.spec, BenchRunner(file)
     environments = file.environments()

@@ -58,10 +58,6 @@ _SCHEDULERS = {
     "pbt": "ray.tune.schedulers.PopulationBasedTraining",
 }
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
-_EXAMPLES = {
-    "scheduler": "ray.tune.schedulers.MedianStoppingRule",
-    "searcher": "ray.tune.search.optuna.OptunaSearch",
-}
 TIME = "env_steps"
 """What schedulers measure time by: training env steps of one replicate."""
 _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
@@ -125,19 +121,12 @@ def _scheduler_class(name: str) -> type:
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
     module, _, attribute = known.get(name, name).rpartition(".")
-    words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
     try:
         found = getattr(_module_named(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"search.{what} {name!r} cannot be imported: {error}; known words: {words}, or a "
-            f"dotted name such as {_EXAMPLES[what]}"
-        ) from error
+        raise ConfigError(f"search.{what} {name!r} cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(
-            f"search.{what} {name!r} is not a {base.__name__} of Ray Tune; known words: {words}, "
-            f"or a class such as {_EXAMPLES[what]}"
-        )
+        raise ConfigError(f"search.{what} {name!r} is not a {base.__name__} of Ray Tune")
     return found
 
 
@@ -146,10 +135,7 @@ def _module_named(name: str) -> Any:
         return import_module(name)
     own = user_module(name)
     if own is None:
-        raise ImportError(
-            f"{name} is neither of {_LIBRARY} nor a file of `imports`; for a custom class "
-            "type imports: [my_file.py] and my_file.MyClass"
-        )
+        raise ImportError("for a custom class type imports: [my_file.py] and my_file.MyClass")
     return own
 
 
