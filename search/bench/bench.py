@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ...store.leaderboard import leaderboard
 from ...studies.bench_file import BenchFile
@@ -67,27 +68,20 @@ def chosen_trial(engine: Engine) -> int:
     return entries[0].trial if entries and entries[0].value is not None else 0
 
 
-@dataclass
 class BenchRunner:
     """Runs single searches; tables and studies are read once."""
 
-    file: BenchFile
+    def __init__(self, file: BenchFile):
+        self.file = file
+        self.table, self.study = cache(self._table), cache(self._study)
 
-    def __post_init__(self):
-        self._tables: dict[str, Table] = {}
-        self._studies: dict[tuple[str, str], Study] = {}
+    def _table(self, environment: str) -> Table:
+        return read_table(self.file.tables / environment)
 
-    def table(self, environment: str) -> Table:
-        if environment not in self._tables:
-            self._tables[environment] = read_table(self.file.tables / environment)
-        return self._tables[environment]
-
-    def study(self, environment: str, method: str) -> Study:
-        if (environment, method) not in self._studies:
-            study = self.file.study(method, self.table(environment).study_text)
-            import_user_code(study.imports, study.source)
-            self._studies[environment, method] = study
-        return self._studies[environment, method]
+    def _study(self, environment: str, method: str) -> Study:
+        study = self.file.study(method, self.table(environment).study_text)
+        import_user_code(study.imports, study.source)
+        return study
 
     def run(self, environment: str, method: str, budget: int, number: int) -> Outcome:
         started, table = time.perf_counter(), self.table(environment)
