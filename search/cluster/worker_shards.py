@@ -37,7 +37,6 @@ from ..lanes.contract import (
     ChunkRow,
     Division,
     EvaluationResult,
-    NotWritten,
     Population,
     Refill,
     Resolved,
@@ -291,8 +290,8 @@ def asked(team: Team, share: int, call: Call) -> Any:
     raise WorkerError(f"{_ATTEMPTS} workers died one after the other over `{call[0]}`")
 
 
-class SharedPopulation(NotWritten):
-    """The lanes of one bucket, in equal shares; see `Population`."""
+class SharedPopulation(Population):
+    """The lanes of one bucket, in equal shares."""
 
     def __init__(
         self,
@@ -339,9 +338,6 @@ class SharedPopulation(NotWritten):
 
     def compile(self) -> None:
         self._compile("compile", "training")
-
-    def compile_ahead(self) -> None:
-        """See `Population`; hosts are asked one thing after the other."""
 
     def compile_evaluation(self) -> None:
         self._compile("compile_evaluation", "evaluation")
