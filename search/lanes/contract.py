@@ -94,6 +94,7 @@ def refuse_failed(reasons: Iterable[str]) -> None:
 
 
 _NOT_WRITTEN = "states of these lanes are not written; leave out early_terminate.pause"
+_NOT_SAVED = "these lanes are not written"
 
 
 class Population(Protocol):
@@ -154,17 +155,17 @@ class Population(Protocol):
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
-        raise NotImplementedError
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def restore(self, directory: Path) -> None:
         """Read the state that `save` wrote; the next chunk is bitwise the same."""
-        raise NotImplementedError
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
         """Write one lane's policy; `about` (plain JSON values) says where it comes from."""
-        raise NotImplementedError
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
 class PopulationFactory(Protocol):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpo.errors import ConfigError
+from hpo.errors import ConfigError, SearchError
 from hpo.search.lanes.contract import SimulatedPopulation
 
 
@@ -18,7 +18,7 @@ def test_lanes_that_only_stand_for_others_compile_nothing_and_write_nothing(tmp_
     lanes = SimulatedPopulation(lanes=1, block=1, steps_per_chunk=1, warmup_chunks=0)
     lanes.compile(), lanes.compile_evaluation()
     assert lanes.compile_ahead() is None and lanes.compiles == 0
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(SearchError, match="these lanes are not written"):
         lanes.save(tmp_path)
     with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
         lanes.save_state(None, tmp_path)
