@@ -36,8 +36,8 @@ class ShadowTpe:
     """Draws with TPE, proposes what random search would."""
 
     def __init__(self, spec):
-        self._tpe = via_optuna.build_tpe(spec)
-        self._random = RandomSearch(spec.space, spec.seed)
+        self._tpe = via_optuna.Tpe(spec)
+        self._random = RandomSearch(spec)
 
     def begin(self, batch, history):
         self._batch = self._tpe.begin(batch, history)

@@ -63,8 +63,9 @@ def space() -> Any:
 def draw_configs(count: int, seed: int) -> list[Config]:
     """Return the default configuration (which is always trial 0) and random ones."""
     from hpo.search.samplers.random_and_grid import RandomSearch
+    from hpo.search.samplers.registry import SamplerSpec
 
-    random = RandomSearch(space(), seed)
+    random = RandomSearch(SamplerSpec(space(), seed, {}))
     first = {p.name: p.default for p in space().parameters}
     return [first, *(dict(random.draw(trial, 0).params) for trial in range(1, count))]
 

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +269,8 @@ class Replayed:
 
     def end_of(self, trial: int) -> int | None:
         """Return the env steps at which a rule ended a trial with its value, else None."""
-        ends = [row.env_steps for row in self.decisions
-                if row.trial == trial and row.action == "finish"]  # fmt: skip
-        return ends[0] if ends else None
+        ends = (row for row in self.decisions if row.trial == trial and row.action == "finish")
+        return next((row.env_steps for row in ends), None)
 
 
 def replay(record: Record, study: Study) -> Replayed:
@@ -299,10 +299,7 @@ def replay(record: Record, study: Study) -> Replayed:
 
 def matches(record: Record, found: Replayed) -> tuple[int, int]:
     """Return how many recorded judgements and batches came out the same, and of how many."""
-
-    def judged(row: DecisionRow) -> tuple[object, ...]:
-        return row.action, row.env_steps, row.value, row.cutoff, row.rank, row.judged
-
+    judged = attrgetter("action", "env_steps", "value", "cutoff", "rank", "judged")
     now = {(row.trial, row.rung): judged(row) for row in found.decisions}
     asks = {ask.batch: (ask.trials, ask.told) for ask in found.ledger.unwritten.asks}
     same = sum(now.get((row.trial, row.rung)) == judged(row) for row in record.decisions)

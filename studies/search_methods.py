@@ -20,7 +20,7 @@ Dealt = Literal["modelled", "at random", "yes"]
 @dataclass(frozen=True)
 class Method:
     name: str  # of `search.method`
-    # SamplerSpec -> sampler; a built-in one as `module:function` below `search/samplers/`
+    # SamplerSpec -> sampler; a built-in one as `module:class` below `search/samplers/`
     build: str | Callable[..., Any]
     options: tuple[Field, ...] = ()  # of `search.options`
     learns_from: str = "results"  # "": independent of results
@@ -49,31 +49,31 @@ _BLIND: dict[str, Any] = {
 }  # fmt: skip
 
 METHODS: dict[str, Method] = {row.name: row for row in (
-    Method("random", "random_and_grid:build_random", **_BLIND),
-    Method("grid", "random_and_grid:build_grid", (
+    Method("random", "random_and_grid:RandomSearch", **_BLIND),
+    Method("grid", "random_and_grid:GridSearch", (
         Field("points", "points", 5, "values taken of each range; as a mapping, by name, `*` for "
               "the rest", low=1, high=MOST_POINTS),
     ), ends=True, **_BLIND),
-    Method("sobol", "sobol:build", **_BLIND),
-    Method("tpe", "via_optuna:build_tpe", (
+    Method("sobol", "sobol:SobolSearch", **_BLIND),
+    Method("tpe", "via_optuna:Tpe", (
         _STARTUP,
         count("n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000),
         flag("multivariate", True, "model parameters jointly"),
         flag("group", True, "one joint model for each set of active parameters"),
         flag("constant_liar", True, "running trials count as bad, so proposals spread out"),
     ), learns_from="values and rungs", constraints="modelled"),
-    Method("thompson", "thompson:build", (
+    Method("thompson", "thompson:Thompson", (
         count("candidates", 60, "configurations compared for one proposal", 1, high=1_000),
         Field("width", "number", 0.9, "distance from the default at which candidates are 0.6 "
               "times as likely", low=0.05, high=10),
         Field("floor", "number", 0.02, "least likelihood of a candidate, however far", low=0,
               high=1),
     ), learns_from="values and rungs", constraints="as losses"),
-    Method("gp", "via_optuna:build_gp",
+    Method("gp", "via_optuna:Gp",
            (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
            learns_from="values and estimates", constraints="modelled", conditional="at random",
            package="torch", extra="gp"),
-    Method("cmaes", "via_cmaes:build", (
+    Method("cmaes", "via_cmaes:CmaEs", (
         count("popsize", 0, "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
               high=10_000),
         Field("sigma", "number", 1 / 6, "first deviation, as a share of the ranges", low=0,
@@ -82,14 +82,14 @@ METHODS: dict[str, Method] = {row.name: row for row in (
     ), learns_from="ranks in a generation", ahead=False, objectives="one",
        constraints="as losses", conditional="at random", choices="at random", package="cmaes",
        extra="cmaes"),
-    Method("nsga2", "via_optuna:build_nsga2", (
+    Method("nsga2", "via_optuna:Nsga2", (
         count("population_size", 50, "trials of a generation", 2, high=10_000),
         Field("crossover_prob", "number", 0.9, "chance that two parents are mixed", low=0, high=1),
         Field("swapping_prob", "number", 0.5, "chance that a knob comes from the second parent",
               low=0, high=1),
     ), learns_from="ranks in a generation", ahead=False, constraints="domination",
        conditional="at random", choices="yes"),
-    Method("smac", "via_smac:build",
+    Method("smac", "via_smac:Smac",
            (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
            learns_from="values and estimates", constraints="as losses", package="smac",
            extra="smac", rests_on=("ConfigSpace", "scikit-learn")),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ...store.leaderboard import leaderboard
 from ...studies.bench_file import BenchFile
@@ -51,10 +52,7 @@ class Outcome:
 def search_table(study: Study, factory: TableFactory, move: bool = True) -> Engine:
     """Run a study, confirm and all, over a table; its trials are in `engine.ledger`.
 
-    Args:
-        study: with a budget.
-        factory: of the table.
-        move: move proposals to recorded configurations; else the nearest one plays them.
+    `move` moves proposals to recorded configurations; else the nearest one plays them.
     """
     engine, sampler = engine_in_memory(study, factory), make_sampler(study)
     proposer = TableProposer(study, sampler, factory) if move else Proposer(study, sampler)
@@ -70,27 +68,20 @@ def chosen_trial(engine: Engine) -> int:
     return entries[0].trial if entries and entries[0].value is not None else 0
 
 
-@dataclass
 class BenchRunner:
     """Runs single searches; tables and studies are read once."""
 
-    file: BenchFile
+    def __init__(self, file: BenchFile):
+        self.file = file
+        self.table, self.study = cache(self._table), cache(self._study)
 
-    def __post_init__(self):
-        self._tables: dict[str, Table] = {}
-        self._studies: dict[tuple[str, str], Study] = {}
+    def _table(self, environment: str) -> Table:
+        return read_table(self.file.tables / environment)
 
-    def table(self, environment: str) -> Table:
-        if environment not in self._tables:
-            self._tables[environment] = read_table(self.file.tables / environment)
-        return self._tables[environment]
-
-    def study(self, environment: str, method: str) -> Study:
-        if (environment, method) not in self._studies:
-            study = self.file.study(method, self.table(environment).study_text)
-            import_user_code(study.imports, study.source)
-            self._studies[environment, method] = study
-        return self._studies[environment, method]
+    def _study(self, environment: str, method: str) -> Study:
+        study = self.file.study(method, self.table(environment).study_text)
+        import_user_code(study.imports, study.source)
+        return study
 
     def run(self, environment: str, method: str, budget: int, number: int) -> Outcome:
         started, table = time.perf_counter(), self.table(environment)
@@ -149,16 +140,9 @@ def run_bench(
 ) -> BenchResults:
     """Run every method on every environment with every budget, `searches` times each.
 
-    Results do not depend on `jobs`, the number of processes.
-
-    Args:
-        file: what `read_bench` read.
-        jobs: worker processes; 1: in this one.
-        report: called with the searches done and all of them.
-
-    Raises:
-        StudyError: a method has mistakes.
-        ConfigError: a table is missing, or cannot serve a method.
+    Results do not depend on `jobs`, the number of processes; `report` is called with the searches
+    done and all of them. Raises StudyError for mistakes of a method, ConfigError if a table is
+    missing or cannot serve a method.
     """
     started, spec, runner = time.perf_counter(), file.spec, BenchRunner(file)
     environments = file.environments()

@@ -107,7 +107,8 @@ def compare(results: BenchResults) -> Comparison:
         )
         for m, method in enumerate(methods)
     ]  # fmt: skip
-    rows = [_row(group) for group in _groups(results)]
+    outcomes, count = results.outcomes, spec.searches
+    rows = [_row(outcomes[at : at + count]) for at in range(0, len(outcomes), count)]
     return Comparison(
         tuple(rows), tuple(ratios), baseline, budget, float(runs[:, at[0], at[1]].mean())
     )
@@ -182,12 +183,6 @@ def _over_environments(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _cube(results: BenchResults, shape: tuple[int, ...], name: str) -> np.ndarray:
     return np.array([getattr(one, name) for one in results.outcomes]).reshape(shape)
-
-
-def _groups(results: BenchResults) -> list[Sequence[Outcome]]:
-    count = results.file.spec.searches
-    outcomes = results.outcomes
-    return [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
 
 
 def _row(group: Sequence[Outcome]) -> BenchRow:

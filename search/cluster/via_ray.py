@@ -178,15 +178,11 @@ class RayTeam:
         found = self.call({
             share: ("begin", (neighbours[self._machines[share]],)) for share in range(self.shares)
         })  # fmt: skip
-        machines = {share: self._machine_of(share, answer) for share, answer in found.items()}
-        for share, machine in machines.items():
-            self._check_alike(share, machine, machines[0])
-        return machines[0]
-
-    def _machine_of(self, share: int, answer: Any) -> Machine:
-        if isinstance(answer, Lost):
-            raise SearchError(f"worker {share} died while starting: {answer}")
-        return sound(answer)
+        for share, answer in found.items():
+            if isinstance(answer, Lost):
+                raise SearchError(f"worker {share} died while starting: {answer}")
+            self._check_alike(share, sound(answer), sound(found[0]))
+        return found[0]
 
     def _check_alike(self, share: int, machine: Machine, first: Machine) -> None:
         if machine == first:

@@ -37,7 +37,6 @@ from ..lanes.contract import (
     ChunkRow,
     Division,
     EvaluationResult,
-    NotWritten,
     Population,
     Refill,
     Resolved,
@@ -64,9 +63,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Fault:
-    """An exception as an answer: its kind of `HpoError` and its text."""
+    """An exception as an answer: what to raise, because its own class may not be picklable."""
 
-    kind: str
+    kind: type[Exception]
     text: str
 
 
@@ -241,12 +240,11 @@ def _sees(record: Path, token: str) -> bool:
 
 
 def _fault(error: Exception) -> Fault:
-    """Return an exception as text: its class may not be picklable."""
-    text = str(error)
-    if isinstance(error, HpoError):
-        kinds = ((ConfigError, "config"), (StoreError, "store"))
-        return Fault(next((kind for cls, kind in kinds if isinstance(error, cls)), "hpo"), text)
-    return Fault("other", f"{type(error).__name__}: {text}".split("\n")[0][:500])
+    if not isinstance(error, HpoError):
+        text = f"{type(error).__name__}: {error}"
+        return Fault(WorkerError, text.split("\n")[0][:500])
+    known = (kind for kind in (ConfigError, StoreError) if isinstance(error, kind))
+    return Fault(next(known, SearchError), str(error))
 
 
 Call = tuple[str, tuple[Any, ...]]
@@ -292,8 +290,8 @@ def asked(team: Team, share: int, call: Call) -> Any:
     raise WorkerError(f"{_ATTEMPTS} workers died one after the other over `{call[0]}`")
 
 
-class SharedPopulation(NotWritten):
-    """The lanes of one bucket, in equal shares; see `Population`."""
+class SharedPopulation(Population):
+    """The lanes of one bucket, in equal shares."""
 
     def __init__(
         self,
@@ -340,9 +338,6 @@ class SharedPopulation(NotWritten):
 
     def compile(self) -> None:
         self._compile("compile", "training")
-
-    def compile_ahead(self) -> None:
-        """See `Population`; hosts are asked one thing after the other."""
 
     def compile_evaluation(self) -> None:
         self._compile("compile_evaluation", "evaluation")
@@ -541,9 +536,6 @@ class SharedPopulation(NotWritten):
 
 
 def sound(answer: Any) -> Any:
-    if not isinstance(answer, Fault):
-        return answer
-    kinds: dict[str, type[HpoError]] = {"config": ConfigError, "store": StoreError}
-    if answer.kind in kinds:
-        raise kinds[answer.kind](answer.text)
-    raise SearchError(answer.text) if answer.kind == "hpo" else WorkerError(answer.text)
+    if isinstance(answer, Fault):
+        raise answer.kind(answer.text)
+    return answer

@@ -53,7 +53,7 @@ def promote(ledger: Ledger, rule: PromotingAsha, rung: int) -> list[Trial]:
     if not waiting:
         return []
     standings = standings_at(ledger, rung)
-    passing = rule.passing(standings)
+    passing, _ = rule.passing(standings)
     going = [trial for trial in waiting if trial.number in passing]
     for trial in going:
         _promote(ledger, rule, standings, trial)
@@ -109,7 +109,7 @@ def _promote(ledger: Ledger, rule: PromotingAsha, standings: list[Standing], tri
         trial,
         action="promote",
         rule=rule.words,
-        cutoff=cutoff_value(ledger, rule.cutoff(standings)),
+        cutoff=cutoff_value(ledger, rule.passing(standings)[1]),
         rank=1 + ordered.index(trial.number),
         judged=len(ordered),
     )

@@ -64,7 +64,8 @@ class Split:
         return Resolved(config, plan_hash(parts.plan), steps, parts)
 
     def parts(self, config: Mapping[str, Any]) -> Parts:
-        train = {**self.study.env.values, **_env_values(config)}
+        given = {name[4:]: value for name, value in config.items() if name.startswith("env.")}
+        train = {**self.study.env.values, **given}
         env, params = self._env_plan(train)
         eval_env, eval_params = self._env_plan({**train, **self.study.evaluation.env})
         plan = plan_of(config, env, eval_env, self._features(config))
@@ -113,10 +114,6 @@ class Split:
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if not name.startswith("env.")}
-
-
-def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
 
 
 def _possible_values(study: Study) -> dict[str, set[Any]]:

@@ -93,8 +93,15 @@ def refuse_failed(reasons: Iterable[str]) -> None:
         raise SearchError(f"an environment failed: {why}")
 
 
+_NOT_WRITTEN = "states of these lanes are not written; leave out early_terminate.pause"
+_NOT_SAVED = "these lanes are not written"
+
+
 class Population(Protocol):
-    """The lanes of one bucket."""
+    """The lanes of one bucket.
+
+    Classes that derive from it compile nothing and write nothing, unless they say how.
+    """
 
     lanes: int
     steps_per_chunk: int  # training env steps of one lane
@@ -102,7 +109,8 @@ class Population(Protocol):
     block: int  # lanes of one tile on every device; fewer leave the machine partly idle
 
     @property
-    def compiles(self) -> int: ...
+    def compiles(self) -> int:
+        return 0
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; lanes not `busy` may rest."""
@@ -123,10 +131,11 @@ class Population(Protocol):
 
     def save_state(self, state: Any, directory: Path) -> None:
         """Write a state from `take` into a new directory."""
+        raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def restore_state(self, directory: Path) -> Any:
         """Return the state that `save_state` wrote, perhaps in an equal population."""
-        ...
+        raise ConfigError(f"{directory}: {_NOT_WRITTEN}")
 
     def compile(self) -> None:
         """Compile the training program now (else at the first chunk)."""
@@ -137,7 +146,7 @@ class Population(Protocol):
         User code runs before this returns, in the calling thread. An error comes again in
         `compile` or `compile_evaluation`, which wait for the thread.
         """
-        ...
+        return None
 
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
@@ -146,14 +155,17 @@ class Population(Protocol):
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def restore(self, directory: Path) -> None:
         """Read the state that `save` wrote; the next chunk is bitwise the same."""
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
         """Write one lane's policy; `about` (plain JSON values) says where it comes from."""
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
 
 
 class PopulationFactory(Protocol):
@@ -232,16 +244,6 @@ def check_divides(factory: Any, resolved: Resolved, shares: int) -> None:
         )
 
 
-class NotWritten:
-    """A `Population` base that cannot write single states."""
-
-    def save_state(self, state: Any, directory: Path) -> None:
-        raise ConfigError(f"{directory}: {_WHY}")
-
-    def restore_state(self, directory: Path) -> Any:
-        raise ConfigError(f"{directory}: {_WHY}")
-
-
 @dataclass
 class SimulatedLane:
     """What one lane of a `SimulatedPopulation` carries from chunk to chunk."""
@@ -253,14 +255,11 @@ class SimulatedLane:
     value: float = 0.0
 
 
-class SimulatedPopulation(NotWritten):
-    """Lanes that follow a formula or a record instead of training; see `Population`.
+class SimulatedPopulation(Population):
+    """Lanes that follow a formula or a record instead of training.
 
-    Subclasses give `advance` and `evaluate`. There is nothing to compile, and nothing is written
-    unless a subclass does that.
+    Subclasses give `advance` and `evaluate`.
     """
-
-    compiles = 0
 
     def __init__(self, lanes: int, block: int, steps_per_chunk: int, warmup_chunks: int):
         self.lanes, self.block = lanes, block
@@ -273,15 +272,13 @@ class SimulatedPopulation(NotWritten):
             raise ValueError(f"lane {index} is empty")
         return lane
 
-    def _start(self, refill: Refill) -> SimulatedLane:
-        return SimulatedLane(refill.resolved.payload, refill.stream, refill.replicate)
-
     def _count_chunk(
         self, refills: Sequence[Refill], busy: Sequence[int]
     ) -> dict[int, SimulatedLane]:
         """Start replicates and count a chunk; return the busy lanes, without empty ones."""
-        for refill in refills:
-            self._state[refill.lane] = self._start(refill)
+        for one in refills:
+            lane = SimulatedLane(one.resolved.payload, one.stream, one.replicate)
+            self._state[one.lane] = lane
         found = {at: lane for at in busy if (lane := self._state[at]) is not None}
         for lane in found.values():
             lane.chunks += 1
@@ -301,29 +298,6 @@ class SimulatedPopulation(NotWritten):
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         for lane, (state, resolved) in states.items():
             self._state[lane] = replace(state, payload=resolved.payload)
-
-    def compile(self) -> None:
-        pass
-
-    def compile_ahead(self) -> None:
-        pass
-
-    def compile_evaluation(self) -> None:
-        pass
-
-    def save(self, directory: Path) -> None:
-        raise NotImplementedError
-
-    def restore(self, directory: Path) -> None:
-        raise NotImplementedError
-
-    def export_policy(
-        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
-    ) -> None:
-        raise NotImplementedError
-
-
-_WHY = "states of these lanes are not written; leave out early_terminate.pause"
 
 
 _RECENT = 256

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from ...core.training import Lane, Shapes, Training, shapes_of
 from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text
-from ...machine.devices import prepare_devices
 from ...store.rows import Stream
 from ...studies.chunk_sizes import quanta_of
 from ...studies.programs import words_of_bucket
@@ -31,14 +29,13 @@ from ...studies.study_keys import COSTS, METRICS
 from .contract import (
     Change,
     ChunkResult,
-    ChunkRow,
     Division,
     EvaluationResult,
     Refill,
     Resolved,
 )
-from .lane_count import auto_lanes, population_replicates, startable_replicates
-from .local import baseline_of, device_memory
+from .lane_count import auto_lanes, population_replicates
+from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes
 
 
@@ -50,24 +47,13 @@ class TrainingParts:
     hypers: Mapping[str, np.float32]
 
 
-class TrainingFactory:
-    """Makes populations of a study's training on this machine's devices."""
+class TrainingFactory(DeviceFactory["TrainingPopulation"]):
+    """Makes populations of a study's training."""
 
-    def __init__(
-        self,
-        study: Study,
-        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        warn: Callable[[str], None] = lambda text: None,
-        cores: int | None = None,
-        environments: int = 1,
-    ):
-        self.study, self.compiling, self.warn = study, compiling, warn
-        self.devices = prepare_devices(
-            study.population.device, study.population.deterministic, cores
-        )
-        self.backend, self.device_count = self.devices[0].platform, len(self.devices)
-        self._knobs = study.algorithm.knobs
-        self._traced = tuple(name for name, knob in self._knobs.items() if knob.traced)
+    def __init__(self, study: Study, *args: Any, **rest: Any):
+        super().__init__(study, *args, **rest)
+        knobs = study.algorithm.knobs
+        self._traced = tuple(name for name, knob in knobs.items() if knob.traced)
         self._shapes: dict[str, Shapes] = {}
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
@@ -104,7 +90,7 @@ class TrainingFactory:
     def program_of(
         self, resolved: Resolved, lanes: int | None = None, shares: int = 1, neighbours: int = 1
     ) -> TrainingProgram:
-        """Return the program of a bucket, without compiling.
+        """See `DeviceFactory`.
 
         On a CPU a tile is one lane: under `vmap` a conditional runs both branches, which copies
         large buffers. On a GPU all lanes of a device are one tile.
@@ -112,17 +98,12 @@ class TrainingFactory:
         count = self.device_count
         lanes = self.study.population.lanes if lanes is None else lanes
         if lanes is None:
-            bounds = (startable_replicates(self.study), population_replicates(self.study))
-            replicates, needed = (-(-bound // shares) for bound in bounds)
+            replicates, needed = self._replicates(shares)
             each = 3 * self.shapes(resolved).state_bytes
-            memory = device_memory(self.devices) // neighbours
+            memory = self._memory // neighbours
             lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
-            if lanes < needed:
-                raise ConfigError(
-                    f"the population needs {needed} lanes, but memory holds {lanes}; lower "
-                    "budget.trials or seeds.per_config"
-                )
-        lanes = -(-lanes // count) * count
+            self._refuse_fewer(lanes, needed)
+        lanes = self._on_all_devices(lanes)
         tile = 1 if self.backend == "cpu" else lanes // count
         training = resolved.payload.training
         updates = quanta_of(self.study, training.steps_per_update).updates_per_chunk
@@ -130,33 +111,18 @@ class TrainingFactory:
         lane = Lane(training, self._traced)
         return TrainingProgram(lane, lanes, updates, tile, episodes, self.devices)
 
-    def make(self, resolved: Resolved, lanes: int | None) -> TrainingPopulation:
-        return self._population(self.program_of(resolved, lanes), resolved)
-
-    def make_small(self, resolved: Resolved, replicates: int) -> TrainingPopulation:
-        """Make a population with few lanes whose results equal the study's bitwise."""
-        whole = self.program_of(resolved)
-        block = whole.tile * self.device_count
-        lanes = -(-max(1, replicates) // block) * block
-        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
-
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
         """Divide the lanes of a bucket into equal shares; see `LocalFactory.divide`."""
-        lanes, count = lanes or self.study.population.lanes, self.device_count
+        lanes = lanes or self.study.population.lanes
         own = None if lanes is None else -(-lanes // shares)
         share = self.program_of(resolved, own, shares, neighbours)
-        total = -(-(lanes or shares * share.lanes) // count) * count
-        return Division.of(-(-total // share.tile) * share.tile, shares, share.tile, count)
+        return self._divided(lanes or shares * share.lanes, shares, share.tile)
 
-    def make_share(self, resolved: Resolved, division: Division) -> TrainingPopulation:
-        program = self.program_of(resolved, division.own)
-        return self._population(dataclasses.replace(program, tile=division.tile), resolved)
-
-    def _population(self, program: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
+    def _population(self, compiled: TrainingProgram, resolved: Resolved) -> TrainingPopulation:
         words = words_of_bucket(self.study, resolved.config)
-        return TrainingPopulation(self.study, program, self.compiling, words)
+        return TrainingPopulation(self.study, compiled, self.compiling, words)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -181,9 +147,9 @@ class TrainingPopulation(ProgramLanes):
         compiling: Callable[[str], AbstractContextManager[object]],
         words: str,
     ):
-        self._study, self._each = study, program.lane.training.steps_per_update
+        self._study, each = study, program.lane.training.steps_per_update
         words = words or study.algorithm.label
-        super().__init__(program, self._each, study.log_every, compiling, words)
+        super().__init__(program, each, study.log_every, compiling, words)
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()
@@ -198,16 +164,7 @@ class TrainingPopulation(ProgramLanes):
         self._lanes, metrics = self._program.advance(self._study.seed, self._lanes, starts)
         finite = [np.all(np.isfinite(values), axis=0) for values in metrics.values()]
         diverged = ~np.all([np.ones(self.lanes, bool), *finite], axis=0)
-        values, *parts = [
-            {name: value[self._place] for name, value in row.items()}
-            for row in rows_of_chunk(metrics, self._row_ends)
-        ]
-        rows = tuple(
-            ChunkRow(end * self._each, part)
-            for end, part in zip(self._row_ends, parts, strict=True)
-        )
-        seconds = time.perf_counter() - started
-        return ChunkResult(values, diverged[self._place], seconds, rows=rows)
+        return self._result(rows_of_chunk(metrics, self._row_ends), diverged, started)
 
     def change(self, changes: Sequence[Change]) -> None:
         given = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -44,8 +44,9 @@ from .lane_count import (
     tile_of,
     wanted_lanes,
 )
-from .local_population import STREAMS, LocalPopulation, results_of
+from .local_population import STREAMS, LocalPopulation, ProgramLanes, results_of
 
+_Lanes = TypeVar("_Lanes", bound=ProgramLanes)
 _TRIED = 12
 """Buckets that a saved policy is held against before a study begins."""
 
@@ -109,8 +110,8 @@ class SavedStart:
         return initial
 
 
-class LocalFactory:
-    """Makes populations on this machine's devices for one study.
+class DeviceFactory(Generic[_Lanes]):
+    """Makes populations on this machine's devices for one study, from the programs of a subclass.
 
     `compiling` is entered around each compile. `environments` factories share the memory.
     """
@@ -131,9 +132,68 @@ class LocalFactory:
             study.population.device, study.population.deterministic, cores
         )
         self.backend = self.devices[0].platform
-        self.device_count = len(self.devices)
+
+    @property
+    def device_count(self) -> int:
+        return len(self.devices)
+
+    def program_of(self, resolved: Resolved, lanes: int | None = None) -> Any:
+        """Return the program of a configuration's bucket, without compiling.
+
+        Given lanes are rounded up to a multiple of the devices.
+        """
+        raise NotImplementedError
+
+    def _population(self, compiled: Any, resolved: Resolved) -> _Lanes:
+        raise NotImplementedError
+
+    def make(self, resolved: Resolved, lanes: int | None) -> _Lanes:
+        return self._population(self.program_of(resolved, lanes), resolved)
+
+    def make_small(self, resolved: Resolved, replicates: int) -> _Lanes:
+        """Make a population with few lanes whose results equal the study's bitwise."""
+        whole = self.program_of(resolved)
+        block = whole.tile * self.device_count
+        lanes = -(-max(1, replicates) // block) * block
+        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
+
+    def make_share(self, resolved: Resolved, division: Division) -> _Lanes:
+        """Make one share; its lanes have the same bits as in one process."""
+        whole = self.program_of(resolved, division.own)
+        return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
+
+    def _divided(self, lanes: int, shares: int, tile: int) -> Division:
+        total = self._on_all_devices(lanes)
+        return Division.of(-(-total // tile) * tile, shares, tile, self.device_count)
+
+    def _on_all_devices(self, lanes: int) -> int:
+        return -(-lanes // self.device_count) * self.device_count
+
+    def _replicates(self, shares: int) -> tuple[int, int]:
+        """Return the most replicates of a share, and how many of them must run side by side."""
+        bounds = (startable_replicates(self.study), population_replicates(self.study))
+        most, needed = (-(-bound // shares) for bound in bounds)
+        return most, needed
+
+    def _refuse_fewer(self, lanes: int, needed: int) -> None:
+        if lanes < needed:
+            raise ConfigError(
+                f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                "budget.trials or seeds.per_config"
+            )
+
+    @property
+    def _memory(self) -> int:
+        return device_memory(self.devices) // self._environments
+
+
+class LocalFactory(DeviceFactory[LocalPopulation]):
+    """Makes populations of PPO."""
+
+    def __init__(self, study: Study, *args: Any, **rest: Any):
+        super().__init__(study, *args, **rest)
         self.split = Split(study)
-        self.saved_start = SavedStart(self.split, warn)
+        self.saved_start = SavedStart(self.split, self.warn)
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a configuration or saved policy that cannot run, or too little memory."""
@@ -155,7 +215,7 @@ class LocalFactory:
         On a GPU it is as wide as memory allows for `lanes`, or for the share of the study's.
         """
         if self.backend != "cpu":
-            count = len(self.devices)
+            count = self.device_count
             lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))
             plan = for_platform(parts.plan, self.backend)
             return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
@@ -175,16 +235,13 @@ class LocalFactory:
         if asked is None or self.backend != "cpu":
             return ""
         whole = self._tile(parts_of(resolved), asked)
-        block = whole * len(self.devices)
+        block = whole * self.device_count
         if self.program_of(resolved).tile == whole:
             return ""
         return (
             f"population.lanes is {asked}, not a multiple of {block}: a run has the same "
             f"numbers with {block}, {2 * block}, ... lanes, and others with {asked}"
         )
-
-    def make(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
-        return self._population(self.program_of(resolved, lanes), resolved)
 
     def _population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
         words = words_of_bucket(self.study, resolved.config)
@@ -200,13 +257,6 @@ class LocalFactory:
         compiled = dataclasses.replace(whole, updates=1) if hosted else whole
         return self._population(compiled, resolved)
 
-    def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
-        """Make a population with few lanes whose results equal the study's bitwise."""
-        whole = self.program_of(resolved)
-        block = whole.tile * len(whole.devices)
-        lanes = -(-max(1, replicates) // block) * block
-        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
-
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
@@ -215,20 +265,13 @@ class LocalFactory:
         A given number of lanes is for all shares together; the rule's is per share. `neighbours`
         shares use this machine's memory.
         """
-        asked, count = self.study.population.lanes, len(self.devices)
-        parts = parts_of(resolved)
+        asked, parts = self.study.population.lanes, parts_of(resolved)
         own = None if lanes is None else -(-lanes // shares)
         tile = self._tile(parts, own, shares) if asked is None else None
         tile = tile or self.program_of(resolved, asked).tile
         if lanes is None and asked is None:
             lanes = shares * self._auto_lanes(parts, tile, shares, neighbours)
-        total = -(-(lanes or asked or 1) // count) * count
-        return Division.of(-(-total // tile) * tile, shares, tile, count)
-
-    def make_share(self, resolved: Resolved, division: Division) -> LocalPopulation:
-        """Make one share; its lanes have the same bits as in one process."""
-        whole = self.program_of(resolved, division.own)
-        return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
+        return self._divided(lanes or asked or 1, shares, tile)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -237,22 +280,17 @@ class LocalFactory:
         return baseline_of(self.study, name, parts.plan.eval_env, parts.hypers.eval_params, seeds)
 
     def program_of(self, resolved: Resolved, lanes: int | None = None) -> program.Program:
-        """Return the program of a configuration's bucket, without compiling.
-
-        Given lanes are rounded up to a multiple of the devices.
-        """
         split = parts_of(resolved)
         plan, example = split.plan, split.hypers
         _check_alike(plan)
         if lanes is None:
             lanes = self.study.population.lanes
         tile = self._tile(split, lanes)
-        count = len(self.devices)
         if lanes is None:
             lanes = self._auto_lanes(split, tile)
         else:
-            lanes = -(-lanes // count) * count
-            while lanes % (count * tile):
+            lanes = self._on_all_devices(lanes)
+            while lanes % (self.device_count * tile):
                 tile -= 1
         how = self.study.evaluation
         parts = {
@@ -278,14 +316,14 @@ class LocalFactory:
         whole = self.program_of(resolved)
         if buckets < 2 or self.study.population.lanes is not None:
             return whole
-        block = whole.tile * len(whole.devices)
+        block = whole.tile * self.device_count
         each = -(-startable_replicates(self.study) // buckets)
         lanes = fitting_lanes(whole.lanes, block, each)
         return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
         """Return the lanes of one share by the rule; ConfigError if `needed` ones do not fit."""
-        count = len(self.devices)
+        count = self.device_count
         memory = self._memory // (neighbours if self.backend == "cpu" else 1)
         plan = for_platform(parts.plan, self.backend)
         block = count * tile
@@ -297,21 +335,8 @@ class LocalFactory:
         lanes = auto_lanes(
             self.backend, count, memory, tile, replicates, per_lane // block, needed, shared
         )  # fmt: skip
-        if lanes < needed:
-            raise ConfigError(
-                f"the population needs {needed} lanes, but memory holds {lanes}; lower "
-                "budget.trials or seeds.per_config"
-            )
+        self._refuse_fewer(lanes, needed)
         return lanes
-
-    def _replicates(self, shares: int) -> tuple[int, int]:
-        bounds = (startable_replicates(self.study), population_replicates(self.study))
-        most, needed = (-(-bound // shares) for bound in bounds)
-        return most, needed
-
-    @property
-    def _memory(self) -> int:
-        return device_memory(self.devices) // self._environments
 
     @cached_property
     def _workers(self) -> Workers | None:

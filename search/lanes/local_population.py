@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class ProgramLanes:
         self.lanes = compiled.lanes
         self._words = f"{words}; {compiled.lanes} lanes"
         self.block = compiled.tile * len(compiled.devices)
-        self.steps_per_chunk = compiled.updates * steps_per_update
+        self._each, self.steps_per_chunk = steps_per_update, compiled.updates * steps_per_update
         split_into = rows_per_chunk(log_every, steps_per_update, compiled.updates)
         self._row_ends = row_ends(compiled.updates, split_into)
 
@@ -95,6 +95,25 @@ class ProgramLanes:
             with self._compiling(f"evaluation: {self._words}"), self._compiles:
                 self._program.compile_evaluation()
 
+    def _result(
+        self,
+        rows: Sequence[Mapping[str, np.ndarray]],
+        diverged: np.ndarray,
+        started: float,
+        failed: Mapping[int, str] = {},
+    ) -> ChunkResult:
+        """Return a chunk from its row and those of its parts, all in the program's order."""
+        whole, *parts = ({name: value[self._place] for name, value in row.items()} for row in rows)
+        ends = (end * self._each for end in self._row_ends)
+        lanes = {int(at): lane for lane, at in enumerate(self._place)}
+        return ChunkResult(
+            metrics=whole,
+            diverged=diverged[self._place],
+            seconds=time.perf_counter() - started,
+            failed={lanes[at]: why for at, why in failed.items()},
+            rows=tuple(ChunkRow(*pair) for pair in zip(ends, parts, strict=True)),
+        )
+
     def take(self, lanes: Sequence[int]) -> list[Any]:
         return [self._program.lane_state(self._lanes, int(self._place[lane])) for lane in lanes]
 
@@ -128,8 +147,8 @@ class LocalPopulation(ProgramLanes):
         self,
         split: Split,
         compiled: Program,
-        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        words: str = "",
+        compiling: Callable[[str], AbstractContextManager[object]],
+        words: str,
     ):
         plan, study = compiled.plan, split.study
         each, words = plan.steps_per_update, words or plan.env.id
@@ -158,31 +177,21 @@ class LocalPopulation(ProgramLanes):
             put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
-        values, *parts = self._timed([self._in_order(row) for row in found])
-        each = self._program.plan.steps_per_update
-        pairs = zip(self._row_ends, parts, strict=True)
-        split = tuple(ChunkRow(end * each, part) for end, part in pairs)
-        lanes = {int(at): lane for lane, at in enumerate(self._place)}
-        failed = {lanes[at]: why for at, why in self._program.failures().items()}
-        seconds = time.perf_counter() - started
-        return ChunkResult(values, diverged[self._place], seconds, failed, split)
+        timed = self._timed(found)
+        if not self._split.separate_critic:  # its rate is that of the policy in every lane
+            for row in timed:
+                row.pop("vf_learning_rate", None)
+        return self._result(timed, diverged, started, self._program.failures())
 
-    def _timed(self, rows: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    def _timed(self, rows: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
         """Add seconds to the rows of a chunk, if the program knows them."""
         firsts = (0, 0, *self._row_ends)
         ends = (self._program.updates, *self._row_ends)
         phases = self._program.phase_seconds().items()
         return [
-            row | {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
+            {**row} | {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
             for row, first, end in zip(rows, firsts, ends, strict=False)
         ]
-
-    def _in_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the metrics that the study has, lanes in the loop's order."""
-        wanted = dict(row)
-        if not self._split.separate_critic:  # its rate is that of the policy in every lane
-            wanted.pop("vf_learning_rate", None)
-        return {name: value[self._place] for name, value in wanted.items()}
 
     def change(self, changes: Sequence[Change]) -> None:
         rows = self._program.no_changes()

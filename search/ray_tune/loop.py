@@ -121,90 +121,6 @@ def _intact(run: Run, was: Run) -> bool:
     return run.state is was.state and run.chunks == was.chunks and run.lane is not None
 
 
-class DrivenLanes:
-    """The lanes of one study, and which trial is in them."""
-
-    def __init__(self, engine: Engine, desk: Desk, reports: Reports, copies: bool):
-        self._engine, self._ledger = engine, engine.ledger
-        self._desk, self._reports, self._copies = desk, reports, copies
-        self._replicates = engine.study.seeds.per_config
-        self.states = KeptStates(engine.ledger)  # that the scheduler has put aside
-
-    def width(self, bucket: Bucket) -> int:
-        """Make the lanes of a bucket, and say how many trials they hold."""
-        study = self._ledger.study
-        population = self.prepared(bucket)
-        width = max(1, population.lanes // self._replicates)
-        if population.lanes < self._replicates:
-            raise ConfigError(
-                f"a trial has {self._replicates} replicates, but there are {population.lanes} "
-                "lanes; raise population.lanes, or lower seeds.per_config"
-            )
-        if self._copies and width < (study.budget.trials or 0):
-            raise ConfigError(
-                f"trials that copy each other run side by side: {study.budget.trials} x "
-                f"{self._replicates} replicates, but there are {population.lanes} lanes; raise "
-                "population.lanes, or lower budget.trials"
-            )
-        return width
-
-    def prepared(self, bucket: Bucket) -> Population:
-        """Return the population of a bucket, made if it is not there; all hold as many trials."""
-        others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
-        return self._engine.make(bucket, min(others, default=None))
-
-    # ------------------------------------------------------------------ trials that come in
-
-    def begin(self, request: Request) -> Trial:
-        ledger, state = self._ledger, self._ledger.state
-        batch = state.take_foreign(request.trial)
-        by, params = self._proposed_by(request), dict(request.params)
-        trial = Trial(request.trial, TrialState.WAITING, by, batch, "", params)
-        method = f"ray_tune {ledger.study.search.searcher}"
-        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
-        self._engine.admit(trial, self._replicates)
-        return trial
-
-    def _proposed_by(self, request: Request) -> str:
-        study = self._ledger.study
-        if request.trial <= len(study.enqueue):
-            return "enqueue" if request.trial else "default"
-        return study.search.searcher.rpartition(".")[2]
-
-    def keep(self, number: int) -> str:
-        return self.states.keep(number, self._engine.buckets[self._ledger.trials[number].bucket])
-
-    def enter(self, trial: Trial, request: Request) -> None:
-        """Assign a lane to every replicate of a trial, with the state that it resumes from."""
-        bucket = self._engine.buckets[trial.bucket]
-        self.prepared(bucket)
-        if request.state is not None:
-            old = dict(trial.params)
-            source = self.states.adopt(trial, bucket, request, self._room)
-            if source is not None:
-                self._reports.judge(trial, "copy", source, old)
-        waiting = [run for run in trial.runs if run.state is RunState.WAITING]
-        if waiting:
-            self._room(bucket, len(waiting))
-            bucket.enqueue(waiting)
-            for run in bucket.place(len(waiting)):
-                self._ledger.started(run)
-
-    def _room(self, bucket: Bucket, wanted: int) -> None:
-        """Make room: trials that were put aside leave their lanes."""
-        for number in sorted(self._desk.paused()):
-            if bucket.slots.count(None) >= wanted:
-                return
-            runs = [run for run in bucket.busy() if run.trial == number]
-            if runs and self.states.has(number, runs[0].chunks):
-                bucket.evict(number)
-        if bucket.slots.count(None) < wanted:
-            raise SearchError(
-                f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "
-                "population.lanes"
-            )
-
-
 _LISTEN_SECONDS = 0.05
 
 
@@ -216,7 +132,8 @@ class Driven:
         self._desk, self._rule, self._copies = desk, rule, copies
         self._reports = Reports(engine.ledger, engine.buckets, rule)
         self._waiting = Waiting(engine.ledger, desk, self._reports)
-        self._lanes = DrivenLanes(engine, desk, self._reports, copies)
+        self._states = KeptStates(engine.ledger)  # that the scheduler has put aside
+        self._replicates = engine.study.seeds.per_config
         # chunks, and over these the sums of stepping and of live lanes
         self._together = Counter[str]()
 
@@ -252,7 +169,7 @@ class Driven:
             resolved = self._ledger.resolved(self._ledger.study.space.default())
             bucket = self._engine.bucket_of(resolved, 0)
             self._engine.check_first_bucket()
-            return bucket, self._lanes.width(bucket)
+            return bucket, self._width(bucket)
         except Exception as error:
             if isinstance(error, HpoError) or has_refused(error):
                 raise
@@ -260,6 +177,29 @@ class Driven:
                 "the default configuration does not run, so Ray Tune has no lanes: "
                 f"{format_error_if_own(error)}"
             ) from error
+
+    def _width(self, bucket: Bucket) -> int:
+        """Make the lanes of a bucket, and say how many trials they hold."""
+        study = self._ledger.study
+        population = self._prepared(bucket)
+        width = population.lanes // self._replicates
+        if not width:
+            raise ConfigError(
+                f"a trial has {self._replicates} replicates, but there are {population.lanes} "
+                "lanes; raise population.lanes, or lower seeds.per_config"
+            )
+        if self._copies and width < (study.budget.trials or 0):
+            raise ConfigError(
+                f"trials that copy each other run side by side: {study.budget.trials} x "
+                f"{self._replicates} replicates, but there are {population.lanes} lanes; raise "
+                "population.lanes, or lower budget.trials"
+            )
+        return width
+
+    def _prepared(self, bucket: Bucket) -> Population:
+        """Return the population of a bucket, made if it is not there; all hold as many trials."""
+        others = [other.lanes for other in self._engine.buckets.values() if other.lanes]
+        return self._engine.make(bucket, min(others, default=None))
 
     def _give_up_without_lanes(self) -> None:
         """End trials that were put aside when the study was cut: their states are gone."""
@@ -280,7 +220,8 @@ class Driven:
             self._waiting.heard()
         for request in requests:
             if request.kind == "keep":
-                self._waiting.reply({request.key: self._lanes.keep(request.trial)})
+                bucket = self._engine.buckets[self._ledger.trials[request.trial].bucket]
+                self._waiting.reply({request.key: self._states.keep(request.trial, bucket)})
         for number in gone:
             self._ended(number)
         for request in requests:
@@ -299,9 +240,9 @@ class Driven:
             return
         self._waiting.add(request)
         try:
-            trial = trial or self._lanes.begin(request)
+            trial = trial or self._begin(request)
             if trial.is_live:
-                self._lanes.enter(trial, request)
+                self._enter(trial, request)
                 self._reports.judge(trial, "continue", None)
         except Exception as error:
             if trial is None or not trial.is_live:
@@ -309,6 +250,52 @@ class Driven:
             engine.fail(engine.buckets[trial.bucket], trial.runs, error)
         if not trial.is_live:
             self._waiting.dismiss(trial.number)
+
+    def _begin(self, request: Request) -> Trial:
+        ledger, state = self._ledger, self._ledger.state
+        batch = state.take_foreign(request.trial)
+        by, params = self._proposed_by(request), dict(request.params)
+        trial = Trial(request.trial, TrialState.WAITING, by, batch, "", params)
+        method = f"ray_tune {ledger.study.search.searcher}"
+        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
+        self._engine.admit(trial, self._replicates)
+        return trial
+
+    def _proposed_by(self, request: Request) -> str:
+        study = self._ledger.study
+        if request.trial <= len(study.enqueue):
+            return "enqueue" if request.trial else "default"
+        return study.search.searcher.rpartition(".")[2]
+
+    def _enter(self, trial: Trial, request: Request) -> None:
+        """Assign a lane to every replicate of a trial, with the state that it resumes from."""
+        bucket = self._engine.buckets[trial.bucket]
+        self._prepared(bucket)
+        if request.state is not None:
+            old = dict(trial.params)
+            source = self._states.adopt(trial, bucket, request, self._room)
+            if source is not None:
+                self._reports.judge(trial, "copy", source, old)
+        waiting = [run for run in trial.runs if run.state is RunState.WAITING]
+        if waiting:
+            self._room(bucket, len(waiting))
+            bucket.enqueue(waiting)
+            for run in bucket.place(len(waiting)):
+                self._ledger.started(run)
+
+    def _room(self, bucket: Bucket, wanted: int) -> None:
+        """Make room: trials that were put aside leave their lanes."""
+        for number in sorted(self._desk.paused()):
+            if bucket.slots.count(None) >= wanted:
+                return
+            runs = [run for run in bucket.busy() if run.trial == number]
+            if runs and self._states.has(number, runs[0].chunks):
+                bucket.evict(number)
+        if bucket.slots.count(None) < wanted:
+            raise SearchError(
+                f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "
+                "population.lanes"
+            )
 
     def _ended(self, number: int) -> None:
         """Note that the scheduler has ended a trial: it stopped one that could have continued."""

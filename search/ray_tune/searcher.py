@@ -6,8 +6,8 @@ suggestion that a rule forbids back as an error, and is asked again.
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from ...spaces.space import Space
 from ...spaces.via_optuna import from_internal
 from ...store.codec import plain_json
 from ...studies.spec import Study
-from ..samplers.proposal_queue import Proposer
+from ..samplers.proposal_queue import Proposal, Proposer
 from ..samplers.registry import Draw, Past
 from .ray_trial import POINT
 
@@ -80,24 +80,23 @@ class Suggestions:
         self._seen = [Past(point["trial"], json.loads(point["params"])) for point in points]
         first = 1 + len(study.enqueue)
         numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)
-        self._numbers = iter(list(numbers))
+        self._numbers = deque(numbers)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial; a word when none is left, None when there is none yet."""
         if self._points:
             return self._points.pop(0)
-        number = next(self._numbers, None)
-        if number is None:
-            self.exhausted = True
-            return Searcher.FINISHED
+        found: Sequence[Proposal] = ()
         try:
-            found = self._proposer.propose(number, [number], self._seen).found
+            if self._numbers:
+                first = self._numbers[0]
+                found = self._proposer.propose(first, [first], self._seen).found
         except _NotNow:
-            self._numbers = itertools.chain([number], self._numbers)
             return None
         if not found:
             self.exhausted = True
             return Searcher.FINISHED
+        number = self._numbers.popleft()
         self._seen.append(Past(number, found[0].params))
         if self._sampler.last is not None:
             self.ids[trial_id] = self._sampler.last

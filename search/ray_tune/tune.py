@@ -58,10 +58,6 @@ _SCHEDULERS = {
     "pbt": "ray.tune.schedulers.PopulationBasedTraining",
 }
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
-_EXAMPLES = {
-    "scheduler": "ray.tune.schedulers.MedianStoppingRule",
-    "searcher": "ray.tune.search.optuna.OptunaSearch",
-}
 TIME = "env_steps"
 """What schedulers measure time by: training env steps of one replicate."""
 _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
@@ -125,19 +121,12 @@ def _scheduler_class(name: str) -> type:
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
     module, _, attribute = known.get(name, name).rpartition(".")
-    words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
     try:
         found = getattr(_module_named(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"search.{what} {name!r} cannot be imported: {error}; known words: {words}, or a "
-            f"dotted name such as {_EXAMPLES[what]}"
-        ) from error
+        raise ConfigError(f"search.{what} {name!r} cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(
-            f"search.{what} {name!r} is not a {base.__name__} of Ray Tune; known words: {words}, "
-            f"or a class such as {_EXAMPLES[what]}"
-        )
+        raise ConfigError(f"search.{what} {name!r} is not a {base.__name__} of Ray Tune")
     return found
 
 
@@ -146,10 +135,7 @@ def _module_named(name: str) -> Any:
         return import_module(name)
     own = user_module(name)
     if own is None:
-        raise ImportError(
-            f"{name} is neither of {_LIBRARY} nor a file of `imports`; for a custom class "
-            "type imports: [my_file.py] and my_file.MyClass"
-        )
+        raise ImportError("for a custom class type imports: [my_file.py] and my_file.MyClass")
     return own
 
 
@@ -192,9 +178,8 @@ class TuneDesk:
         self.suggestions: Suggestions | None = None
         self._width = 1
         self._error: BaseException | None = None
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-        self._has_nothing = False
+        self.stopping = False
+        self._thread: threading.Thread | None = None  # None where Tune has nothing to do
         self._folder = tempfile.TemporaryDirectory(prefix="hpo-tune-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
@@ -207,9 +192,7 @@ class TuneDesk:
 
     @property
     def is_over(self) -> bool:
-        if self._has_nothing:
-            return True
-        if self._thread is None or self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             return False
         self._check()
         return True
@@ -217,8 +200,7 @@ class TuneDesk:
     def begin(self, width: int, schedule: Schedule) -> None:
         """See `Desk`; where all trials have ended before, Tune does not start."""
         self._planned = self._left()
-        self._has_nothing = not self._planned
-        if self._has_nothing:
+        if not self._planned:
             return
         _DESKS[self.name] = self
         self._width = width
@@ -281,7 +263,7 @@ class TuneDesk:
             }
 
     def stop(self) -> None:
-        self._stopping = True
+        self.stopping = True
         if self._thread is not None and self._thread.is_alive():
             try:
                 self._get(self._exchange.close.remote())
@@ -303,7 +285,7 @@ class TuneDesk:
         error = self._error
         if isinstance(error, HpoError):
             raise error
-        if error is not None and not self._stopping:
+        if error is not None and not self.stopping:
             text = " ".join(str(error).split())[-300:]
             raise SearchError(f"Ray Tune failed: {type(error).__name__}: {text}") from error
 
@@ -327,6 +309,7 @@ class TuneDesk:
             self.suggestions = Suggestions(study, searcher, points, self._ledger.trials)
             SUGGESTIONS[self.name] = self.suggestions
         scheduler = scheduler_of(study, schedule, _Explore(self.name))
+        watch = _Watch(self.name)
         return tune.Tuner(
             tune.with_resources(Handle, tune.PlacementGroupFactory([self._node])),
             param_space=space,
@@ -344,8 +327,8 @@ class TuneDesk:
                 name="study",
                 storage_path=self._folder.name,
                 verbose=0,
-                stop=_Stop(self.name),
-                callbacks=[_Watch(self.name)],
+                stop=watch,
+                callbacks=[watch],
                 failure_config=tune.FailureConfig(max_failures=2),
             ),
         )
@@ -380,16 +363,12 @@ class TuneDesk:
             self._status[trial.trial_id] = trial.status
             self._ended.append(trial.trial_id)
 
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
-
 
 # ---------------------------------------------------------------------- what Tune holds of ours
 
 
-class _Stop(tune.Stopper):
-    """Ends everything when the study is interrupted."""
+class _Watch(tune.Callback, tune.Stopper):
+    """Reports the status of trials to the desk, and ends all when the study is interrupted."""
 
     def __init__(self, name: str):
         self._name = name
@@ -400,13 +379,6 @@ class _Stop(tune.Stopper):
 
     def stop_all(self) -> bool:
         return _DESKS[self._name].stopping
-
-
-class _Watch(tune.Callback):
-    """Reports the status of trials to the desk."""
-
-    def __init__(self, name: str):
-        self._name = name
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         _DESKS[self._name].saw(trials)

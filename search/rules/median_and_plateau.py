@@ -29,10 +29,7 @@ class Median:
         if len(losses) < self.at_least:
             return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
         cutoff = statistics.median(losses)
-        return [
-            Verdict(stop=standing.loss > cutoff, rule="median", cutoff=cutoff)
-            for standing in arriving
-        ]
+        return [Verdict(one.loss > cutoff, rule="median", cutoff=cutoff) for one in arriving]
 
 
 def build_median(early: EarlyTerminate, study: Study) -> Median:

@@ -8,11 +8,11 @@ trials are judged at every rung, others only from a later one on, each bracket b
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
 from ..seeds import uniform
@@ -32,8 +32,7 @@ class PromotingAsha:
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        everyone = [*earlier, *arriving]
-        passing, cutoff = self.passing(everyone), self.cutoff(everyone)
+        passing, cutoff = self.passing([*earlier, *arriving])
         return [
             Verdict(stop=standing.trial not in passing, rule=self.words, cutoff=cutoff, pause=True)
             for standing in arriving
@@ -43,22 +42,15 @@ class PromotingAsha:
     def words(self) -> str:
         return f"asha eta={self.eta:g} pause"
 
-    def passing(self, standings: Sequence[Standing]) -> frozenset[int]:
-        """Return the trials that may resume, of all that were judged at a rung.
+    def passing(self, standings: Sequence[Standing]) -> tuple[set[int], float | None]:
+        """Return the trials that may resume, of all judged at a rung, and the loss of the worst.
 
         >>> rule = PromotingAsha(2.0, 10)
-        >>> sorted(rule.passing([Standing(0, 3.0), Standing(1, 1.0), Standing(2, 2.0)]))
-        [1]
+        >>> rule.passing([Standing(0, 3.0), Standing(1, 1.0), Standing(2, 2.0)])
+        ({1}, 1.0)
         """
-        return frozenset(standing.trial for standing in self._best(standings))
-
-    def _best(self, standings: Sequence[Standing]) -> list[Standing]:
-        return in_order(standings)[: math.floor(len(standings) / self.eta)]
-
-    def cutoff(self, standings: Sequence[Standing]) -> float | None:
-        """Return the loss of the worst trial that passes, None without one."""
-        best = self._best(standings)
-        return best[-1].loss if best else None
+        best = in_order(standings)[: math.floor(len(standings) / self.eta)]
+        return {standing.trial for standing in best}, best[-1].loss if best else None
 
 
 def in_order(standings: Sequence[Standing]) -> list[Standing]:
@@ -75,31 +67,21 @@ class Asha:
 
     eta: float
 
-    def __post_init__(self):
-        if not (math.isfinite(self.eta) and self.eta > 1):
-            raise ConfigError(f"asha: eta is {self.eta}, but must be above 1; type eta: 4")
-
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        rule = f"asha eta={self.eta:g}"
-        new = [standing.loss for standing in arriving]
-        return halve(self.eta, rule, [standing.loss for standing in earlier], new)
+        return halve(self.eta, f"asha eta={self.eta:g}", earlier, arriving)
 
 
 def halve(
-    eta: float, rule: str, earlier: Sequence[float], arriving: Sequence[float]
+    eta: float, rule: str, earlier: Sequence[Standing], arriving: Sequence[Standing]
 ) -> list[Verdict]:
-    """Return verdicts of those arriving: the best ceil(n / eta) of all losses pass.
-
-    >>> [verdict.stop for verdict in halve(2, "asha", [1.0, 4.0], [3.0, 2.0])]
-    [True, False]
-    """
-    losses = sorted([*earlier, *arriving])
+    """Return verdicts of those arriving: the best ceil(n / eta) of all losses pass."""
+    losses = sorted(standing.loss for standing in (*earlier, *arriving))
     if len(losses) < eta:
         return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
     cutoff = losses[math.ceil(len(losses) / eta) - 1]
-    return [Verdict(stop=loss > cutoff, rule=rule, cutoff=cutoff) for loss in arriving]
+    return [Verdict(stop=one.loss > cutoff, rule=rule, cutoff=cutoff) for one in arriving]
 
 
 def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
@@ -120,10 +102,6 @@ class Hyperband:
     rungs: int  # how many there are below the length of a run
     seed: int = 0  # of the study
 
-    def __post_init__(self):
-        if not (math.isfinite(self.eta) and self.eta > 1):
-            raise ConfigError(f"hyperband: eta is {self.eta}, but must be above 1; type eta: 4")
-
     def shares(self) -> list[float]:
         """Return the share of the trials of each bracket.
 
@@ -134,38 +112,32 @@ class Hyperband:
         weights = [self.eta**s / (s + 1) for s in halvings]
         return [weight / sum(weights) for weight in weights]
 
+    @lru_cache(maxsize=65_536)  # noqa: B019 (it is asked for at every judgement of every trial)
     def bracket(self, trial: int) -> int:
-        return _bracket(self, trial)
+        mark, total = uniform(self.seed, "bracket", trial), 0.0
+        for bracket, share in enumerate(self.shares()):
+            total += share
+            if mark < total:
+                return bracket
+        return self.rungs
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        groups: dict[int, list[float]] = {}
-        for standing in earlier:
-            groups.setdefault(self.bracket(standing.trial), []).append(standing.loss)
-        together: dict[int, list[int]] = {}
-        for index, standing in enumerate(arriving):
-            together.setdefault(self.bracket(standing.trial), []).append(index)
-        verdicts: dict[int, Verdict] = {}
-        for bracket, indices in together.items():
+        before, now = self._by_bracket(earlier), self._by_bracket(arriving)
+        found: dict[int, Verdict] = {}
+        for bracket, new in now.items():
             rule = f"hyperband bracket {bracket} eta={self.eta:g}"
-            losses = [arriving[index].loss for index in indices]
-            if bracket > rung:
-                found = [Verdict(stop=False, rule=rule, cutoff=None) for _ in indices]
-            else:
-                found = halve(self.eta, rule, groups.get(bracket, []), losses)
-            verdicts.update(zip(indices, found, strict=True))
-        return [verdicts[index] for index in range(len(arriving))]
+            eta = math.inf if bracket > rung else self.eta  # not judged yet: all pass
+            verdicts = halve(eta, rule, before[bracket], new)
+            found |= {one.trial: verdict for one, verdict in zip(new, verdicts, strict=True)}
+        return [found[standing.trial] for standing in arriving]
 
-
-@lru_cache(maxsize=65_536)  # it is asked for at every judgement of every trial there was
-def _bracket(rule: Hyperband, trial: int) -> int:
-    mark, total = uniform(rule.seed, "bracket", trial), 0.0
-    for bracket, share in enumerate(rule.shares()):
-        total += share
-        if mark < total:
-            return bracket
-    return rule.rungs
+    def _by_bracket(self, standings: Sequence[Standing]) -> defaultdict[int, list[Standing]]:
+        found = defaultdict[int, list[Standing]](list)
+        for standing in standings:
+            found[self.bracket(standing.trial)].append(standing)
+        return found
 
 
 def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:

@@ -69,11 +69,15 @@ class Proposer:
         if trial < len(self._first):
             source, params = self._first[trial]
             return Proposal(trial, plain_json(params), source)
-        search, space = self._study.search, self._study.space
-        sources: list[tuple[str, Iterator[Draw | None]]] = [("random", self._random(trial))]
+        search, space, seed = self._study.search, self._study.space, self._study.seed
+        drawn = (batch.draw(trial, attempt) for attempt in range(DRAWS))
+        random = (
+            Draw(space.draw(generator(seed, "random", trial, attempt))) for attempt in range(DRAWS)
+        )
+        sources: list[tuple[str, Iterator[Draw | None]]] = [("random", random)]
         share = search.random_share if self._learns else 0.0
-        if uniform(self._study.seed, "random_share", trial) >= share:
-            sources.insert(0, (search.method, self._drawn(trial, batch)))
+        if uniform(seed, "random_share", trial) >= share:
+            sources.insert(0, (search.method, drawn))
         if self._is_finite:  # the last resort: every configuration there is
             sources.append(("random", (Draw(params) for params in space.grid(points=2**31))))
         for source, draws in sources:
@@ -87,15 +91,6 @@ class Proposer:
                     params, attributes = plain_json(draw.params), plain_json(draw.attributes)
                     return Proposal(trial, params, source, attributes)
         return None
-
-    def _drawn(self, trial: int, batch: Batch) -> Iterator[Draw | None]:
-        for attempt in range(DRAWS):
-            yield batch.draw(trial, attempt)
-
-    def _random(self, trial: int) -> Iterator[Draw]:
-        for attempt in range(DRAWS):
-            rng = generator(self._study.seed, "random", trial, attempt)
-            yield Draw(self._study.space.draw(rng))
 
     def _known_key(self, past: Past) -> Hashable:
         if past.trial not in self._keys:

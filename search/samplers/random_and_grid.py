@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...spaces.space import Space
 from ..seeds import generator
 from .registry import Batch, Draw, Past, SamplerSpec, options_of
 
@@ -18,56 +17,63 @@ class Walk:
     """Walks along a sequence of points; each trial remembers its place, as `INDEX`."""
 
     INDEX = ""
-    _next = 0
+    _place = 0
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         """See `Sampler.begin`; goes to the point after the last one that became a trial."""
         used = [past.attributes[self.INDEX] for past in history if self.INDEX in past.attributes]
-        self._seek(1 + max(used, default=-1))
+        place = 1 + max(used, default=-1)
+        if place < self._place:
+            self._restart()
+            self._place = 0
+        if place > self._place:
+            self._skip(place - self._place)
+            self._place = place
         return self
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
-        raise NotImplementedError
+        params = self._next()
+        if params is None:
+            return None
+        self._place += 1
+        return Draw(params, {self.INDEX: self._place - 1})
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         pass
 
-    def _seek(self, index: int) -> None:
+    def _next(self) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    def _restart(self) -> None:
+        raise NotImplementedError
+
+    def _skip(self, count: int) -> None:
         raise NotImplementedError
 
 
 class GridSearch(Walk):
     INDEX = "grid:index"
 
-    def __init__(self, space: Space, points: int | Mapping[str, int]):
-        self._space, self._points = space, points
-        self._rest = space.grid(points)
+    def __init__(self, spec: SamplerSpec):
+        # values of each real hyperparameter
+        self._space, self._points = spec.space, options_of("grid", spec.options)["points"]
+        self._restart()
 
-    def draw(self, trial: int, attempt: int) -> Draw | None:
-        params = next(self._rest, None)
-        if params is None:
-            return None
-        self._next += 1
-        return Draw(params, {self.INDEX: self._next - 1})
+    def _next(self) -> dict[str, Any] | None:
+        return next(self._rest, None)
 
-    def _seek(self, index: int) -> None:
-        if index < self._next:
-            self._rest = self._space.grid(self._points)
-            self._next = 0
-        self._rest = itertools.islice(self._rest, index - self._next, None)
-        self._next = index
+    def _restart(self) -> None:
+        self._rest = self._space.grid(self._points)
 
-
-def build_grid(spec: SamplerSpec) -> GridSearch:
-    """Build the method `grid`; `points` is the number of values per real hyperparameter."""
-    return GridSearch(spec.space, options_of("grid", spec.options)["points"])
+    def _skip(self, count: int) -> None:
+        self._rest = itertools.islice(self._rest, count, None)
 
 
 class RandomSearch:
     """Draws from the distributions of the space; trial n of a seed is always the same."""
 
-    def __init__(self, space: Space, seed: int):
-        self._space, self._seed = space, seed
+    def __init__(self, spec: SamplerSpec):
+        self._space, self._seed = spec.space, spec.seed
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         return self
@@ -77,7 +83,3 @@ class RandomSearch:
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         pass
-
-
-def build_random(spec: SamplerSpec) -> RandomSearch:
-    return RandomSearch(spec.space, spec.seed)

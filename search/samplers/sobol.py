@@ -10,13 +10,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
 from scipy.stats import qmc
 
 from ...errors import ConfigError
-from ...spaces.space import Parameter, Space
+from ...spaces.space import Parameter
 from .random_and_grid import Walk
-from .registry import Draw, SamplerSpec
+from .registry import SamplerSpec
 
 _MOST_POINTS = 2**30
 
@@ -24,36 +23,23 @@ _MOST_POINTS = 2**30
 class SobolSearch(Walk):
     INDEX = "sobol:index"
 
-    def __init__(self, space: Space, seed: int):
-        self._space = space
-        dimensions = len(space.keyed)
+    def __init__(self, spec: SamplerSpec):
+        self._space = spec.space
+        dimensions = len(spec.space.keyed)
         if dimensions > qmc.Sobol.MAXDIM:
             raise ConfigError(
                 f"sobol: the space has {dimensions} parameters, at most {qmc.Sobol.MAXDIM} are "
                 "possible; search fewer, or type method: random"
             )
-        self._engine = qmc.Sobol(max(1, dimensions), rng=seed)
+        self._engine = qmc.Sobol(max(1, dimensions), rng=spec.seed)
 
-    def draw(self, trial: int, attempt: int) -> Draw | None:
-        index = self._next
-        if index >= _MOST_POINTS:
+    def _next(self) -> dict[str, Any] | None:
+        if self._place >= _MOST_POINTS:
             return None
         with warnings.catch_warnings():
             # The balance of 2^n points is lost anyway once a study may end at any trial.
             warnings.simplefilter("ignore", UserWarning)
             point = self._engine.random(1)[0]
-        self._next += 1
-        return Draw(self._at(point), {self.INDEX: index})
-
-    def _seek(self, index: int) -> None:
-        if index < self._next:
-            self._engine.reset()
-            self._next = 0
-        if index > self._next:
-            self._engine.fast_forward(index - self._next)
-            self._next = index
-
-    def _at(self, point: np.ndarray) -> dict[str, Any]:
         coordinate = {key: index for index, (key, _) in enumerate(self._space.keyed)}
 
         def choose(key: str, parameter: Parameter) -> Any:
@@ -62,6 +48,8 @@ class SobolSearch(Walk):
 
         return self._space.resolve(choose)
 
+    def _restart(self) -> None:
+        self._engine.reset()
 
-def build(spec: SamplerSpec) -> SobolSearch:
-    return SobolSearch(spec.space, spec.seed)
+    def _skip(self, count: int) -> None:
+        self._engine.fast_forward(count)

@@ -277,6 +277,3 @@ class _ThompsonBatch:
             value = pool.phi[found] @ self._model.draw(rng)
             found = found[np.argsort(-value, kind="stable")]
         return [pool.params[index] for index in found]
-
-
-build = Thompson

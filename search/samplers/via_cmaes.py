@@ -53,12 +53,24 @@ class CmaEs:
     The population is the library's, 4 + 3 ln d, or half of the trials that were drawn before the
     first generation was complete, if that is more: with many lanes a small population would
     leave most running trials unused.
+
+    Its options: `popsize`, 0 for the rule; `sigma`, the first deviation as a share of the axes;
+    `lr_adapt`, the learning rate adapted for noisy objectives (Nomura et al. 2023).
     """
 
     def __init__(self, spec: SamplerSpec):
         self._space, self._seed = spec.space, spec.seed
         self._options = options_of("cmaes", spec.options)
         self._modelled = modelled(spec.space)
+        if not self._modelled:
+            raise ConfigError(
+                "search method 'cmaes' adapts ranges that are always active, and this space has "
+                "none; type method: tpe"
+            )
+        if self._options["popsize"] == 1:
+            raise ConfigError(
+                "search method 'cmaes': popsize is 1; allowed: 0 (the rule), 2 or more"
+            )
         self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
         self._known: _Strategy | None = None
 
@@ -194,20 +206,3 @@ class _CmaEsBatch:
         if self._last is not None and self._last.params == params:
             self._new = None
         self._last = None
-
-
-def build(spec: SamplerSpec) -> CmaEs:
-    """Build the method `cmaes`.
-
-    Its options: `popsize`, 0 for the rule; `sigma`, the first deviation as a share of the axes;
-    `lr_adapt`, the learning rate adapted for noisy objectives (Nomura et al. 2023).
-    """
-    options = options_of("cmaes", spec.options)
-    if not modelled(spec.space):
-        raise ConfigError(
-            "search method 'cmaes' adapts ranges that are always active, and this space has none; "
-            "type method: tpe"
-        )
-    if options["popsize"] == 1:
-        raise ConfigError("search method 'cmaes': popsize is 1; allowed: 0 (the rule), 2 or more")
-    return CmaEs(spec)

@@ -42,16 +42,14 @@ class HistoryStorage(BaseStorage):
         system: Mapping[str, Any] | None = None,
     ):
         self._directions = list(directions)
-        self._trials = list(trials)
-        self._by_id = {trial.number: trial for trial in trials}
+        self._trials = {trial.number: trial for trial in trials}  # in the order of the list
         self._system: dict[str, Any] = dict(system or {})
 
     def append(self, trial: FrozenTrial) -> None:
-        self._trials.append(trial)
-        self._by_id[trial.number] = trial
+        self._trials[trial.number] = trial
 
     def drop_last(self) -> None:
-        del self._by_id[self._trials.pop().number]
+        self._trials.popitem()
 
     def _refuse(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError("one study, whose trials end by a new history")
@@ -79,7 +77,7 @@ class HistoryStorage(BaseStorage):
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """See `BaseStorage`; the number follows the last one."""
-        number = self._trials[-1].number + 1 if self._trials else 0
+        number = next(reversed(self._trials), -1) + 1
         if template_trial is not None:
             raise NotImplementedError("trials come whole, by `append`")
         empty = FrozenTrial(number, _STATES.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)
@@ -93,20 +91,21 @@ class HistoryStorage(BaseStorage):
         param_value_internal: float,
         distribution: BaseDistribution,
     ) -> None:
-        trial = self._by_id[trial_id]
+        trial = self._trials[trial_id]
         trial.params[param_name] = distribution.to_external_repr(param_value_internal)
         trial.distributions[param_name] = distribution
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._by_id[trial_id].system_attrs[key] = value
+        self._trials[trial_id].system_attrs[key] = value
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        return self._by_id[trial_id]
+        return self._trials[trial_id]
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[_STATES] | None = None
     ) -> list[FrozenTrial]:
-        found = [trial for trial in self._trials if states is None or trial.state in states]
+        everyone = self._trials.values()
+        found = [trial for trial in everyone if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
 
@@ -177,14 +176,12 @@ class OptunaMethod:
             [StudyDirection.MINIMIZE] * self._objectives, trials, self._system(history, shift)
         )
         sampler = self._sampler(integer(self.seed, self.name, batch))
-        return self._open(sampler, storage, shift, history)
+        return self._batch(sampler, storage, shift)
 
     def _sampler(self, seed: int) -> BaseSampler:
         raise NotImplementedError
 
-    def _open(
-        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
-    ) -> Batch:
+    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
         return OptunaBatch(self, sampler, storage, shift)
 
     def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
@@ -275,9 +272,7 @@ class Gp(OptunaMethod):
         warnings.filterwarnings("ignore", message=".*deterministic", category=ExperimentalWarning)
         return GPSampler(seed=seed, warn_independent_sampling=False, **self._options)
 
-    def _open(
-        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
-    ) -> Batch:
+    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
         return GpBatch(self, sampler, storage, shift)
 
 
@@ -338,31 +333,27 @@ class Nsga2(OptunaMethod):
         return found
 
     def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
-        return {
-            f"{self.OPTUNAS_PARENTS}{generation}": [trial + shift for trial in parents]
-            for generation, parents in self._parents(history).items()
-        }
-
-    def _parents(self, history: Sequence[Past]) -> dict[int, list[int]]:
-        known: dict[int, list[int]] = {}
+        found: dict[str, list[int]] = {}
         for past in history:
             if self.PARENTS in past.attributes:
-                known.setdefault(past.attributes[self.GENERATION], past.attributes[self.PARENTS])
-        return known
+                key = f"{self.OPTUNAS_PARENTS}{past.attributes[self.GENERATION]}"
+                found.setdefault(key, [trial + shift for trial in past.attributes[self.PARENTS]])
+        return found
 
-    def _open(
-        self, sampler: BaseSampler, storage: HistoryStorage, shift: int, history: Sequence[Past]
-    ) -> Batch:
-        batch = _Nsga2Batch(self, sampler, storage, shift)
-        batch.known = {0, *self._parents(history)}
-        return batch
+    def _batch(self, sampler: BaseSampler, storage: HistoryStorage, shift: int) -> OptunaBatch:
+        return _Nsga2Batch(self, sampler, storage, shift)
 
 
 class _Nsga2Batch(OptunaBatch):
     """A batch whose draws carry their generation."""
 
-    known: set[int]  # generations whose parents are noted
     _last: Draw | None = None
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        # keys of parents; generation 0 has none
+        noted = self._storage.get_study_system_attrs(_STUDY_ID)
+        self._noted = {f"{Nsga2.OPTUNAS_PARENTS}0", *noted}
 
     def draw(self, trial: int, attempt: int) -> Draw | None:
         self._last = super().draw(trial, attempt)
@@ -371,7 +362,7 @@ class _Nsga2Batch(OptunaBatch):
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         last = self._last
         if last is not None and Nsga2.PARENTS in last.attributes and last.params == params:
-            self.known.add(last.attributes[Nsga2.GENERATION])
+            self._noted.add(f"{Nsga2.OPTUNAS_PARENTS}{last.attributes[Nsga2.GENERATION]}")
         self._last = None
         super().keep(trial, params)
 
@@ -379,9 +370,9 @@ class _Nsga2Batch(OptunaBatch):
         attributes = self._storage.get_trial(trial.number).system_attrs
         generation = attributes.get(Nsga2.OPTUNAS_GENERATION, 0)
         note: dict[str, Any] = {Nsga2.GENERATION: generation}
-        if generation not in self.known:
-            system = self._storage.get_study_system_attrs(_STUDY_ID)
-            parents = system[f"{Nsga2.OPTUNAS_PARENTS}{generation}"]
+        key = f"{Nsga2.OPTUNAS_PARENTS}{generation}"
+        if key not in self._noted:
+            parents = self._storage.get_study_system_attrs(_STUDY_ID)[key]
             note[Nsga2.PARENTS] = [parent - self._shift for parent in parents]
         return note
 
@@ -406,6 +397,3 @@ class Tpe(OptunaMethod):
         for option in ("multivariate", "group", "constant_liar"):
             warnings.filterwarnings("ignore", message=f".*{option}", category=ExperimentalWarning)
         return TPESampler(seed=seed, **self._options)
-
-
-build_gp, build_nsga2, build_tpe = Gp, Nsga2, Tpe

@@ -35,6 +35,7 @@ class Smac:
     def __init__(self, spec: SamplerSpec):
         self.space, self.seed, self.objectives = spec.space, spec.seed, spec.objectives
         self.options = options_of("smac", spec.options)
+        to_configspace(spec.space)  # which may refuse it
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         seen = self.window.of(history)
@@ -61,8 +62,11 @@ class _SmacBatch:
             told = self._told()
             mean = [sum(column) / len(told) for column in zip(*(c for _, c in told), strict=True)]
             told += [(params, mean) for params in (*live, *self._kept)]
-            self._facade = _Facade(self._method, self._batch, told)
-        return Draw(self._facade.ask())
+            self._facade = _facade(self._method, self._batch, told)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asked = self._facade.ask()
+        return Draw(from_configuration(self._method.space, dict(asked.config)))
 
     def keep(self, trial: int, params: Mapping[str, Any]) -> None:
         """See `Batch.keep`; the facade knows what it gave itself."""
@@ -83,58 +87,50 @@ class _SmacBatch:
         ]  # fmt: skip
 
 
-class _Facade:
-    """SMAC's hyperparameter facade with a history."""
+def _facade(
+    method: Smac, batch: int, told: Sequence[tuple[Mapping[str, Any], list[float]]]
+) -> Any:
+    """Return SMAC's hyperparameter facade with a history."""
+    from ConfigSpace import Configuration
+    from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
+    from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
+    from smac.runhistory.dataclasses import TrialInfo, TrialValue  # pyright: ignore[reportMissingImports]
 
-    def __init__(
-        self, method: Smac, batch: int, told: Sequence[tuple[Mapping[str, Any], list[float]]]
-    ):
-        from ConfigSpace import Configuration
-        from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
-        from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
-        from smac.runhistory.dataclasses import TrialInfo, TrialValue  # pyright: ignore[reportMissingImports]
+    logging.getLogger("smac").setLevel(logging.ERROR)
+    seed = integer(method.seed, "smac", batch) % 2**31
+    theirs = to_configspace(method.space, seed)
+    names = [f"objective_{index}" for index in range(method.objectives)]
 
-        self._method = method
-        logging.getLogger("smac").setLevel(logging.ERROR)
-        seed = integer(method.seed, "smac", batch) % 2**31
-        theirs = to_configspace(method.space, seed)
-        names = [f"objective_{index}" for index in range(method.objectives)]
+    def config(params: Mapping[str, Any]) -> Any:
+        return Configuration(theirs, values=to_values(method.space, params))
 
-        def config(params: Mapping[str, Any]) -> Any:
-            return Configuration(theirs, values=to_values(method.space, params))
-
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            scenario = Scenario(
-                theirs,
-                output_directory=Path(folder),
-                deterministic=True,
-                n_trials=2**31,
-                objectives=names[0] if len(names) == 1 else names,
-                seed=seed,
-            )
-            of = HyperparameterOptimizationFacade
-            first = config(told[0][0])
-            self._smac = of(
-                scenario,
-                model=of.get_model(scenario, n_trees=method.options["n_trees"]),
-                acquisition_maximizer=_maximizer(scenario),
-                initial_design=of.get_initial_design(
-                    scenario, n_configs=0, additional_configs=[first]
-                ),
-                multi_objective_algorithm=ParEGO(scenario) if len(names) > 1 else None,
-                logging_level=False,
-                overwrite=True,
-            )
-            for params, costs in told:
-                value = TrialValue(cost=costs[0] if len(costs) == 1 else costs)
-                self._smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
-
-    def ask(self) -> dict[str, Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            asked = self._smac.ask()
-        return from_configuration(self._method.space, dict(asked.config))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scenario = Scenario(
+            theirs,
+            output_directory=Path(folder),
+            deterministic=True,
+            n_trials=2**31,
+            objectives=names[0] if len(names) == 1 else names,
+            seed=seed,
+        )
+        of = HyperparameterOptimizationFacade
+        first = config(told[0][0])
+        smac = of(
+            scenario,
+            model=of.get_model(scenario, n_trees=method.options["n_trees"]),
+            acquisition_maximizer=_maximizer(scenario),
+            initial_design=of.get_initial_design(
+                scenario, n_configs=0, additional_configs=[first]
+            ),
+            multi_objective_algorithm=ParEGO(scenario) if len(names) > 1 else None,
+            logging_level=False,
+            overwrite=True,
+        )
+        for params, costs in told:
+            value = TrialValue(cost=costs[0] if len(costs) == 1 else costs)
+            smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
+    return smac
 
 
 def _maximizer(scenario: Any) -> Any:
@@ -156,8 +152,3 @@ def _maximizer(scenario: Any) -> Any:
     )
     found._local_search = Ordered(space, seed=seed, n_steps_plateau_walk=_PLATEAU_STEPS)
     return found
-
-
-def build(spec: SamplerSpec) -> Smac:
-    to_configspace(spec.space)
-    return Smac(spec)

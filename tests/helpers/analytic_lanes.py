@@ -91,6 +91,8 @@ class AnalyticFactory:
 class AnalyticPopulation(SimulatedPopulation):
     """The lanes of one bucket; see `Population`."""
 
+    _compiled = 0
+
     def __init__(self, factory: AnalyticFactory, quantum: int, lanes: int):
         super().__init__(lanes, factory.block, quantum, factory.warmup_chunks)
         self._factory = factory
@@ -132,8 +134,12 @@ class AnalyticPopulation(SimulatedPopulation):
         unstable = lane.payload["learning_rate"] > self._factory.diverges_above
         return unstable and lane.chunks > self.warmup_chunks + 1
 
+    @property
+    def compiles(self) -> int:
+        return self._compiled
+
     def compile(self) -> None:
-        self.compiles = 1
+        self._compiled = 1
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns are between 0 and 100, each with noise."""

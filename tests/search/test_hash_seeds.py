@@ -24,7 +24,7 @@ space = Space((
     parameter("activation", "tanh", values=["tanh", "relu", "elu"]),
 ))
 via_smac._CHALLENGERS = 500  # what is drawn at random takes most of the time
-sampler = via_smac.build(SamplerSpec(space, 3, {"n_startup_trials": 3, "n_trees": 4}))
+sampler = via_smac.Smac(SamplerSpec(space, 3, {"n_startup_trials": 3, "n_trees": 4}))
 history = []
 for trial in range(16):
     params = sampler.random(trial, 0)

@@ -40,22 +40,22 @@ from hpo.testing.search import SamplerContract, contract_space
 
 class TestRandom(SamplerContract):
     def make(self, space, seed):
-        return random_search.build_random(SamplerSpec(space, seed, {}))
+        return random_search.RandomSearch(SamplerSpec(space, seed, {}))
 
 
 class TestSobol(SamplerContract):
     def make(self, space, seed):
-        return sobol_search.build(SamplerSpec(space, seed, {}))
+        return sobol_search.SobolSearch(SamplerSpec(space, seed, {}))
 
 
 class TestGrid(SamplerContract):
     def make(self, space, seed):
-        return grid_search.build_grid(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
+        return grid_search.GridSearch(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
 
 
 class TestTpe(SamplerContract):
     def make(self, space, seed):
-        return optuna_tpe.build_tpe(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_tpe.Tpe(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestGp(SamplerContract):
@@ -63,13 +63,13 @@ class TestGp(SamplerContract):
 
     def make(self, space, seed):
         pytest.importorskip("torch")
-        return optuna_gp.build_gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_gp.Gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestCmaEs(SamplerContract):
     def make(self, space, seed):
         pytest.importorskip("cmaes")
-        return via_cmaes.build(SamplerSpec(space, seed, {"popsize": 4}))
+        return via_cmaes.CmaEs(SamplerSpec(space, seed, {"popsize": 4}))
 
 
 @pytest.mark.parametrize("limit", [None, 0.5])
@@ -88,7 +88,7 @@ def test_cmaes_starts_at_earlier_trials_that_keep_the_constraints(limit):
         )
         for place, share in enumerate(shares)
     ]
-    batch = via_cmaes.build(SamplerSpec(samples.REAL, 3, {})).begin(0, earlier)
+    batch = via_cmaes.CmaEs(SamplerSpec(samples.REAL, 3, {})).begin(0, earlier)
     drawn = [batch.draw(trial, 0).params["learning_rate"] for trial in range(200)]
     found = float(np.mean([1.0 + np.log(rate) / np.log(1e5) for rate in drawn]))
     assert (0.7 < found < 1.0) if limit is None else (0.25 < found < 0.55)
@@ -96,13 +96,13 @@ def test_cmaes_starts_at_earlier_trials_that_keep_the_constraints(limit):
 
 class TestNsga2(SamplerContract):
     def make(self, space, seed):
-        return optuna_nsga2.build_nsga2(SamplerSpec(space, seed, {"population_size": 4}))
+        return optuna_nsga2.Nsga2(SamplerSpec(space, seed, {"population_size": 4}))
 
 
 class TestNsga2OfTwo(SamplerContract):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"population_size": 4}, objectives=2, constraints=1)
-        return optuna_nsga2.build_nsga2(spec)
+        return optuna_nsga2.Nsga2(spec)
 
     def ended(self, past):
         end = super().ended(past)
@@ -121,7 +121,7 @@ class TestNsga2OfTwo(SamplerContract):
 class TestTpeOfTwo(TestNsga2OfTwo):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"n_startup_trials": 3}, objectives=2, constraints=1)
-        return optuna_tpe.build_tpe(spec)
+        return optuna_tpe.Tpe(spec)
 
 
 class TestSmac(SamplerContract):
@@ -129,7 +129,7 @@ class TestSmac(SamplerContract):
 
     def make(self, space, seed):
         pytest.importorskip("smac")
-        return via_smac.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return via_smac.Smac(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 def drawn(sampler, batch, count, history=()):
@@ -138,15 +138,15 @@ def drawn(sampler, batch, count, history=()):
 
 def test_random_search_does_not_depend_on_batches():
     space = contract_space()
-    whole = drawn(random_search.RandomSearch(space, 0), 0, 6)
-    halves = drawn(random_search.RandomSearch(space, 0), 0, 3)
-    halves += drawn(random_search.RandomSearch(space, 0), 1, 3, halves)
+    whole = drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 0, 6)
+    halves = drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 0, 3)
+    halves += drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 1, 3, halves)
     assert whole == halves
 
 
 def test_sobol_covers_every_knob_evenly():
     space = contract_space()
-    found = drawn(sobol_search.SobolSearch(space, 7), 0, 64)
+    found = drawn(sobol_search.SobolSearch(SamplerSpec(space, 7, {})), 0, 64)
     # 64 points of a scrambled Sobol sequence: each quarter of each axis holds exactly 16.
     logs = [past.params["learning_rate"] for past in found]
     quarters = [
@@ -159,25 +159,32 @@ def test_sobol_covers_every_knob_evenly():
 
 def test_sobol_goes_on_after_skipped_points():
     space = contract_space()
-    sampler = sobol_search.SobolSearch(space, 0)
+    sampler = sobol_search.SobolSearch(SamplerSpec(space, 0, {}))
     opened = sampler.begin(0, [])
     points = [opened.draw(0, attempt) for attempt in range(4)]
     past = Past(0, points[2].params, points[2].attributes)
-    assert sobol_search.SobolSearch(space, 0).begin(1, [past]).draw(1, 0) == points[3]
+    assert (
+        sobol_search.SobolSearch(SamplerSpec(space, 0, {})).begin(1, [past]).draw(1, 0)
+        == points[3]
+    )
 
 
 def test_grid_gives_every_combination_once_and_ends():
     space = samples.FINITE
-    found = drawn(grid_search.GridSearch(space, 9), 0, 100)
+    spec = SamplerSpec(space, 0, {"points": 9})
+    found = drawn(grid_search.GridSearch(spec), 0, 100)
     assert [past.params for past in found] == list(space.grid(9))
     assert len(found) == 12
-    assert grid_search.GridSearch(space, 9).begin(1, found).draw(12, 0) is None
+    assert (
+        grid_search.GridSearch(SamplerSpec(space, 0, {"points": 9})).begin(1, found).draw(12, 0)
+        is None
+    )
 
 
 @pytest.mark.parametrize("options", [{"pionts": 3}, {"points": 0}, {"points": {"gamma": True}}])
 def test_grid_refuses_options_that_make_no_sense(options):
     with pytest.raises(ConfigError, match="points"):
-        grid_search.build_grid(SamplerSpec(contract_space(), 0, options))
+        grid_search.GridSearch(SamplerSpec(contract_space(), 0, options))
 
 
 def test_methods_are_made_by_name():
@@ -203,17 +210,17 @@ def test_options_are_checked(method):
 
 def test_an_option_must_have_its_type():
     with pytest.raises(ConfigError, match="multivariate is 'yes'; allowed: true or false"):
-        optuna_tpe.build_tpe(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
+        optuna_tpe.Tpe(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
 
 
 def test_a_method_is_registered_once(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", METHODS["random"])
     del METHODS["mine"]
-    register_sampler("mine", random_search.build_random)
+    register_sampler("mine", random_search.RandomSearch)
     made = make_sampler(samples.study(method="mine"))
     assert isinstance(made, random_search.RandomSearch)
     with pytest.raises(ConfigError, match="registered already"):
-        register_sampler("mine", random_search.build_random)
+        register_sampler("mine", random_search.RandomSearch)
 
 
 # ---------------------------------------------------------------- what Optuna sees
@@ -276,7 +283,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(optuna_tpe.build_tpe(SamplerSpec(space, 0, {})), 1, 20, history)
+        for entry in drawn(optuna_tpe.Tpe(SamplerSpec(space, 0, {})), 1, 20, history)
     ]
     near = sum(10**-4.25 < rate < 10**-2.75 for rate in rates)  # shares 0.15 to 0.45
     assert near >= 10  # random search would put 6 of them there
@@ -291,7 +298,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(optuna_tpe.build_tpe(SamplerSpec(space, 0, {})), 1, 20, wild)
+        for entry in drawn(optuna_tpe.Tpe(SamplerSpec(space, 0, {})), 1, 20, wild)
     ]
     assert sum(rate > 10**-2.5 for rate in rates) <= 5
 
@@ -303,7 +310,7 @@ def test_tpe_spreads_out_around_running_trials():
     ]
 
     def spread(options):
-        found = drawn(optuna_tpe.build_tpe(SamplerSpec(space, 1, options)), 1, 30, history)
+        found = drawn(optuna_tpe.Tpe(SamplerSpec(space, 1, options)), 1, 30, history)
         return len({round(entry.params["gamma"], 3) for entry in found})
 
     assert spread({}) >= spread({"constant_liar": False})
@@ -366,7 +373,7 @@ def distance(params):
 def test_cmaes_closes_in_on_the_best():
     pytest.importorskip("cmaes")
     spec = SamplerSpec(samples.study().space, 0, {})
-    seen = played(via_cmaes.build(spec), 25, 6, distance)
+    seen = played(via_cmaes.CmaEs(spec), 25, 6, distance)
     generations = [past.attributes["cmaes:generation"] for past in seen]
     assert generations == [n // 6 for n in range(150)]  # 4 + 3 ln 2 = 6
     first, last = (np.mean([past.loss for past in part]) for part in (seen[:12], seen[-12:]))
@@ -379,7 +386,7 @@ def test_cmaes_closes_in_on_the_best():
 
 def test_cmaes_equals_the_library_told_the_same():
     cmaes = pytest.importorskip("cmaes")
-    sampler = via_cmaes.build(SamplerSpec(samples.study().space, 0, {}))
+    sampler = via_cmaes.CmaEs(SamplerSpec(samples.study().space, 0, {}))
     seen = played(sampler, 8, 6, distance)
     theirs = cmaes.CMA(np.full(2, 0.5), 1 / 6, bounds=np.array([[0.0, 1.0]] * 2), seed=1)
     for first in range(0, 48, 6):
@@ -393,7 +400,7 @@ def test_cmaes_equals_the_library_told_the_same():
 def test_cmaes_begins_anew_with_more_points_when_it_is_done():
     pytest.importorskip("cmaes")
     spec = SamplerSpec(samples.study().space, 0, {})
-    seen = played(via_cmaes.build(spec), 30, 6, lambda params: 1.0)  # flat: done soon
+    seen = played(via_cmaes.CmaEs(spec), 30, 6, lambda params: 1.0)  # flat: done soon
     sizes = [len(past.attributes["cmaes:told"]["trials"]) for past in seen
              if "cmaes:told" in past.attributes]  # fmt: skip
     assert sizes[0] == 6 and max(sizes) >= 12
@@ -401,7 +408,7 @@ def test_cmaes_begins_anew_with_more_points_when_it_is_done():
 
 def test_cmaes_with_many_in_flight_has_larger_generations():
     pytest.importorskip("cmaes")
-    sampler = via_cmaes.build(SamplerSpec(samples.study().space, 0, {}))
+    sampler = via_cmaes.CmaEs(SamplerSpec(samples.study().space, 0, {}))
     seen = played(sampler, 2, 32, distance)
     assert len(seen[32].attributes["cmaes:told"]["trials"]) == 16
 
@@ -418,10 +425,10 @@ def test_cmaes_refuses_what_it_cannot_do(space, changes, words):
     pytest.importorskip("cmaes")
     spec = SamplerSpec(space, 0, changes.get("options", {}), changes.get("objectives", 1))
     if words is None:
-        assert isinstance(via_cmaes.build(spec), via_cmaes.CmaEs)
+        assert isinstance(via_cmaes.CmaEs(spec), via_cmaes.CmaEs)
         return
     with pytest.raises(ConfigError, match=words):
-        via_cmaes.build(spec)
+        via_cmaes.CmaEs(spec)
 
 
 def test_a_method_of_one_objective_refuses_two(monkeypatch):
@@ -433,7 +440,7 @@ def test_a_method_of_one_objective_refuses_two(monkeypatch):
 
 def test_nsga2_breeds_from_the_better_half():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    seen = played(optuna_nsga2.build_nsga2(spec), 20, 10, distance)
+    seen = played(optuna_nsga2.Nsga2(spec), 20, 10, distance)
     assert [past.attributes["nsga2:generation"] for past in seen] == [n // 10 for n in range(200)]
     with_parents = [past for past in seen if "nsga2:parents" in past.attributes]
     assert [past.trial for past in with_parents] == list(range(10, 200, 10))
@@ -446,7 +453,7 @@ def test_nsga2_breeds_from_the_better_half():
 
 def test_trials_of_other_sources_belong_to_a_generation():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    sampler = optuna_nsga2.build_nsga2(spec)
+    sampler = optuna_nsga2.Nsga2(spec)
     seen = [dataclasses.replace(past, attributes={}) for past in played(sampler, 1, 10, distance)]
     found = drawn(sampler, 1, 2, seen)
     assert [past.attributes["nsga2:generation"] for past in found] == [1, 1]

@@ -23,7 +23,7 @@ class TestThompson(RegisteredSamplerContract):
 
 class TestThompsonOfTwo(SamplerContract):
     def make(self, space, seed):
-        return thompson.build(SamplerSpec(space, seed, {}, objectives=2, constraints=1))
+        return thompson.Thompson(SamplerSpec(space, seed, {}, objectives=2, constraints=1))
 
     def ended(self, past):
         end = super().ended(past)
@@ -92,7 +92,7 @@ def test_variances_are_those_that_made_the_values():
 def test_values_that_are_all_equal_are_no_fault():
     space = contract_space()
     history = [Past(n, space.default(), state=FINISHED, loss=1.0) for n in range(6)]
-    batch = thompson.build(SamplerSpec(space, 0, {})).begin(1, history)
+    batch = thompson.Thompson(SamplerSpec(space, 0, {})).begin(1, history)
     assert space.contains(batch.draw(6, 0).params)
 
 
@@ -217,7 +217,7 @@ def test_coordinates_of_every_kind_of_parameter():
 
 
 def proposals(space, history, count=200, **options):
-    batch = thompson.build(SamplerSpec(space, 0, options)).begin(1, history)
+    batch = thompson.Thompson(SamplerSpec(space, 0, options)).begin(1, history)
     return [batch.draw(trial, 0).params for trial in range(1000, 1000 + count)]
 
 
@@ -236,7 +236,7 @@ def test_each_proposal_of_a_batch_has_a_surface_of_its_own():
     history = [Past(n, space.sample(rng), state=FINISHED, loss=rng.random()) for n in range(8)]
     found = {space.canonical(params) for params in proposals(space, history, count=30)}
     assert len(found) > 25  # the engine has the next best for a repeated one
-    alone = thompson.build(SamplerSpec(space, 0, {})).begin(1, history)
+    alone = thompson.Thompson(SamplerSpec(space, 0, {})).begin(1, history)
     assert alone.draw(1007, 0).params == proposals(space, history, count=8)[7]
 
 
@@ -258,7 +258,7 @@ def test_choices_and_conditional_parameters_are_learnt():
     losses = [loss(params) for params in found]
     assert losses.count(0.0) > 30  # one in six at random
     infeasible = [dataclasses.replace(one, violations=(1.0 - 2.0 * one.loss,)) for one in history]
-    batch = thompson.build(SamplerSpec(space, 0, {}, constraints=1)).begin(1, infeasible)
+    batch = thompson.Thompson(SamplerSpec(space, 0, {}, constraints=1)).begin(1, infeasible)
     kept = [loss(batch.draw(trial, 0).params) >= 0.5 for trial in range(1000, 1060)]
     assert sum(kept) > 45  # two in three at random
 
@@ -285,8 +285,8 @@ def bowl(build, seed, dimensions=8, trials=60, lanes=4, noise=0.1):
 
 
 def test_on_a_noisy_bowl_it_finds_a_better_configuration_than_random_search():
-    ours = [bowl(thompson.build, seed) for seed in range(30)]
-    random = [bowl(random_and_grid.build_random, seed) for seed in range(30)]
+    ours = [bowl(thompson.Thompson, seed) for seed in range(30)]
+    random = [bowl(random_and_grid.RandomSearch, seed) for seed in range(30)]
     assert np.mean(ours) < 0.75 * np.mean(random)
 
 
