@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from ..studies.algorithm import ENV_STEPS
 from .formatting import (
     SEED_KINDS,
     Listing,
-    aligned,
     between,
     broken_name,
     in_unit,
@@ -39,19 +38,8 @@ from .formatting import (
 from .time_spent import confirm_command, confirm_cost
 
 
-@dataclass(frozen=True)
-class KnobColumns:
-    names: tuple[str, ...]
-    same: Mapping[str, Any]  # None where no trial has a value
-
-    @property
-    def same_words(self) -> str:
-        if not self.same:
-            return ""
-        return "Equal in all: " + ", ".join(f"{n} {param(v)}" for n, v in self.same.items()) + "."
-
-
-def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
+def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
+    """Return the hyperparameters that differ, and a sentence about the others."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
     same = {} if len(shown) < 2 else {
         name: shown[0].params[name] for name in names
@@ -59,7 +47,8 @@ def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
     }  # fmt: skip
     apart = [name for name in names if name not in same]
     apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
-    return KnobColumns(tuple(apart), same)
+    words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
+    return apart, f"Equal in all: {words}." if same else ""
 
 
 _INTERVAL = "95% interval"
@@ -87,7 +76,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
 class Column:
     name: str
     cells: Sequence[str]
-    sorts: Sequence[Any]
+    sorts: Sequence[Any] | None = None  # None: in the order of its texts
     right: bool = True
 
 
@@ -131,9 +120,9 @@ def print_leaderboard(
         *((name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
           for at, name in enumerate(environments)),
         *((name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
-          for name in knob_columns(shown).names),
+          for name in knob_columns(shown)[0]),
     ]:  # fmt: skip
-        column = Column(broken_name(name, max(map(len, cells)), after), cells, ())
+        column = Column(broken_name(name, max(map(len, cells)), after), cells)
         if _width(column) + _GAP > left:
             hidden.append(name)
         else:
@@ -149,32 +138,23 @@ def print_leaderboard(
     console.print(table)
     if environments:
         console.print(Text("Under an environment: score; 0 random, 1 the reference.", style="dim"))
-    for line in _note(entries, shown, hidden, which):
-        console.print(Text(line, style="dim"))
-
-
-def _note(
-    entries: Sequence[Entry], shown: Sequence[Entry], hidden: Sequence[str], which: str
-) -> list[str]:
-    more = len(entries) - len(shown)
-    lines = [f"{more:,} more: hpo top -n {len(entries)}{which}"] if more else []
-    also = list(hidden[:_NAMED]) + [f"{len(hidden) - _NAMED} more"] * (len(hidden) > _NAMED)
-    if also:
-        lines.append(f"Not shown: {', '.join(also)}; see hpo show {shown[0].trial}{which}")
-    return lines
+    if more := len(entries) - len(shown):
+        console.print(Text(f"{more:,} more: hpo top -n {len(entries)}{which}", style="dim"))
+    if hidden:
+        named = [*hidden[:_NAMED], *([f"{len(hidden) - _NAMED} more"] if hidden[_NAMED:] else [])]
+        text = f"Not shown: {', '.join(named)}; see hpo show {shown[0].trial}{which}"
+        console.print(Text(text, style="dim"))
 
 
 def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> list[Column]:
-    texts = [None] * len(entries)
     columns = [
         _integers("#", [e.rank for e in entries]),
         _integers("trial", [e.trial for e in entries]),
-        Column("status", [_status(e) for e in entries], texts, right=False),
+        Column("status", [_status(e) for e in entries], right=False),
     ]
     if any(entry.feasible is not None for entry in entries):
         words = {True: "yes", False: "no", None: ""}
-        cells = [words[entry.feasible] for entry in entries]
-        columns.append(Column("feasible", cells, texts, right=False))
+        columns.append(Column("feasible", [words[e.feasible] for e in entries], right=False))
     if objectives:
         return [*columns, *_fronts(entries, objectives)]
     searched = [_searched(e) for e in entries]
@@ -229,28 +209,20 @@ def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]
 
 def _status(entry: Entry) -> str:
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
-    state = str(entry.state)
-    if entry.state in _SHOWN_WITH_RUNG:
-        state = f"{entry.state}{where}"
+    state = f"{entry.state}{where}" if entry.state in _SHOWN_WITH_RUNG else str(entry.state)
     if entry.rank == 1 and entry.value is not None and entry.confirmed:
         state = "winner"
     if not entry.is_default:
         return state
-    if entry.state is TrialState.STOPPED:
-        return f"default,{where}" if where else "default, stopped"
-    known = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE)
-    return "default" if state in map(str, known) else f"default, {state}"
+    if state in (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE):
+        return "default"
+    return f"default, {state.removeprefix('stopped ')}"
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
     if not baselines:
         return
-    listing = baselines_listing(baselines)
-    compared = any(entry.difference is not None for entry in baselines)
-    some = slice(None if compared else 4)
-    rows = [row[some] for row in listing.rows]
-    text = aligned(listing.header[some], rows, listing.right[some])
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(baselines_listing(baselines).text()), soft_wrap=True)
 
 
 def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
@@ -267,8 +239,11 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
                 "" if around is None else between(around.low, around.high),
             ]
         )
+    compared = any(entry.difference is not None for entry in baselines)
+    used = slice(None if compared else 4)
     header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)
-    return Listing(header, rows, (False, True, False, False, True, False))
+    right = (False, True, False, False, True, False)
+    return Listing(header[used], [row[used] for row in rows], right[used])
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:

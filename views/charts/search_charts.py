@@ -17,6 +17,7 @@ from ...store.rows import DecisionRow, Stream, TrialState
 from ...store.statistics import interval, mean
 from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import number, param, steps
+from ..leaderboard_text import front_line
 from .model import (
     XY,
     Band,
@@ -181,9 +182,8 @@ def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: st
 
 
 def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
-    points = sorted(curve.items())
-    every = -(-len(points) // most) if points else 1
-    return points[::-1][::every][::-1]
+    points = sorted(curve.items(), reverse=True)
+    return points[:: -(-len(points) // most) or 1][::-1]
 
 
 def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
@@ -288,24 +288,16 @@ def pareto(snapshot: Snapshot) -> Picture:
         return Picture("pareto", title, "No trial has finished its run yet.")
     kept = set(snapshot.thinned([entry.trial for entry in placed], _DOTS))
     shown = [entry for entry in placed if entry.trial in kept]
-    group = [e for e in shown if e.confirmed and e.front is not None]
-    group = group or [entry for entry in shown if entry.front is not None]
-    front = [entry for entry in group if entry.front == 1]
+    confirmed = any(entry.confirmed and entry.front is not None for entry in shown)
+    front = [entry for entry in shown if entry.front == 1 and entry.confirmed == confirmed]
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
     panels = [_pareto_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
-    confirmed = bool(group) and group[0].confirmed
-    kind = "confirmed" if confirmed else "finished"
-    verb = "is" if len(front) == 1 else "are"
     caption = (
-        f"{len(front)} of {counted(len(group), f'{kind} trial')} {verb} on the front: no other is "
-        "better in one objective and no worse in the others."
+        f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is better in one "
+        "objective and no worse in the others."
     )
-    if not group:
-        caption = "Every trial violates a constraint, so the front is empty."
     if confirmed:
-        caption += " Their values are from selection seeds, the others' from the search."
-    if snapshot.volume is not None:
-        caption += f" Hypervolume: {snapshot.volume:.3f} of the box between best and worst values."
+        caption += " Values of confirmed trials are from selection seeds, others from the search."
     return Picture("pareto", title, caption, panels)
 
 

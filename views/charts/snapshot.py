@@ -82,6 +82,10 @@ class Snapshot:
         return first if first is not None and first.value is not None else None
 
     @property
+    def default(self) -> int | None:
+        return next((entry.trial for entry in self.entries if entry.is_default), None)
+
+    @property
     def volume(self) -> float | None:
         return volume_of(self.entries, Ranking.of(self.meta))
 

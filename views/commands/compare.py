@@ -113,26 +113,23 @@ def do_compare(args: Namespace) -> int:
     root = Path(args.out)
     if args.a is None or args.b is None:
         raise ConfigError("compare needs A and B: two trials of one study, or two studies")
-    numbers = [number_in(word) for word in (args.a, args.b)]
-    if numbers == [None, None] and args.study is not None:
+    numbers = [n for n in map(number_in, (args.a, args.b)) if n is not None]
+    if len(numbers) == 2:
+        meta, sides = _trials(find_study(args.study, root, note), numbers)
+    elif numbers:
+        raise ConfigError("compare two trials of one study, or two studies, not one of each")
+    elif args.study is not None:
         raise ConfigError(
             f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
         )
-    if numbers == [None, None]:
-        meta, sides = _studies(args.a, args.b, root)
-    elif numbers[0] is None or numbers[1] is None:
-        raise ConfigError(
-            "compare two trials of one study, or two studies; not a trial with a study"
-        )
     else:
-        meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
+        meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
                      chosen.interim)  # fmt: skip
     differs = apart(sides[0].world, sides[1].world)
-    verdict = f"no verdict: they were evaluated in different environments ({differs})"
-    verdict = verdict if differs else result.sentence()
+    refused = f"no verdict: they were evaluated in different environments ({differs})"
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
     called = [one.name for one in sides]
@@ -141,11 +138,11 @@ def do_compare(args: Namespace) -> int:
     data = {
         "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
         **asdict(result), **on_each, "decision": None if differs else result.verdict,
-        "verdict": verdict, "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
+        "verdict": refused if differs else result.sentence(), "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
-    text = _text(result, sides, chosen, differs, more, which)
+    text = _text(result, sides, chosen, f"N{refused[1:]}." if differs else "", more, which)
     text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
@@ -174,7 +171,11 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
         caution = "" if a.at is not None else _caution(stream, a, b)
-        earlier = _earlier_pairs(a, b, shared) if paired and stream is Stream.REPORT else ()
+        earlier: tuple[int, ...] = ()
+        if paired and stream is Stream.REPORT:
+            seeds = [seed for _, seed in shared]
+            sizes = earlier_looks(a.looks, a.trial, b.trial, max(seeds) + 1)
+            earlier = tuple(sum(seed < size for seed in seeds) for size in sizes)
         interim = pair_begins_interim(a.looks, a.trial, b.trial)
         return _Chosen(
             values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
@@ -183,12 +184,6 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         f"{a.name} and {b.name} have no seeds in common: {a.name} has {_seed_counts(a)}, {b.name} "
         f"{_seed_counts(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
     )
-
-
-def _earlier_pairs(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    now = max(seed for _, seed in shared) + 1
-    sizes = earlier_looks(a.looks, a.trial, b.trial, now)
-    return tuple(sum(seed < size for _, seed in shared) for size in sizes)
 
 
 def _seed_counts(side: _Side) -> str:
@@ -240,7 +235,7 @@ def _caution(stream: Stream, a: _Side, b: _Side) -> str:
     return f"These seeds also picked {winners[0]} as the winner, so its mean is a little high."
 
 
-def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, list[_Side]]:
+def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
     board = _board(folder)
     for trial in numbers:
         if trial not in board.rows:
@@ -257,11 +252,12 @@ def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, l
 
 
 _FRESH = (Stream.CHOOSE, Stream.REPORT)
-_Common = tuple[int, Mapping[int, Sequence[float]]]
-"""Env steps, and the value of every seed of either trial there."""
 
 
-def _values_in_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
+def _values_in_common(
+    folder: StudyFolder, numbers: Sequence[int]
+) -> tuple[int, Mapping[int, Sequence[float]]]:
+    """Return env steps that both reached, and there the values of either trial's seeds."""
     points = read_points(folder.path)
     found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
              for number in numbers]  # fmt: skip
@@ -310,8 +306,9 @@ class _Board:
 
 
 def _side(
-    folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
-) -> _Side:
+    folder: StudyFolder, board: _Board, number: int, name: str,
+    common: tuple[int, Mapping[int, Sequence[float]]] | None = None,
+) -> _Side:  # fmt: skip
     row, entry, meta = board.rows[number], board.entries[number], board.meta
     whole = entry.value is not None and entry.values  # else they come from an earlier point
     fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
@@ -364,18 +361,16 @@ _LISTED, _ENOUGH = 8, 8
 
 
 def _text(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, differs: str,
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, refused: str,
     more: Sequence[str], which: str,
 ) -> str:  # fmt: skip
-    verdict = _verdict(result, sides, chosen)
-    if differs:
-        verdict = f"No verdict: they were evaluated in different environments ({differs})."
+    verdict = refused or _verdict(result, sides, chosen)
     lines = [verdict, "", *_values(sides, chosen, result)]
-    if result.paired and not differs:
+    if result.paired and not refused:
         lines.append(_seed_by_seed(result, sides, chosen))
     lines += ["", chosen.caution] if chosen.caution and not result.equal else []
     lines += ["", *more] if more else []
-    if not differs and result.verdict == "undecided":
+    if not refused and result.verdict == "undecided":
         lines += ["", *_what_decides(result, sides, chosen, which)]
     return "\n".join(lines)
 
@@ -388,11 +383,11 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
         return f"{word}: {a} and {b} have the same value on each of {seeds}."
     if result.difference == 0.0:
         return f"{word}: {a} and {b} have the same mean on {seeds}."
-    sign = -1.0 if result.difference < 0.0 else 1.0
-    ahead, behind = (a, b) if sign > 0 else (b, a)
+    ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
     low, high = result.difference_interval.low, result.difference_interval.high
-    ends = sorted((sign * low, sign * high)) if low is not None and high is not None else None
-    by = f"{abs(result.difference):.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
+    if result.difference < 0.0 and low is not None and high is not None:
+        low, high = -high, -low
+    by = with_interval(abs(result.difference), low, high, ".4g")
     if result.verdict in ("better", "worse"):
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
@@ -422,10 +417,10 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
 
 
 def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    ahead = int(result.difference < 0.0)
+    ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
     sign = 1.0 if chosen.goal == "maximize" else -1.0
-    ahead = 1 if result.difference < 0.0 else 0
-    sign = -sign if ahead else sign
-    apart = [sign * (x - y) for x, y in zip(*chosen.values, strict=True)]
+    apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
     wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
     said = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from urllib.parse import quote
 
 from ...search.state.progress import Progress
@@ -22,15 +22,12 @@ _NUMBERS = ("trials", "best")
 
 
 def style() -> str:
-    return style_text() + _file("live.css")
+    return style_text() + Path(__file__).with_name("live.css").read_text(encoding="utf-8")
 
 
 def script() -> str:
-    return f"{script_text()}\n{_file('live.js')}"
-
-
-def _file(name: str) -> str:
-    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
+    own = Path(__file__).with_name("live.js").read_text(encoding="utf-8")
+    return f"{script_text()}\n{own}"
 
 
 def _page(title: str, body: str) -> str:

@@ -129,7 +129,7 @@ def _lane(lane: int, run: Run | None, state: LoopState) -> str:
 
 ASKED = ("importance",)
 """Pieces made on request, with main effects: they take long with many trials."""
-_SECTIONS = tuple((part.name, part.title) for part in PARTS if part.name != "effects")
+_SECTIONS = tuple((name, title) for name, (title, _) in PARTS.items() if name != "effects")
 PIECES = (
     ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
 )  # fmt: skip
@@ -137,14 +137,15 @@ PIECES = (
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
-    build = {part.name: part.build for part in PARTS} | {"head": head_html}
-    if name == "now":
+    if name == "head":
+        found = head_html(snapshot)
+    elif name == "now":
         found = _now(standing)
     elif name == "lanes":
         found = lanes_table(snapshot, standing)
     else:
-        found = build[name](snapshot)
-    if name == "importance" and (effects := build["effects"](snapshot)):
+        found = PARTS[name][1](snapshot)
+    if name == "importance" and (effects := PARTS["effects"][1](snapshot)):
         found += f"<h3>Main effects</h3>{effects}"
     return in_unit(found, escape(standing.study.algorithm.unit))
 

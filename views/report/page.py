@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 
 from ..charts.model import (
     BAND,
@@ -31,22 +31,17 @@ from ..charts.svg import panel_svg
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 
 
-@dataclass(frozen=True)
-class Section:
-    name: str
-    title: str
-    body: str
-
-
-def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
+def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
+    """Return the whole page; sections are (name, title, body)."""
     style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
         " base-uri 'none'; form-action 'none'"
     )
-    links = "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
+    links = "".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in sections)
     body = "".join(
-        f'<section id="{s.name}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections
+        f'<section id="{name}"><h2>{escape(words)}</h2>{body}</section>'
+        for name, words, body in sections
     )
     return html_page(
         title,
@@ -67,15 +62,11 @@ def html_page(title: str, more: str, body: str) -> str:
 
 
 def style_text() -> str:
-    return _colours() + _file("report.css")
+    return _colours() + Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def script_text() -> str:
-    return _file("report.js")
-
-
-def _file(name: str) -> str:
-    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name("report.js").read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

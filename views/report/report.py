@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from ...errors import counted
-from ...files.atomic_files import output, write_text
+from ...files.atomic_files import output
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
 from ...store.rows import Stream
@@ -47,7 +46,7 @@ from ..leaderboard_text import (
     value_source,
 )
 from ..time_spent import time_facts
-from .page import Cell, Section, facts, figure, page, table
+from .page import Cell, facts, figure, page, table
 
 _MOST = 4
 _TITLE = "Performance profile"
@@ -61,10 +60,10 @@ def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
         return [], None
     stream = Stream(first.value_from)
     ordered = [entry.trial for entry in snapshot.entries if entry.value is not None]
-    default = [entry.trial for entry in snapshot.entries if entry.is_default]
-    there = [trial for trial in ordered if snapshot.scores.of(trial, stream)]
-    shown = there[:_MOST]
-    shown += [n for n in default if n not in shown and snapshot.scores.of(n, stream)]
+    shown = [trial for trial in ordered if snapshot.scores.of(trial, stream)][:_MOST]
+    default = snapshot.default
+    if default is not None and default not in shown and snapshot.scores.of(default, stream):
+        shown.append(default)
     return shown, stream
 
 
@@ -79,19 +78,19 @@ def profile(snapshot: Snapshot) -> Picture:
     found = profiles(sides)
     low, high = found[0].thresholds[0], found[0].thresholds[-1]
     ticks = tuple((at, number(at)) for at in round_ticks(low, high))
-    default = {entry.trial for entry in snapshot.entries if entry.is_default}
     marks: list[Line | Band] = []
     keys: list[Key] = []
     for place, (trial, side, one) in enumerate(zip(trials, sides, found, strict=True)):
-        style = "base" if trial in default else f"c{place}"
-        name = f"trial {trial}{', the default' * (trial in default)}"
+        is_default = trial == snapshot.default
+        style = "base" if is_default else f"c{place}"
+        name = f"trial {trial}{', the default' * is_default}"
         points = tuple(zip(one.thresholds, one.shares, strict=True))
         if one.band is not None:
             ends = zip(one.thresholds, one.band, strict=True)
             marks.append(Band(tuple((at, low, high) for at, (low, high) in ends), style))
         tip = f"{name}, {counted(len(side), 'seed')}"
-        marks.append(Line(points, style, trial, tip, dashed=trial in default))
-        keys.append(Key(tip, style, "dashed" if trial in default else "line"))
+        marks.append(Line(points, style, trial, tip, dashed=is_default))
+        keys.append(Key(tip, style, "dashed" if is_default else "line"))
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
@@ -110,14 +109,11 @@ def environments_section(snapshot: Snapshot) -> str:
     trials, stream = profiled(snapshot)
     if stream is None:
         return '<p class="nothing">No trial has a value yet.</p>'
-    scores = snapshot.scores
+    scores, default, against = snapshot.scores, snapshot.default, None
     found = {trial: on_each(scores.of(trial, stream)) for trial in trials}
-    default = next((e.trial for e in snapshot.entries if e.is_default), None)
-    against = None
     if stream is Stream.REPORT and default in trials[1:]:
         against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
-    seeds = {one.seeds for one in found.values()}
-    many = seeds_text(max(seeds), stream)
+    many = seeds_text(max(one.seeds for one in found.values()), stream)
     lost = sum(one.lost for one in found.values())
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
@@ -192,12 +188,9 @@ _ROWS = 200
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     text = report_html(read_snapshot(folder))
-    if path is None:
-        write_text(folder.report, text)
-        return folder.report
-    with output(path) as file:
+    with output(path or folder.report) as file:
         file.write(text)
-    return path
+    return path or folder.report
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
@@ -205,17 +198,16 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if not entries:
         return '<p class="nothing">No trial yet.</p>'
     names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    columns = [
-        (one.name.replace("\n", ""), one.right,
-         [Cell(text, _sortable(by)) for text, by in zip(one.cells, one.sorts, strict=True)])
-        for one in board_columns(entries, names)
-    ]  # fmt: skip
+    columns: list[tuple[str, bool, list[Cell]]] = []
+    for one in board_columns(entries, names):
+        by = map(_sortable, one.sorts or [None] * len(entries))
+        columns.append((one.name.replace("\n", ""), one.right, list(map(Cell, one.cells, by))))
     for at, name in enumerate(environment_names(snapshot.meta.environments)):
         scores = [e.scores[at] if e.scores else None for e in entries]
         cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
         columns.append((name, True, cells))
-    knobs = knob_columns(entries)
-    for name in knobs.names:
+    names_apart, same = knob_columns(entries)
+    for name in names_apart:
         cells = [_param(entry.params, name) for entry in entries]
         numeric = all(cell.sort is not None or not cell.text for cell in cells)
         columns.append((name, numeric, cells))
@@ -227,8 +219,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     notes: list[str] = []
     if snapshot.meta.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
-    if knobs.same:
-        notes.append(escape(knobs.same_words))
+    if same:
+        notes.append(escape(same))
     if len(entries) < len(snapshot.entries):
         notes.append(
             f"The first {len(entries)} of {len(snapshot.entries):,} trials; for all: "
@@ -262,17 +254,14 @@ def baselines_table(snapshot: Snapshot) -> str:
 
 
 def rungs_table(snapshot: Snapshot) -> str:
-    counts: dict[int, Counter[str]] = {}
-    at: dict[int, int] = {}
-    for row in snapshot.decisions:
-        counts.setdefault(row.rung, Counter())[row.action] += 1
-        at[row.rung] = min(row.env_steps, at.get(row.rung, row.env_steps))
-    actions = [a for a in _ACTIONS if any(count[a] for count in counts.values())]
-    rows = [
-        [Cell(steps(at[rung]), at[rung]), *map(_count, [counts[rung].total(),
-                                                        *(counts[rung][a] for a in actions)])]
-        for rung in sorted(counts)
-    ]  # fmt: skip
+    taken = {row.action for row in snapshot.decisions}
+    actions = [action for action in _ACTIONS if action in taken]
+    rows: list[list[Cell]] = []
+    for rung in sorted({row.rung for row in snapshot.decisions}):
+        here = [row for row in snapshot.decisions if row.rung == rung]
+        at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
+        cells = [Cell(str(n), n) for n in (len(here), *(counts[action] for action in actions))]
+        rows.append([Cell(steps(at), at), *cells])
     header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
@@ -288,35 +277,22 @@ _ACTIONS = {
 }
 
 
-def _count(count: int) -> Cell:
-    return Cell(str(count), count)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of a report; `build` returns its HTML, "" if there is nothing to show."""
-
-    name: str
-    title: str
-    build: Callable[[Snapshot], str]
-
-
-PARTS = (
-    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
-    Part("curves", "Learning curves", lambda s: figure(curves(s))),
-    Part("leaderboard", "Leaderboard", leaderboard_table),
-    Part("environments", "Environments", environments_section),
-    Part("history", "History", lambda s: figure(history(s))),
-    Part("importance", "Importance of hyperparameters", lambda s: figure(importance(s))),
-    Part("effects", "Main effects", lambda s: _if_drawn(effects(s))),
-    Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
-    Part("slices", "Slices", lambda s: figure(slices(s))),
-    Part("schedule", "Schedules", lambda s: _if_drawn(schedule(s))),
-    Part("stopping", "Early stopping", lambda s: _stopping(s)),
-    Part("baselines", "Baselines", lambda s: baselines_table(s) if s.baselines else ""),
-    Part("study", "The study", lambda s: _study(s)),
-)
-"""The sections of a report, in order; those whose body is empty are left out."""
+PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
+    "pareto": ("Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
+    "curves": ("Learning curves", lambda s: figure(curves(s))),
+    "leaderboard": ("Leaderboard", leaderboard_table),
+    "environments": ("Environments", environments_section),
+    "history": ("History", lambda s: figure(history(s))),
+    "importance": ("Importance of hyperparameters", lambda s: figure(importance(s))),
+    "effects": ("Main effects", lambda s: _if_drawn(effects(s))),
+    "parallel": ("Parallel coordinates", lambda s: figure(parallel(s))),
+    "slices": ("Slices", lambda s: figure(slices(s))),
+    "schedule": ("Schedules", lambda s: _if_drawn(schedule(s))),
+    "stopping": ("Early stopping", lambda s: _stopping(s)),
+    "baselines": ("Baselines", lambda s: baselines_table(s) if s.baselines else ""),
+    "study": ("The study", lambda s: _study(s)),
+}
+"""Name -> (title, HTML) of the sections of a report, in order; empty ones are left out."""
 
 
 def _if_drawn(picture: Picture) -> str:
@@ -325,8 +301,8 @@ def _if_drawn(picture: Picture) -> str:
 
 def report_html(snapshot: Snapshot) -> str:
     unit = escape(snapshot.study.algorithm.unit)
-    bodies = [(part, in_unit(part.build(snapshot), unit)) for part in PARTS]
-    sections = [Section(part.name, part.title, body) for part, body in bodies if body]
+    bodies = {name: in_unit(build(snapshot), unit) for name, (_, build) in PARTS.items()}
+    sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot), sections, _foot(snapshot))
 
@@ -375,8 +351,8 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _default_words(snapshot: Snapshot) -> str:
-    default = next((entry for entry in snapshot.entries if entry.is_default), None)
-    values = () if default is None else snapshot.rows[default.trial].report_values
+    default = snapshot.default
+    values = () if default is None else snapshot.rows[default].report_values
     around = value_bounds(snapshot.meta).around(interval(values))
     seeds = counted(len(values), "test seed")
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
@@ -384,15 +360,12 @@ def _default_words(snapshot: Snapshot) -> str:
 
 def _costs(snapshot: Snapshot) -> str:
     budget, usage = snapshot.study.budget, snapshot.usage
-    allowed = {
-        "trials": None if budget.trials is None else f"{budget.trials:,}",
-        "env steps": None if budget.env_steps is None else steps(budget.env_steps),
-        "time": duration(budget.wall_seconds) if budget.wall_seconds else None,
-    }
-    limits = ", ".join(f"{what} {most}" for what, most in allowed.items() if most is not None)
+    limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
+    limits += [] if budget.env_steps is None else [f"env steps {steps(budget.env_steps)}"]
+    limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
     speed = steps(round(usage.env_steps_per_second))
     found = [
-        ("training env steps", steps(usage.env_steps), f"budget: {limits or 'none'}"),
+        ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
         ("evaluation env steps", steps(usage.eval_env_steps), ""),
         ("speed", f"{speed}/s", "training env steps per second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
@@ -450,19 +423,19 @@ def _study(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
-    bits = f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
-    bits = bits if meta.bits else ""
+    if meta.bits:
+        where += f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
     given = ""
     if snapshot.folder.study_file.is_file():
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = f"<details><summary>as given</summary>{_code(text)}</details>"
+        given = _details("as given", text)
     return (
-        f"{given}<details><summary>with every default written out</summary>"
-        f"{_code(meta.study_text)}</details>"
+        f"{given}{_details('with every default written out', meta.study_text)}"
         f"<details><summary>time, speed, versions</summary>{_costs(snapshot)}"
-        f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p></details>'
+        f'<p class="note">{escape(f"{where}; {versions}")}</p></details>'
     )
 
 
-def _code(text: str) -> str:
-    return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+def _details(summary: str, text: str) -> str:
+    code = f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+    return f"<details><summary>{summary}</summary>{code}</details>"
