@@ -248,7 +248,5 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            raise ConfigError(
-                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
-                f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
-            ) from None
+            on = f"hpo runs on Linux and macOS (on Windows: WSL 2); {sys.platform} has no {module}"
+            raise ConfigError(f"{on}, to {purpose}") from None

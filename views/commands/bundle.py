@@ -74,9 +74,6 @@ def _allow(bundle: Bundle, allowed: bool) -> None:
 def _is_allowed() -> bool:
     """Ask in the terminal; `ConfigError` names the option where there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(
-            "cannot ask: stdin is not a terminal; to run this code without a question: "
-            "--allow-code"
-        )
+        raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -160,9 +160,7 @@ def do_envs(args: Namespace) -> int:
 def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
-        raise ConfigError(
-            f"no {what} has {word!r} in its name or meaning; leave the word out to list all"
-        )
+        raise ConfigError(f"no {what} has {word!r} in its name or meaning; for all: no word")
     return found
 
 

@@ -119,9 +119,7 @@ def do_compare(args: Namespace) -> int:
     elif numbers:
         raise ConfigError("compare two trials of one study, or two studies, not one of each")
     elif args.study is not None:
-        raise ConfigError(
-            f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
-        )
+        raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
         meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
@@ -138,7 +136,8 @@ def do_compare(args: Namespace) -> int:
     data = {
         "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
         **asdict(result), **on_each, "decision": None if differs else result.verdict,
-        "verdict": refused if differs else result.sentence(), "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
+        "verdict": refused if differs else result.sentence(), "caution": chosen.caution,
+        "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
@@ -239,9 +238,8 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     board = _board(folder)
     for trial in numbers:
         if trial not in board.rows:
-            raise StoreError(
-                f"study {folder.name!r} has no trial {trial}; see: hpo top {folder.name}"
-            )
+            told = f"study {folder.name!r} has no trial {trial}"
+            raise StoreError(told, trials=folder.name)
     whole = all(
         board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
         for n in numbers
@@ -262,10 +260,9 @@ def _values_in_common(
     found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
              for number in numbers]  # fmt: skip
     if not (both := found[0] & found[1]):
-        raise StoreError(
-            f"trials {numbers[0]} and {numbers[1]} of {folder.name!r} were not evaluated at equal "
-            f"env steps; to compare full runs: hpo confirm {numbers[0]} {numbers[1]}"
-        )
+        one, other = numbers
+        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
+        raise StoreError(f"{told}; to compare full runs: hpo confirm {one} {other}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 
@@ -288,10 +285,8 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
          [side.scores.over for side in sides]),
     ):  # fmt: skip
         if ours != theirs:
-            raise ConfigError(
-                f"{a} {does.format(ours)} and {b} {does.format(theirs)}; only values {what} can "
-                "be compared"
-            )
+            told = f"{a} {does.format(ours)} and {b} {does.format(theirs)}"
+            raise ConfigError(f"{told}; only values {what} can be compared")
     return metas[0], sides
 
 
@@ -313,10 +308,8 @@ def _side(
     whole = entry.value is not None and entry.values  # else they come from an earlier point
     fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
     if common is None and not (whole or any(fresh.values())):
-        raise StoreError(
-            f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
-            "full run; compare trials that finished"
-        )
+        told = f"trial {row.trial} of {folder.name!r} is {entry.state.value}, without a full run"
+        raise StoreError(f"{told}; compare trials that finished")
     study = recorded(meta.study_text)
     kind = str(Stream.SEARCH)
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:

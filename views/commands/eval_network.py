@@ -261,10 +261,8 @@ def _check_forms(args: Namespace) -> None:
         return
     for option in ("find_load", "loads", "plot"):
         if getattr(args, option) is not None:
-            raise ConfigError(
-                f"--trace follows one seed at the load of --env; leave "
-                f"--{option.replace('_', '-')} out, or set the load by --set load=100"
-            )
+            told = f"--trace has one load (--set load=100); leave --{option.replace('_', '-')} out"
+            raise ConfigError(told)
 
 
 def parse_loads(text: str) -> list[float]:
@@ -338,16 +336,11 @@ def _prepared(
 
 def _optical_file(args: Namespace) -> EnvFile | None:
     if args.env is None and args.set:
-        raise ConfigError(
-            "--set changes a key of --env FILE; give that file too, such as the policy's study"
-        )
+        raise ConfigError("--set changes a key of --env FILE; give that file too")
     file = None if args.env is None else read_env_file(args.env, args.set)
     if file is not None and file.known.source != "optical":
-        raise ConfigError(
-            f"{args.env} describes {file.spec.id}, which is not an optical network; heuristics "
-            "and pictures are for "
-            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
-        )
+        known = ", ".join(name for name, it in ENVIRONMENTS.items() if it.source == "optical")
+        raise ConfigError(f"{args.env}: {file.spec.id} is not an optical network: {known}")
     return file
 
 

@@ -117,10 +117,8 @@ def _eval_training(args: Namespace) -> int:
     file, _, label = name.partition(":")
     places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
     if not places:
-        raise ConfigError(
-            f"{folder} was trained by {name}; read that file, then type "
-            f"hpo eval {folder} --import {file}"
-        )
+        told = f"{folder} was trained by {name}; read that file, then type"
+        raise ConfigError(f"{told} hpo eval {folder} --import {file}")
     if args.sample:
         raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
     made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made

@@ -90,10 +90,10 @@ def table_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         waiting += [[_cell(value) for value in row] for row in some]
         if len(waiting) * len(header) > CELLS:
-            raise StoreError(
-                f"the table has more than {CELLS:,} cells; aggregate, add LIMIT 1000, or take "
-                "--csv or --json, which may have any number"
+            told = (
+                f"the table has more than {CELLS:,} cells; add LIMIT 1000, or take --csv or --json"
             )
+            raise StoreError(told)
         for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
             widths[place] = max(widths[place], *map(len, column))
             right[place] = right[place] and all(_is_number(r[place]) for r in some)
@@ -345,10 +345,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
-        raise StoreError(
-            f"no policy of trial {trial} was kept; raise checkpoint.keep_best in the study file "
-            "and run it with --new"
-        )
+        told = f"no policy of trial {trial} was kept; raise checkpoint.keep_best"
+        raise StoreError(f"{told} in the study file and run it with --new")
     check_export(target)
     model = None
     if onnx:

@@ -66,10 +66,8 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            told = error.strerror or str(error)
-            raise ConfigError(
-                f"cannot listen on {host} port {at}: {told}; choose others with --host and --port"
-            ) from error
+            told = f"cannot listen on {host} port {at}: {error.strerror or error}"
+            raise ConfigError(f"{told}; choose others with --host and --port") from error
     raise ConfigError(f"no port of {host} is free; choose one with --port")
 
 

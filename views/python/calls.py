@@ -232,15 +232,10 @@ def learn(
         HpoError: as for `run`; a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
-        raise ConfigError(
-            f"config is {config!r}; allowed: a mapping of hyperparameters, such as "
-            "{'learning_rate': 1e-3}"
-        )
+        raise ConfigError(f"config is {config!r}; allowed: a mapping such as {{'gamma': 0.9}}")
     if not isinstance(env, str | Mapping):
-        raise ConfigError(
-            f"env is {env!r}; allowed: an id or a mapping with `id`. Over several environments a "
-            "policy each is kept: hpo.train({'env': [...], ...}).open()"
-        )
+        told = f"env is {env!r}; allowed: an id or a mapping with `id`"
+        raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")
     study: dict[str, Any] = {
         "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},

@@ -244,10 +244,8 @@ class Opened:
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
-            raise StoreError(
-                f"{self.name} kept no policy of trial {trial}; to keep more: "
-                "checkpoint: {keep_best: N}"
-            )
+            told = f"{self.name} kept no policy of trial {trial}"
+            raise StoreError(f"{told}; to keep more: checkpoint: {{keep_best: N}}")
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
