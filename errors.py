@@ -114,10 +114,8 @@ class MissingExtraError(HpoError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(
-            f"{purpose} needs the package {package!r}, which is not installed; "
-            f"type: pip install 'hpo-lanes[{extra}]'"
-        )
+        told = f"{purpose} needs the package {package!r}, which is not installed"
+        super().__init__(f"{told}; type: pip install 'hpo-lanes[{extra}]'")
 
 
 def not_as_written(what: str) -> StoreError:

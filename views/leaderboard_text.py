@@ -249,10 +249,8 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     placed = [entry for entry in entries if entry.front is not None]
     if not placed and entries and entries[0].value is not None:
-        return (
-            "Every trial violates a constraint, so the Pareto front is empty; trial "
-            f"{entries[0].trial} violates them least."
-        )
+        least = f"trial {entries[0].trial} violates them least"
+        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
     if not placed:
         return "No trial has finished its run, so the Pareto front is still empty."
     group = [entry for entry in placed if entry.confirmed] or placed
@@ -296,13 +294,11 @@ def audit_words(audit: Audit, metric: str) -> str:
     if whole.share is not None:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
     level = f", {whole.level} tied with it" if whole.level else ""
-    best = f"{whole.winners or 'none'} better than all of those"
-    audited = counted(whole.audited, "audited trial")
-    return (
-        f"{whole.wrong} of {audited}{share} ended better than the median of "
-        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)}){level}; "
-        f"{best}."
+    ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
+    bar = (
+        f"the median of the {audit.survivors} never stopped ({metric} {number(audit.bar)}){level}"
     )
+    return f"{ended} {bar}; {whole.winners or 'none'} better than all of those."
 
 
 def target(folder: Path) -> str:

@@ -90,7 +90,7 @@ def test_the_audit_is_told(text, folder):
     audit = read_snapshot(folder).audit
     assert audit is not None and audit.whole.audited >= 10
     assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
-    assert "Audited trials are a random share" in text and "wrong stops" in text
+    assert "By rung: " in text and "wrong stops" in text
 
 
 def test_nothing_is_asked_of_a_network(text):

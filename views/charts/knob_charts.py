@@ -81,10 +81,8 @@ _TOO_FEW = "Needs at least two trials with a value at the same point of their ru
 
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
-    return (
-        f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps, the latest point "
-        f"that nine in ten reached{snapshot.kept_words(most)}"
-    )
+    what = f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps"
+    return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
 
 
 def parallel(snapshot: Snapshot) -> Picture:
@@ -111,10 +109,8 @@ def parallel(snapshot: Snapshot) -> Picture:
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)
-    caption = (
-        f"{_where(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line below "
-        "an axis belongs to a trial without that hyperparameter."
-    )
+    caption = f"{_where(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line "
+    caption += "below an axis belongs to a trial without that hyperparameter."
     if left_out > 0:
         caption += f" Left out: {counted(left_out, 'less important hyperparameter')}."
     fifths = {"best fifth": "s4", "middle fifth": "s2", "worst fifth": "s0"}
@@ -203,12 +199,10 @@ def effects(snapshot: Snapshot) -> Picture:
     y = value_scale(ends, snapshot.meta.metric.removeprefix("eval/"), may_be_log=False)
     shown = [name for name in answer.decided.names if drawn.get(name)][:_PANELS]
     panels = [_panel(name, drawn[name], named[name].distribution, y) for name in shown]
-    caption = (
-        f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of neighbouring "
-        "trials, with 95% intervals; the other hyperparameters vary."
-    )
     if not panels:
-        caption = "Too few trials to draw an effect."
+        return Picture("effects", title, "Too few trials to draw an effect.")
+    caption = f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of "
+    caption += "neighbouring trials, with 95% intervals; the other hyperparameters vary."
     return Picture("effects", title, caption, panels)
 
 

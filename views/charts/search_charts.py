@@ -78,11 +78,8 @@ def curves(snapshot: Snapshot) -> Picture:
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
-    caption = (
-        "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
-        "fewer than five seeds. Training curves of confirmed trials are from selection and test "
-        "seeds, everything else is from search seeds."
-    )
+    caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
+    caption += "five seeds. Training curves of confirmed trials are from selection and test seeds."
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
@@ -248,10 +245,7 @@ def history(snapshot: Snapshot) -> Picture:
     keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
     keys += [Key("diverged or failed", "bad", "cross")] if lost else []
     keys += lines_keys
-    caption = (
-        f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in "
-        "the search. The leaderboard also has the values of confirmed trials on new seeds."
-    )
+    caption = f"Every trial in order{snapshot.kept_words(_MOST)}, by its value in the search."
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))
 
@@ -292,10 +286,8 @@ def pareto(snapshot: Snapshot) -> Picture:
     front = [entry for entry in shown if entry.front == 1 and entry.confirmed == confirmed]
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
     panels = [_pareto_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
-    caption = (
-        f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is better in one "
-        "objective and no worse in the others."
-    )
+    caption = f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is "
+    caption += "better in one objective and no worse in the others."
     if confirmed:
         caption += " Values of confirmed trials are from selection seeds, others from the search."
     return Picture("pareto", title, caption, panels)
@@ -359,10 +351,8 @@ def schedule(snapshot: Snapshot) -> Picture:
         _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
         for key in moved[:_KNOBS]
     ]
-    caption = (
-        f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} copies is "
-        "an upright line from the value of the copied member to a dot, the new value."
-    )
+    caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
+    caption += "copies is an upright line from the copied member's value to a dot, the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),

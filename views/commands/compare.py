@@ -179,10 +179,9 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         return _Chosen(
             values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
         )
-    raise StoreError(
-        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_seed_counts(a)}, {b.name} "
-        f"{_seed_counts(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
-    )
+    counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
+    told = f"{a.name} and {b.name} have no seeds in common: {counts}"
+    raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
 
 
 def _seed_counts(side: _Side) -> str:
@@ -193,18 +192,14 @@ def _seed_counts(side: _Side) -> str:
 
 def _why_unpaired(a: _Side, b: _Side) -> str:
     if a.seed != b.seed:
-        return (
-            f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them, "
-            f"run {b.name}'s file again with --set seed={a.seed} --name {b.name}-seed{a.seed}."
-        )
+        told = f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them,"
+        return f"{told} run {b.name}'s file with --set seed={a.seed} --name {b.name}-seed{a.seed}."
     said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     if a.study == b.study:
         return f"{said}; not all are the same ones."
     wanted = max(FEWEST_PAIRS, *(len(side.values[Stream.REPORT]) for side in (a, b)))
-    return (
-        f"{said}. Test seeds are the same in both: run the files again with --set "
-        f"confirm.report={wanted}, which adds those that are missing."
-    )
+    told = f"{said}. Test seeds are the same in both; to add those that are missing, run the"
+    return f"{told} files again with --set confirm.report={wanted}."
 
 
 def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
@@ -432,8 +427,7 @@ def _what_decides(
 ) -> list[str]:
     more, top = result.more_seeds or 0, chosen.values[0][0]
     if result.equal and top in (chosen.bounds.low, chosen.bounds.high):
-        return [f"Both are at {number(top)}, the limit of the environment: more seeds cannot "
-                "separate them. Fewer env_steps or a harder environment may."]  # fmt: skip
+        return [f"Both are at {number(top)}, the environment's limit: no seeds separate them."]
     if sides[0].study != sides[1].study:
         return [f"About {more} more test seeds of each would decide."] if more else []
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0

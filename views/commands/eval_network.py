@@ -126,8 +126,8 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
 def results_text(data: Mapping[str, Any]) -> str:
     lines = [data["env"] + ", sampled actions" * (not data.get("greedy", True))]
     if "trace" in data:
-        lines.append(f"wrote {counted(data['requests'], 'request')} to {data['trace']}: "
-                     f"{data['accepted']} accepted, {data['blocked']} blocked")  # fmt: skip
+        what = f"{counted(data['requests'], 'request')} to {data['trace']}"
+        lines.append(f"wrote {what}: {data['accepted']} accepted, {data['blocked']} blocked")
         return "\n".join(lines)
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95%"]
@@ -146,11 +146,8 @@ def results_text(data: Mapping[str, Any]) -> str:
             ]  # fmt: skip
             lines += ["", aligned(header, rows, [False, True, False])]
         return "\n".join(lines)
-    requests = counted(data["requests_per_seed"], "request")
-    lines.append(
-        f"{counted(data['seeds'], 'seed')} x {requests} after "
-        f"{data['warmup_requests']} of warm-up, the same for every rule"
-    )
+    size = f"{counted(data['seeds'], 'seed')} x {counted(data['requests_per_seed'], 'request')}"
+    lines.append(f"{size} after {data['warmup_requests']} of warm-up, the same for every rule")
     header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
     rows = [_row(row) for row in data["results"]]
     lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))

@@ -196,8 +196,7 @@ def _text(data: dict[str, Any]) -> str:
     lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
-        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps: the "
-                     "environment did not end them")  # fmt: skip
+        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps")
     return "\n".join(lines)
 
 

@@ -90,10 +90,8 @@ def table_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         waiting += [[_cell(value) for value in row] for row in some]
         if len(waiting) * len(header) > CELLS:
-            told = (
-                f"the table has more than {CELLS:,} cells; add LIMIT 1000, or take --csv or --json"
-            )
-            raise StoreError(told)
+            told = f"the table has more than {CELLS:,} cells"
+            raise StoreError(f"{told}; add LIMIT 1000, or take --csv or --json")
         for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
             widths[place] = max(widths[place], *map(len, column))
             right[place] = right[place] and all(_is_number(r[place]) for r in some)

@@ -87,7 +87,5 @@ def _verdict(found: Replay, other: Sequence[Point]) -> str:
         without = f"\nNot trained again, as they diverged or ended sooner: seeds {lost}."
         compared = counted(len(found.points), "evaluation")
         return f"Bit for bit as recorded: {compared}, {curve}.{without if lost else ''}"
-    return (
-        f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
-        "differ on other versions, devices or code than the study's."
-    )
+    apart = f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}"
+    return f"{apart}. Results differ on other versions, devices or code than the study's."

@@ -237,14 +237,13 @@ def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
 
 
 def verified_words(found: Verification) -> str:
-    seen = found.agreement
+    seen, means = found.agreement, [*map(number, found.means)]
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
     inside = "within" if seen.within else "OUTSIDE of"
     lines = [
         f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
         f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
-        f"new seeds       {found.seeds}, mean {number(found.means[1])}; recorded "
-        f"{number(found.means[0])}",
+        f"new seeds       {found.seeds}, mean {means[1]}; recorded {means[0]}",
         f"                the difference {number(seen.difference)} is {inside} "
         f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
     ]

@@ -95,11 +95,8 @@ def profile(snapshot: Snapshot) -> Picture:
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
     flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
-    caption = (
-        f"Of all runs ({counted(len(snapshot.scores.names), 'environment')} x seeds), the share "
-        "with a score above; a higher line is better. Bands: pointwise 95% from a stratified "
-        f"bootstrap over the seeds of each environment, from 5 seeds on.{flattered}"
-    )
+    caption = "The share of all runs (environments x seeds) with a score above; a higher line is "
+    caption += f"better. Bands: pointwise 95%, from a stratified bootstrap over seeds.{flattered}"
     return Picture("profile", _TITLE, caption, (panel,))
 
 
@@ -175,11 +172,8 @@ def _improvement(first: int, default: int | None, against: Beside | None, stream
         return f'<p class="note">{escape(why)}</p>'
     chance = against.improvement
     likely = around(chance.value, chance.interval)
-    text = (
-        f"Averaged over environments a run of trial {first} beats one of the default with "
-        f"probability {likely}; differences are paired over "
-        f"{counted(against.seeds - against.lost, 'seed')}."
-    )
+    text = f"Averaged over environments a run of trial {first} beats one of the default with "
+    text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
     return f"<p>{escape(text)}</p>"
 
 
@@ -222,10 +216,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if same:
         notes.append(escape(same))
     if len(entries) < len(snapshot.entries):
-        notes.append(
-            f"The first {len(entries)} of {len(snapshot.entries):,} trials; for all: "
-            "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
-        )
+        told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
+        notes.append(f"{told}; for all: <code>trials.parquet</code>.")
     explained = "" if names else (
         "<details><summary>What the columns mean</summary>"
         f"<pre>{escape(EXPLAINED)}</pre></details>"
@@ -379,11 +371,8 @@ def _costs(snapshot: Snapshot) -> str:
 
 def _foot(snapshot: Snapshot) -> str:
     head = snapshot.head
-    return (
-        f"Written by hpo {escape(__version__)} from commit {head.number} of "
-        f"{moment(head.at) if head.at else '-'}. This file needs no network; SQL over the same "
-        "tables: <code>hpo query</code>."
-    )
+    commit = f"commit {head.number} of {moment(head.at) if head.at else '-'}"
+    return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 
 def _stopping(snapshot: Snapshot) -> str:
@@ -399,13 +388,8 @@ def _stopping(snapshot: Snapshot) -> str:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
     if snapshot.audit is not None:
-        words = audit_words(snapshot.audit, snapshot.meta.metric)
-        return (
-            f"<p>{escape(words)}</p>{body}"
-            '<p class="note">Audited trials are a random share of the stopped ones that ran to '
-            "the end (<code>early_terminate.audit</code>); by rung: "
-            "<code>hpo top --json</code>.</p>"
-        )
+        words = escape(audit_words(snapshot.audit, snapshot.meta.metric))
+        return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body
     if spec.audit:
