@@ -294,11 +294,10 @@ def audit_words(audit: Audit, metric: str) -> str:
     if whole.share is not None:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
     level = f", {whole.level} tied with it" if whole.level else ""
+    bar = f"({metric} {number(audit.bar)}){level}"
     ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
-    bar = (
-        f"the median of the {audit.survivors} never stopped ({metric} {number(audit.bar)}){level}"
-    )
-    return f"{ended} {bar}; {whole.winners or 'none'} better than all of those."
+    others = f"the median of the {audit.survivors} that were never stopped {bar}"
+    return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
 
 
 def target(folder: Path) -> str:

@@ -6,7 +6,6 @@ Every rule serves the same streams, seed by seed, so that their differences are 
 from __future__ import annotations
 
 import math
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
-from ..escape_control import echo
+from ..escape_control import note
 from ..formatting import aligned, between, number
 from ..json_output import finite_or_none, print_answer, write_csv
 from ..terminal.console import plain_warnings
@@ -243,7 +242,7 @@ def do_eval_network(args: Namespace) -> int:
             **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
         draw_curves(Path(args.plot), results, question.title)
-        echo(f"wrote {args.plot}", file=sys.stderr)
+        note(f"wrote {args.plot}")
     return _print(args, data)
 
 

@@ -21,7 +21,7 @@ from ...store.study_folder import StudyFolder, find_study, one_policy
 from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..escape_control import echo, note
+from ..escape_control import note
 from ..formatting import in_unit, number, param, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import in_columns, knows_blocks
@@ -38,7 +38,7 @@ def do_confirm(args: Namespace) -> int:
     asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
-        echo(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}", file=sys.stderr)
+        note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
     if not args.quiet:
         cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)
         note(f"{counted(len(asked.trials), 'trial')} on {asked.seeds} test seeds: {cost}")
@@ -78,7 +78,7 @@ def do_train(args: Namespace) -> int:
     if given.space.parameters and not args.quiet:
         own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
         words = f"training one configuration, the space's default: {own}"
-        echo(in_columns(words, sys.stderr), file=sys.stderr)
+        note(in_columns(words, sys.stderr))
     results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED

@@ -17,8 +17,10 @@ from ...store.rows import Head, Stream, StudyMeta, TrialRow
 from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
+from ..charts.model import Key
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, duration, in_unit, moment, param
+from ..report.page import legend
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
 
@@ -52,13 +54,9 @@ def read_standing(folder: Path) -> Standing:
 
 
 def standing_of(
-    folder: Path,
-    meta: StudyMeta,
-    study: Study,
-    head: Head,
-    rows: Iterable[TrialRow],
+    folder: Path, meta: StudyMeta, study: Study, head: Head, rows: Iterable[TrialRow],
     first: Entry | None,
-) -> Standing:
+) -> Standing:  # fmt: skip
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
@@ -84,20 +82,14 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
-    keys = "".join(
-        f'<li class="{style}"><i></i>{SEED_KINDS[stream]} seeds</li>'
-        for stream, style in _STREAMS.items()
-        if stream in streams
-    )
+    keys = [Key(f"{SEED_KINDS[stream]} seeds", style, "") for stream, style in _STREAMS.items()
+            if stream in streams]  # fmt: skip
     note = "The number in a lane is the trial that it trains."
     note += "" if standing.word == "running" else " These are the lanes of the last commit."
     if waiting:
         note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for a lane."
-    return (
-        f'<ul class="legend">{keys}</ul>'
-        + "".join(_bucket(state, at) for at in range(len(state.buckets)))
-        + f'<p class="note">{note}</p>'
-    )
+    buckets = "".join(_bucket(state, at) for at in range(len(state.buckets)))
+    return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
 
 
 def _bucket(state: LoopState, at: int) -> str:
@@ -121,10 +113,8 @@ def _lane(lane: int, run: Run | None, state: LoopState) -> str:
         f"lane {lane}: trial {run.trial}, {SEED_KINDS[run.stream]} seed {run.replicate}, "
         f"{counted(run.chunks, 'chunk')} done; {knobs}"
     )
-    return (
-        f'<li class="{_STREAMS[run.stream]}" data-t="{run.trial}" title="{escape(told)}">'
-        f"{run.trial}</li>"
-    )
+    kind = _STREAMS[run.stream]
+    return f'<li class="{kind}" data-t="{run.trial}" title="{escape(told)}">{run.trial}</li>'
 
 
 ASKED = ("importance",)
@@ -152,10 +142,8 @@ def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
 
 def progress_bar(standing: Standing) -> str:
     share = standing.share
-    return (
-        f'<span class="share"><progress max="1" value="{share:.4f}"></progress> '
-        f"<span>{share:.0%}</span></span>"
-    )
+    bar = f'<progress max="1" value="{share:.4f}"></progress>'
+    return f'<span class="share">{bar} <span>{share:.0%}</span></span>'
 
 
 def _now(standing: Standing) -> str:

@@ -128,37 +128,27 @@ def table(
 def figure(picture: Picture) -> str:
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
-    parts = [_two_widths(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
+    parts = [_panel(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
     if small:
         pair = len(small) <= 2
-        drawn = "".join(
-            _two_widths(picture, panel, _HALF) if pair else
-            f'<div class="panel">{_title(panel)}{_svg(picture, panel, _THIRD)}</div>'
-            for panel in small
-        )  # fmt: skip
-        parts.append(f'{_legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
+        drawn = "".join(_panel(picture, panel, _HALF if pair else _THIRD) for panel in small)
+        parts.append(f'{legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 
 
-def _svg(picture: Picture, panel: Panel, width: int) -> str:
-    return panel_svg(panel, width, f"{picture.title}: {panel.title}. {picture.caption}")
+def _panel(picture: Picture, panel: Panel, width: int) -> str:
+    alt = f"{picture.title}: {panel.title}. {picture.caption}"
+    drawn = panel_svg(panel, width, alt)
+    if width > _NARROW:  # twice: a phone shows the other one
+        narrow = panel_svg(panel, _NARROW, alt)
+        drawn = f'<div class="wide">{drawn}</div><div class="narrow">{narrow}</div>'
+    title = f"<h3>{escape(panel.title)}</h3>"
+    return f'<div class="panel">{title}{legend(panel.keys)}{drawn}</div>'
 
 
-def _two_widths(picture: Picture, panel: Panel, width: int) -> str:
-    return (
-        f'<div class="panel">{_title(panel)}{_legend(panel.keys)}'
-        f'<div class="wide">{_svg(picture, panel, width)}</div>'
-        f'<div class="narrow">{_svg(picture, panel, _NARROW)}</div></div>'
-    )
-
-
-def _title(panel: Panel) -> str:
-    return f"<h3>{escape(panel.title)}</h3>"
-
-
-def _legend(keys: Sequence[Key]) -> str:
+def legend(keys: Sequence[Key]) -> str:
     if not keys:
         return ""
     items = "".join(
