@@ -196,11 +196,10 @@ def _numbers(name: str, values: Sequence[float | None]) -> Column:
 def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]:
     columns = [_integers("front", [entry.front for entry in entries])]
     for index, name in enumerate(objectives):
-        values = [e.objectives[index] if e.objectives else None for e in entries]
-        if index == 0:  # at least what a trial that was stopped showed
-            values = [
-                _searched(e) if v is None else v for v, e in zip(values, entries, strict=True)
-            ]
+        # Of the first at least what a trial that was stopped showed.
+        without = [None if index else _searched(entry) for entry in entries]
+        values = [e.objectives[index] if e.objectives else other
+                  for e, other in zip(entries, without, strict=True)]  # fmt: skip
         found = _numbers("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
         columns.append(Column(header, found.cells, values))
@@ -228,17 +227,11 @@ def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> Non
 def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
     rows: list[list[str]] = []
     for entry in baselines:
-        apart, around = entry.difference, entry.difference_around
-        rows.append(
-            [
-                entry.baseline,
-                number(entry.value),
-                between(entry.around.low, entry.around.high),
-                f"{len(entry.values)} {SEED_KINDS[entry.stream]}",
-                "" if apart is None else f"{apart:+.4g}",
-                "" if around is None else between(around.low, around.high),
-            ]
-        )
+        own, apart, around = entry.around, entry.difference, entry.difference_around
+        seeds = f"{len(entry.values)} {SEED_KINDS[entry.stream]}"
+        row = [entry.baseline, number(entry.value), between(own.low, own.high), seeds]
+        row.append("" if apart is None else f"{apart:+.4g}")
+        rows.append([*row, "" if around is None else between(around.low, around.high)])
     compared = any(entry.difference is not None for entry in baselines)
     used = slice(None if compared else 4)
     header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)

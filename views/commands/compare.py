@@ -321,18 +321,12 @@ def _side(
         values[stream] = {(str(stream), seed): value for seed, value in finite.items()}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
-        name=name,
-        study=str(folder.path.resolve()),
-        seed=study.seed,
-        trial=row.trial,
-        wins=entry.rank == 1,
-        values=values,
+        name=name, study=str(folder.path.resolve()), seed=study.seed, trial=row.trial,
+        wins=entry.rank == 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        scores=board.scores,
-        looks=board.looks,
-        at=None if common is None else common[0],
-    )
+        scores=board.scores, looks=board.looks, at=None if common is None else common[0],
+    )  # fmt: skip
 
 
 def _board(folder: StudyFolder) -> _Board:

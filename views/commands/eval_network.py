@@ -89,22 +89,16 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
         for row in _differences(policy, heuristic, results)
     ]
     first = next(iter(results.values()))
-    return {
-        "seeds": int(first.blocked.shape[1]),
-        "requests_per_seed": first.requests,
-        "results": rows,
-        "differences": differences,
-    }
+    return {"seeds": int(first.blocked.shape[1]), "requests_per_seed": first.requests,
+            "results": rows, "differences": differences}  # fmt: skip
 
 
 def _figure(summary: Summary, several: bool) -> dict[str, Any]:
     return {
-        "mean": summary.mean,
-        "std": summary.std if several else None,
-        "ci_low": finite_or_none(summary.low),
-        "ci_high": finite_or_none(summary.high),
+        "mean": summary.mean, "std": summary.std if several else None,
+        "ci_low": finite_or_none(summary.low), "ci_high": finite_or_none(summary.high),
         "nothing_blocked": summary.mean == 0.0,
-    }
+    }  # fmt: skip
 
 
 def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:

@@ -69,31 +69,25 @@ def do_eval(args: Namespace) -> int:
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
     data = {
-        "policy": str(Path(args.policy)),
-        "env": env.id,
-        "episodes": len(returns),
-        "seed": args.seed,
-        "greedy": greedy,
+        "policy": str(Path(args.policy)), "env": env.id, "episodes": len(returns),
+        "seed": args.seed, "greedy": greedy,
         **_statistics(returns, lengths, _bounds(env)),
         "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
-    }
+    }  # fmt: skip
     print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
     return 0
 
 
 def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
     around = bounds.around(interval(returns))
-    return {
-        "return_mean": finite_or_none(mean(returns)),
-        "ci_low": finite_or_none(around.low),
-        "ci_high": finite_or_none(around.high),
-        "return_min": finite_or_none(min(returns)),
-        "return_max": finite_or_none(max(returns)),
-        "length_mean": finite_or_none(mean(lengths)),
-        "cut": sum(length >= LONGEST for length in lengths),
-    }
+    found = {
+        "return_mean": mean(returns), "ci_low": around.low, "ci_high": around.high,
+        "return_min": min(returns), "return_max": max(returns), "length_mean": mean(lengths),
+    }  # fmt: skip
+    cut = sum(length >= LONGEST for length in lengths)
+    return {**{name: finite_or_none(value) for name, value in found.items()}, "cut": cut}
 
 
 def _bounds(env: EnvPlan) -> Bounds:

@@ -158,10 +158,8 @@ def do_top(args: Namespace) -> int:
     environments = list(environment_names(seen.meta.environments))
     if args.json:
         print_json({
-            "study": folder.name,
-            "state": seen.state,
-            "metric": seen.meta.metric,
-            "goal": seen.meta.goal,
+            "study": folder.name, "state": seen.state,
+            "metric": seen.meta.metric, "goal": seen.meta.goal,
             **({"environments": environments} if environments else {}),
             "conclusion": as_json(seen.conclusion),
             "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],

@@ -37,25 +37,17 @@ def _say_compiling(words: str) -> AbstractContextManager[object]:
 
 
 def _data(found: Replay, target: Path | None) -> dict[str, Any]:
-    return {
-        "study": found.study,
-        "trial": found.trial,
-        "same": found.same,
-        "lineage": [finite_json(part.as_json()) for part in found.lineage],
-        "evaluations": [
-            {
-                **{name: getattr(point, name) for name in ("env_steps", "replicate", "trial")},
-                "recorded": finite_json(list(point.recorded)),
-                "replayed": finite_json(list(point.replayed)),
-                "same": point.same,
-            }
-            for point in found.points
-        ],
-        "curve_rows": found.curve_rows,
-        "curve_same": found.curve_same,
-        "left_out": list(found.left_out),
-        "exported_to": None if target is None else str(target),
-    }
+    points = [
+        {"env_steps": one.env_steps, "replicate": one.replicate, "trial": one.trial,
+         "recorded": [*one.recorded], "replayed": [*one.replayed], "same": one.same}
+        for one in found.points
+    ]  # fmt: skip
+    return finite_json({
+        "study": found.study, "trial": found.trial, "same": found.same,
+        "lineage": [part.as_json() for part in found.lineage], "evaluations": points,
+        "curve_rows": found.curve_rows, "curve_same": found.curve_same,
+        "left_out": [*found.left_out], "exported_to": None if target is None else str(target),
+    })  # fmt: skip
 
 
 def _text(found: Replay, unit: str) -> str:

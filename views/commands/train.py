@@ -100,16 +100,13 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
              "env_steps", "evaluations", "curve")  # fmt: skip
     return {
-        "name": study.name,
-        "env": env_words(study),
-        "metric": metric_words(study),
-        "folder": str(results.folder),
-        **{name: trial[name] for name in names},
+        "name": study.name, "env": env_words(study), "metric": metric_words(study),
+        "folder": str(results.folder), **{name: trial[name] for name in names},
         "policy": str(policy) if policy.is_dir() else None,
         "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
         **{name: found for name, found in trial.items() if name == "over_environments"},
-    }
+    }  # fmt: skip
 
 
 def _folders(parent: Path) -> list[str]:

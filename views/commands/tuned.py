@@ -233,15 +233,14 @@ def verified_words(found: Verification) -> str:
 
 
 def verified_data(found: Verification) -> dict[str, Any]:
+    seen = found.agreement
     return {
-        "name": found.name,
-        "verdict": found.verdict,
+        "name": found.name, "verdict": found.verdict,
         "recorded": {"seeds": found.recorded, "bit_equal": found.equal, "mean": found.means[0]},
         "fresh": {"seeds": found.seeds, "mean": found.means[1]},
-        **{name: getattr(found.agreement, name) for name in ("difference", "low", "high")},
-        "within": found.agreement.within,
+        "difference": seen.difference, "low": seen.low, "high": seen.high, "within": seen.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
-    }
+    }  # fmt: skip
 
 
 INTERRUPTED = 130

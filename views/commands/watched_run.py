@@ -144,18 +144,15 @@ def results_data(results: Results) -> dict[str, Any]:
     for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
         usage[name] = getattr(results.usage, name)
     return {
-        "state": results.state,
-        "folder": str(results.folder),
+        "state": results.state, "folder": str(results.folder),
         "report": str(report) if report.is_file() else None,
         "best": None if best is None else best.as_json(),
-        "conclusion": as_json(results.conclusion),
-        "hypervolume": results.hypervolume,
+        "conclusion": as_json(results.conclusion), "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],
-        "advice": results.advice or None,
-        "finished_at": results.finished_at,
+        "advice": results.advice or None, "finished_at": results.finished_at,
         "usage": {**usage, "rejected_share": results.rejected_share},
-    }
+    }  # fmt: skip
 
 
 class InterruptListener:

@@ -220,7 +220,7 @@ def learn(
         HpoError: as for `run`; a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
-        raise ConfigError(f"config is {config!r}; allowed: a mapping such as {{'gamma': 0.9}}")
+        raise ConfigError(f"config is {config!r}; allowed: a mapping of hyperparameters")
     if not isinstance(env, str | Mapping):
         told = f"env is {env!r}; allowed: an id or a mapping with `id`"
         raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")

@@ -259,14 +259,10 @@ def rungs_table(snapshot: Snapshot) -> str:
 
 
 _ACTIONS = {
-    "continue": "continued",
-    "stop": "stopped",
-    "audit": "would have stopped (audit)",
-    "finish": "finished",
-    "pause": "paused",
-    "promote": "resumed later",
+    "continue": "continued", "stop": "stopped", "audit": "would have stopped (audit)",
+    "finish": "finished", "pause": "paused", "promote": "resumed later",
     "copy": "copied another trial",
-}
+}  # fmt: skip
 
 
 PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
