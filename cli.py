@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from textwrap import wrap
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
 from .views import arguments as types
-from .views.escape_control import echo
+from .views.escape_control import discard, echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
@@ -395,10 +396,5 @@ def _open_streams() -> None:
 
 def _discard_stdout() -> None:
     """Discard buffered text: the reader of stdout has left, or its disk is full."""
-    try:
-        place = sys.stdout.fileno()
-    except (OSError, ValueError):  # stdout is no file
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, place)
-    os.close(nowhere)
+    with suppress(OSError, ValueError):  # stdout is no file
+        discard(sys.stdout.fileno())

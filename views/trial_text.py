@@ -403,9 +403,8 @@ def _decision(
 
 
 def _ordinal(count: int) -> str:
-    if count % 100 in (11, 12, 13):
-        return f"{count}th"
-    return f"{count}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(count % 10, 'th') }"
+    endings = {} if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}
+    return f"{count}{endings.get(count % 10, 'th')}"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ConfigError, counted
-from ...search.analysis.checkpoint_values import (
-    importance_at,
-)
+from ...search.analysis.checkpoint_values import importance_at
 from ...search.analysis.knob_significance import answer_at
 from ...spaces.base import Distribution
 from ...spaces.space import Parameter, Space

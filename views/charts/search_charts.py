@@ -204,12 +204,8 @@ _MOST = 1_500
 
 def history(snapshot: Snapshot) -> Picture:
     rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST))]
-    ended = {row.trial: row.value for row in rows if row.value is not None and finite(row.value)}
-    stopped = {
-        row.trial: row.rung_value
-        for row in rows
-        if row.trial not in ended and row.rung_value is not None and finite(row.rung_value)
-    }
+    ended = _finite({row.trial: row.value for row in rows})
+    stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
     first = snapshot.winner
@@ -248,6 +244,10 @@ def history(snapshot: Snapshot) -> Picture:
     caption = f"Every trial in order{snapshot.kept_words(_MOST)}, by its value in the search."
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))
+
+
+def _finite(values: Mapping[int, float | None]) -> dict[int, float]:
+    return {trial: value for trial, value in values.items() if value is not None and finite(value)}
 
 
 def _dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...errors import ConfigError
-from ...search.analysis.across_environments import (
-    EnvironmentScores,
-    environment_scores,
-)
+from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import Points, importance_at, points_of
 from ...search.analysis.knob_significance import Answer, answer_at
 from ...search.analysis.verdict import conclusion_of

@@ -55,20 +55,16 @@ def do_verify(args: Namespace) -> int:
                 show(Level(name, None, why if level.holds else "it is not consistent"))
                 continue
             note(cost)
-            _allow(bundle, args.allow_code)
+            if bundle.code and not args.allow_code:
+                note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+                if not _is_allowed():
+                    raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
             show(run())
     data = {"path": str(path), "sha256": sha256(path), "sentences": sentences}
     data["holds"] = all(level.holds is not False for level in levels)
     text = "\n".join(["", *sentences, f"sha256 {data['sha256']}"] if data["holds"] else [])
     print_answer(args.json, {**data, "levels": [vars(level) for level in levels]}, text)
     return 0 if data["holds"] else 1
-
-
-def _allow(bundle: Bundle, allowed: bool) -> None:
-    if bundle.code and not allowed:
-        note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
-        if not _is_allowed():
-            raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
 
 
 def _is_allowed() -> bool:

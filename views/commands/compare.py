@@ -16,10 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
-from ...search.analysis.across_environments import (
-    EnvironmentScores,
-    environment_scores,
-)
+from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
 from ...store.aggregate_environments import BySeed, beside, on_each, profiles
@@ -153,9 +150,13 @@ def number_in(word: str) -> int | None:
 
 def _compared_values(a: _Side, b: _Side) -> _Chosen:
     if a.study != b.study:
-        shared = _shared_test_values(a, b) if a.seed == b.seed else None
-        both = (Stream.REPORT, Stream.REPORT)
-        return _unpaired_values(a, b) if shared is None else _Chosen(shared, True, "", both)
+        ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
+        shared = [seed for seed in ours if seed in theirs]
+        fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
+        if a.seed != b.seed or len(shared) < fewest:
+            return _unpaired_values(a, b)
+        values = [[side[seed] for seed in shared] for side in (ours, theirs)]
+        return _Chosen(values, True, "", (Stream.REPORT, Stream.REPORT))
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
@@ -169,7 +170,10 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
-        caution = "" if a.at is not None else _caution(stream, a, b)
+        winners = [side.name for side in (a, b) if side.wins]
+        caution = ""
+        if a.at is None and stream is not Stream.REPORT and len(winners) == 1:
+            caution = f"These seeds also picked {winners[0]} as the winner, so its mean is high."
         earlier: tuple[int, ...] = ()
         if paired and stream is Stream.REPORT:
             seeds = [seed for _, seed in shared]
@@ -202,14 +206,6 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
     return f"{told} files again with --set confirm.report={wanted}."
 
 
-def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
-    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
-    both = [seed for seed in ours if seed in theirs]
-    if len(both) < min(FEWEST_PAIRS, max(len(ours), len(theirs), 1)):
-        return None
-    return [[side[seed] for seed in both] for side in (ours, theirs)]
-
-
 def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
@@ -220,13 +216,6 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
         if stream is not Stream.REPORT
     ]
     return _Chosen(values, False, " ".join(cautions), (x, y))
-
-
-def _caution(stream: Stream, a: _Side, b: _Side) -> str:
-    winners = [side.name for side in (a, b) if side.wins]
-    if stream is Stream.REPORT or len(winners) != 1:
-        return ""
-    return f"These seeds also picked {winners[0]} as the winner, so its mean is a little high."
 
 
 def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
@@ -317,8 +306,7 @@ def _side(
         Stream.SEARCH: {(kind, index): value for index, value in enumerate(searched)}
     }
     for stream, known in fresh.items():
-        finite = {seed: value for seed, value in known.items() if math.isfinite(value)}
-        values[stream] = {(str(stream), seed): value for seed, value in finite.items()}
+        values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
         name=name, study=str(folder.path.resolve()), seed=study.seed, trial=row.trial,

@@ -241,18 +241,14 @@ def do_eval_network(args: Namespace) -> int:
 
 
 def _check_forms(args: Namespace) -> None:
-    if args.find_load is not None and args.loads is not None:
-        raise ConfigError("--find-load searches for the load; leave --loads out")
-    if args.find_load is not None and args.plot is not None:
-        raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
     if args.video is not None:
         raise ConfigError("--video is not for optical networks; --trace has a row per request")
-    if args.trace is None:
-        return
-    for option in ("find_load", "loads", "plot"):
-        if getattr(args, option) is not None:
-            told = f"--trace has one load (--set load=100); leave --{option.replace('_', '-')} out"
-            raise ConfigError(told)
+    given = [name for name in ("find_load", "loads", "plot") if getattr(args, name) is not None]
+    if args.find_load is not None and len(given) > 1:
+        raise ConfigError(f"--find-load searches for the load; leave --{given[1]} out")
+    if args.trace is not None and given:
+        option = given[0].replace("_", "-")
+        raise ConfigError(f"--trace has one load (--set load=100); leave --{option} out")
 
 
 def parse_loads(text: str) -> list[float]:

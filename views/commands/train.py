@@ -139,11 +139,12 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        lines.append(f"value    {value}")
-        lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
+        lines += [
+            f"value    {value}",
+            f"         {data['metric']}, {how}, from evaluation episodes",
+        ]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
-        lost = study.seeds.per_config - data["seeds"]
-        if lost:
+        if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
     if "over_environments" in data:
         scores = [f"{one['environment']} {number(one['score'])}"
@@ -158,10 +159,8 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     if data["policy"] is not None:
         policy = one_policy(Path(data["policy"]))
         own = (policy / TRAINING).is_file()
-        way = (
-            f"read it: hpo.load_training('{policy}', CLASS)" if own else f"try: hpo eval {policy}"
-        )
-        lines.append(f"policy   {data['policy']}/; {way}")
+        way = f"hpo.load_training('{policy}', CLASS)" if own else f"hpo eval {policy}"
+        lines.append(f"policy   {data['policy']}/; try: {way}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")

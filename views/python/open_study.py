@@ -74,8 +74,7 @@ class Plots:
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:
-            if len(picture.panels) != 1:
-                count = len(picture.panels)
+            if (count := len(picture.panels)) != 1:
                 raise ConfigError(f"this picture has {count} panels; leave out ax")
             draw_panel(ax, picture.panels[0])
             return ax
@@ -238,8 +237,7 @@ class Opened:
         from .policies import load_policy
 
         if trial is None:
-            best = self.best
-            if best is None:
+            if (best := self.best) is None:
                 raise StoreError(f"{self.name} has no winner yet")
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
@@ -269,21 +267,18 @@ class Opened:
         return Plots(self.folder)
 
     def __repr__(self) -> str:
-        return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
+        return f"{self.name}: {self._summary()}\n{self.conclusion}\n{self.leaderboard!r}"
 
     def _repr_html_(self) -> str:
         said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
-        return (
-            f"<p><strong>{escape(self.name)}</strong> {escape(self._head(named=False))}</p>"
-            f"<ul>{said}</ul>{self.leaderboard._repr_html_()}"
-        )
+        head = f"<p><strong>{escape(self.name)}</strong> {escape(self._summary())}</p>"
+        return f"{head}<ul>{said}</ul>{self.leaderboard._repr_html_()}"
 
-    def _head(self, named: bool = True) -> str:
+    def _summary(self) -> str:
         with Journal(self.folder) as journal:
             meta, counts = journal.meta, journal.count_by_state()
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        words = f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
-        return f"{self.name}: {words}" if named else words
+        return f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
 
 
 def _pandas(purpose: str) -> Any:

@@ -119,9 +119,15 @@ def table(
             for cell, side, sort in zip(row, sides, sorts, strict=True)
         )
         lines.append(f"<tr{whose}>{cells}</tr>")
+    return scrolling(caption, heads, "".join(lines))
+
+
+def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
+    """Return a table in a box; `whole`: that of all studies."""
+    box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table{kind}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -107,23 +107,20 @@ def environments_section(snapshot: Snapshot) -> str:
     if stream is None:
         return '<p class="nothing">No trial has a value yet.</p>'
     scores, default, against = snapshot.scores, snapshot.default, None
-    found = {trial: on_each(scores.of(trial, stream)) for trial in trials}
+    found = [on_each(scores.of(trial, stream)) for trial in trials]
+    names = ["the default" if trial == default else f"trial {trial}" for trial in trials]
     if stream is Stream.REPORT and default in trials[1:]:
         against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
-    many = seeds_text(max(one.seeds for one in found.values()), stream)
-    lost = sum(one.lost for one in found.values())
+    many = seeds_text(max(one.seeds for one in found), stream)
+    lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
         told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
     return (
-        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
-        f"{_improvement(trials[0], default, against, stream)}{_together(found, default, against)}"
+        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
+        f"{_improvement(trials[0], against, stream)}{_together(found, names, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
     )
-
-
-def _name(trial: int, default: int | None) -> str:
-    return "the default" if trial == default else f"trial {trial}"
 
 
 def _cell(found: Estimate) -> Cell:
@@ -131,9 +128,9 @@ def _cell(found: Estimate) -> Cell:
 
 
 def _scores(
-    snapshot: Snapshot, found: dict[int, OnEach], default: int | None, against: Beside | None
+    snapshot: Snapshot, found: Sequence[OnEach], names: Sequence[str], against: Beside | None
 ) -> str:
-    header = ["environment", *(_name(trial, default) for trial in found)]
+    header = ["environment", *names]
     if against is not None:
         header += ["difference", "probability of improvement"]
     right = [False] * len(header) + [True, True]
@@ -141,7 +138,7 @@ def _scores(
     rows: list[list[Cell]] = []
     for at, scale in enumerate(snapshot.meta.environments):
         row = [Cell(str(scale["name"]))]
-        row += [_cell(one.each[at]) for one in found.values()]
+        row += [_cell(one.each[at]) for one in found]
         if against is not None:
             here = against.each[at]
             row.append(Cell(signed(here.difference), here.difference.value))
@@ -152,26 +149,22 @@ def _scores(
     return table("Scores on each environment", header, rows, right=right)
 
 
-def _together(found: dict[int, OnEach], default: int | None, against: Beside | None) -> str:
-    header = ["scores", *(_name(trial, default) for trial in found)]
-    header += [] if against is None else ["difference"]
+def _together(found: Sequence[OnEach], names: Sequence[str], against: Beside | None) -> str:
+    header = ["scores", *names, *([] if against is None else ["difference"])]
     rows: list[list[Cell]] = []
     for over, words in TOGETHER.items():
-        row = [Cell(words), *(_cell(one.together[over]) for one in found.values())]
+        row = [Cell(words), *(_cell(one.together[over]) for one in found)]
         if against is not None:
             row.append(Cell(signed(against.differences[over]), against.differences[over].value))
         rows.append(row)
     return table("Scores over all environments", header, rows)
 
 
-def _improvement(first: int, default: int | None, against: Beside | None, stream: Stream) -> str:
+def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
     if against is None:
-        if stream is Stream.REPORT:
-            return ""
         why = "These seeds also chose the first trial, so its scores are a little high."
-        return f'<p class="note">{escape(why)}</p>'
-    chance = against.improvement
-    likely = around(chance.value, chance.interval)
+        return "" if stream is Stream.REPORT else f'<p class="note">{why}</p>'
+    likely = around(against.improvement.value, against.improvement.interval)
     text = f"Averaged over environments a run of trial {first} beats one of the default with "
     text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
     return f"<p>{escape(text)}</p>"
@@ -218,10 +211,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if len(entries) < len(snapshot.entries):
         told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
         notes.append(f"{told}; for all: <code>trials.parquet</code>.")
-    explained = "" if names else (
-        "<details><summary>What the columns mean</summary>"
-        f"<pre>{escape(EXPLAINED)}</pre></details>"
-    )  # fmt: skip
+    meaning = f"<summary>What the columns mean</summary><pre>{escape(EXPLAINED)}</pre>"
+    explained = "" if names else f"<details>{meaning}</details>"
     return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
 
 
@@ -314,10 +305,10 @@ def _conclusion(snapshot: Snapshot) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    if best is None or not best.params:
-        return shown
-    params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
-    return f'{shown}<p class="note">Trial {best.trial}: {escape(params)}</p>'
+    if best is not None and best.params:
+        params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
+        shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
+    return shown
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
@@ -388,15 +379,12 @@ def _stopping(snapshot: Snapshot) -> str:
         return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body
+    why = "To check the stops: <code>early_terminate: {audit: 0.1}</code>."
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
             why = "With several objectives or constraints no single value can check stops."
-        return f'{body}<p class="note">{why}</p>'
-    return (
-        f'{body}<p class="note">To check the stops, let one stopped trial in ten run on: '
-        "<code>early_terminate: {audit: 0.1}</code>.</p>"
-    )
+    return f'{body}<p class="note">{why}</p>'
 
 
 def _study(snapshot: Snapshot) -> str:
