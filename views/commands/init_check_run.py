@@ -77,8 +77,7 @@ def do_check(args: Namespace) -> int:
     timing = times_here() if args.time is None else args.time
     with plain_warnings():
         skip = " (skip it with --no-time)"
-        own = bool(args.time)
-        report, why = preview(study, timing, own, told=lambda text: note(text + skip))
+        report, why = preview(study, timing, bool(args.time), lambda text: note(text + skip))
     if args.time is None and why and study.imports:
         report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:

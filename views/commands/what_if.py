@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 
 from ...errors import counted
-from ...search.what_if import WhatIf, WhatIfRow, what_if
+from ...search.what_if import WhatIf, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
 from ..formatting import aligned, in_unit, narrow, steps, unit_in
@@ -35,7 +35,11 @@ def do_what_if(args: Namespace) -> int:
 
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
-    rows = [_cells(row) for row in found.rows]
+    rows = [
+        [row.rule, f"{row.stopped}/{row.trials}", f"{row.saved:.0%}",
+         "-" if row.lost is None else f"{row.lost:.3g}", row.why or "yes"]
+        for row in found.rows
+    ]  # fmt: skip
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
     head = [_own_rule(found)]
     if found.asked_env_steps is not None:
@@ -55,16 +59,6 @@ def _own_rule(found: WhatIf) -> str:
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
     lost = "" if own.lost is None else f" and lost {own.lost:.3g}"
     return f"{found.study} ran {own.rule}: it saved {own.saved:.0%} of env steps{lost}."
-
-
-def _cells(row: WhatIfRow) -> list[str]:
-    return [
-        row.rule,
-        f"{row.stopped}/{row.trials}",
-        f"{row.saved:.0%}",
-        "-" if row.lost is None else f"{row.lost:.3g}",
-        row.why or "yes",
-    ]
 
 
 def _notes(found: WhatIf) -> list[str]:

@@ -164,8 +164,7 @@ def _now(standing: Standing) -> str:
 
 
 _WORDS = {
-    "running": "Running.",
-    "finished": "Finished.",
+    "running": "Running.", "finished": "Finished.",
     "interrupted": "Interrupted; the command that started it resumes it.",
     "died": "Its process died; the command that started it resumes it from the last commit.",
-}
+}  # fmt: skip
