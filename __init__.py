@@ -58,26 +58,17 @@ __all__ = [
     "yaml",
 ]
 
-_CALLS, _CALLBACKS = "views.python.calls", "search.engine.callbacks"
-_HOMES = {
-    "HpoError": "errors",
-    "Results": _CALLS,
-    "SavedPolicy": "core.saved_policy",
-    "Training": "core.training",
-    "check": _CALLS,
-    "environment": "core.training",
-    "fixed": "core.training",
-    "learn": _CALLS,
-    "load_policy": "views.python.policies",
-    "load_training": "views.python.policies",
-    "open": "views.python.open_study",
-    "report": "views.python.open_study",
-    "run": _CALLS,
-    "traced": "core.training",
-    "train": _CALLS,
-    "yaml": "studies.load",
+_CALLBACKS = "search.engine.callbacks"
+_NAMES_OF = {
+    "errors": ("HpoError",),
+    "core.saved_policy": ("SavedPolicy",),
+    "core.training": ("Training", "environment", "fixed", "traced"),
+    "studies.load": ("yaml",),
+    "views.python.calls": ("Results", "check", "learn", "run", "train"),
+    "views.python.open_study": ("open", "report"),
+    "views.python.policies": ("load_policy", "load_training"),
 }
-_NAMES = {"open": "open_study"}  # in its home, where Python's own `open` stays what it is
+_HOMES = {name: home for home, names in _NAMES_OF.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -90,7 +81,8 @@ def __getattr__(name: str) -> Any:
         if name != "HpoError":
             check_platform()
         home = import_module(f".{_HOMES.get(name, _CALLBACKS)}", __name__)
-        return getattr(home, _NAMES.get(name, name))
+        # In its home, Python's own `open` stays what it is.
+        return getattr(home, "open_study" if name == "open" else name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

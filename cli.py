@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from textwrap import wrap
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
 from .views import arguments as types
-from .views.escape_control import echo
+from .views.escape_control import discard, echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
@@ -73,8 +74,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         near = suggestion(word, verbs)
         lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
         parser.error(f"unknown command {word!r};{lists}")
-    if meant := types.without_show(argv):
-        parser.error(f"take out {argv[1]!r}; type: {meant}")
     args = parser.parse_args(argv)
     args.argv, args.rest = argv, rest
     return args
@@ -154,24 +153,22 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them", nargs="?")
-    own = "a custom training instead of PPO, such as my_sac.py:SAC"
-    _option(init, "--algorithm", "FILE.py:CLASS", own)
+    _option(init, "--algorithm", "FILE.py:CLASS", "a custom training instead of PPO")
     _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_export", "convert another system's sweep into a study file")
     kinds = f"the system that SOURCE comes from: {', '.join(_IMPORTED)}"
     _option(taken, "kind", "KIND", kinds, choices=_IMPORTED)
-    _option(taken, "source", "SOURCE", "a sweep, a file of flags, a command line, a search space "
-            "or a storage; flags after `--` override it")  # fmt: skip
+    source = "a file, a command line or a storage; flags after `--` override it"
+    _option(taken, "source", "SOURCE", source)
     _option(taken, "--study", "NAME", "the study, if a storage holds several")
     _option(taken, "--env", "ID", "the environment; for rlzoo also whose configuration to read")
-    around = "search around the one configuration in SOURCE, over the usual ranges"
-    _flag(taken, "--space", around)
+    _flag(taken, "--space", "search the usual ranges around the one configuration in SOURCE")
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
-    _flag(check, "--time", "time what was not timed here before, to say how long it takes (the "
-          "default without `imports`, which this would run)", default=None)  # fmt: skip
+    timed = "time what was not timed here; runs `imports` (default: only without `imports`)"
+    _flag(check, "--time", timed, default=None)
     _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
@@ -192,10 +189,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_running(parser: Any) -> None:
     _flag(parser, "--quiet", "print only the results")
-    bits = "resume although results on this machine differ from the earlier machine's"
-    _flag(parser, "--accept-new-bits", bits)
-    changed = "resume although a file that the study names, such as one of `imports`, changed"
-    _flag(parser, "--accept-changed-files", changed)
+    _flag(parser, "--accept-new-bits", "resume although results differ on this machine")
+    _flag(parser, "--accept-changed-files", "resume although a file that the study names changed")
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
@@ -222,8 +217,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     ranked = verb("importance", "importance", "show which hyperparameters matter")
     _add_at(ranked)
     _flag(ranked, "--all", "by a method: include trials that a model proposed")
-    text = "rank by ped-anova instead, without a test against chance; it may differ: the "
-    text += "default ranks influences on all trials, ped-anova influences on the best tenth"
+    text = "rank by ped-anova, the influence on the best tenth of trials; no test against chance"
     _option(ranked, "--method", "METHOD", text, choices=("ped-anova",))
     _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare", "compare two trials, or two studies")
@@ -256,8 +250,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     for parser in (top, best, ranked, judged, report, stop, watch):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
-    _option(query, "--timeout", "SECONDS", "stop the query after SECONDS; 0: never (default: 60)",
-            type=types.seconds, default=60.0)  # fmt: skip
+    timeout = "stop the query after SECONDS; 0: never (default: 60)"
+    _option(query, "--timeout", "SECONDS", timeout, type=types.seconds, default=60.0)
     _add_out(watch)
     _flag(watch, "--json", "print one line of JSON for every commit")
     listing = verb("list", "read_study", "list the studies")
@@ -274,16 +268,16 @@ _SOURCE = "the folder of the study file, if it names other files"
 def _add_bundles(verb: Callable[..., Any]) -> None:
     bundle = verb("bundle", "bundle", "write a study and its claims into one file")
     _option(bundle, "study", "STUDY", "a study or its folder")
-    _option(bundle, "trial", "TRIAL", "whose policy and value (default: the best)",
-            type=types.trial, nargs="?")  # fmt: skip
+    whose = "whose policy and value (default: the best)"
+    _option(bundle, "trial", "TRIAL", whose, type=types.trial, nargs="?")
     bundle.add_argument("-o", "--to", metavar="FILE", help="the zip to write", required=True)
     _option(bundle, "--source", "DIR", f"{_SOURCE} (default: .)", default=".")
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
     _option(verify, "file", "FILE", "from `hpo bundle`")
     _flag(verify, "--play", "evaluate its policy again")
-    _option(verify, "--episodes", "N", "--play: evaluate N episodes (default: 100)",
-            type=types.positive, default=100)  # fmt: skip
+    episodes = "--play: evaluate N episodes (default: 100)"
+    _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
     _flag(verify, "--retrain", "train its trial again, as `hpo replay`")
     _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
     for parser in (bundle, verify):
@@ -292,23 +286,19 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
 
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
-    folder = "the folder of results (default: results)"
-    _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
-    _option(serve, "--host", "HOST", "the address to listen on (default: 127.0.0.1, which only "
-            "this machine reaches); with any other the page demands a token, which is part of the "
-            "URL printed", default="127.0.0.1")  # fmt: skip
-    port = "the port; 0: any (default: 8765, or the next free)"
-    _option(serve, "--port", "N", port, type=types.port)
+    _option(serve, "out", "DIR", "the folder of results", nargs="?", default="results")
+    host = "the address (default: 127.0.0.1, for this machine only); others demand a token"
+    _option(serve, "--host", "HOST", host, default="127.0.0.1")
+    _option(serve, "--port", "N", "0: any (default: 8765, or the next free)", type=types.port)
     _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
     _add_json(serve)
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
-    _option(tuned, "words", "WORD", "nothing: list them; ENV: print one and its tests; verify "
-            "ENV: train it again", nargs="*")  # fmt: skip
-    records = "the folder of tuned configurations (default: results/tuned)"
-    _option(tuned, "--tuned", "DIR", records)
+    words = "nothing: list them; ENV: print one and its tests; verify ENV: train it again"
+    _option(tuned, "words", "WORD", words, nargs="*")
+    _option(tuned, "--tuned", "DIR", "their folder (default: results/tuned)")
     for name, text, kind in (
         ("--seeds", "verify: run N new seeds (default: 32)", types.positive),
         ("--recorded", "verify: train N of the recorded seeds again (default: 8)", types.positive),
@@ -320,10 +310,8 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _flag(tuned, "--quiet", "print only the results")
     _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
-    exported = "a policy from `hpo best --export`, as with --policy"
-    _option(evaluate, "directory", "POLICY_DIR", exported, nargs="?")
-    network = "evaluate in this optical network: a file of its keys, or a study"
-    _option(evaluate, "--env", "FILE", network)
+    _option(evaluate, "directory", "POLICY_DIR", "same as --policy", nargs="?")
+    _option(evaluate, "--env", "FILE", "evaluate in an optical network: its keys, or a study")
     _add_set(evaluate, "override a key of --env; repeatable")
     _option(evaluate, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
     _option(evaluate, "--policy", "DIR", "a policy from `hpo best --export`")
@@ -331,14 +319,12 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     for name, text in (
         ("--episodes", "evaluate N episodes (default: 100; 1 with --video)"),
         ("--seeds", "serve N streams of requests (default: 10)"),
-        ("--steps", "serve N requests per stream after the warm-up (default: 20000; 300 with "
-                    "--video)"),
-    ):  # fmt: skip
+        ("--steps", "serve N requests per stream after the warm-up (default: 20000)"),
+    ):
         _option(evaluate, name, "N", text, type=types.positive)
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
-    _option(evaluate, "--find-load", "SHARE", "find the load at which SHARE of the requests is "
-            "blocked, and how much more of it a policy carries than a heuristic",
-            type=float)  # fmt: skip
+    found = "find the load at which SHARE of requests is blocked; compare rules in it"
+    _option(evaluate, "--find-load", "SHARE", found, type=float)
     _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
     _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
     _option(evaluate, "--video", "FILE", "draw what happens as GIF or MP4, by FILE's suffix")
@@ -347,8 +333,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--import", "FILE", imported, dest="imports", action="append", default=[])
     knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
     envs = verb("envs", "catalogue", "list the environments")
-    looked_up = "a name, here or in another system, for all about it; or a word in meanings"
-    _option(knobs, "word", "WORD", looked_up, nargs="?")
+    _option(knobs, "word", "WORD", "a name, here or elsewhere; or a word in meanings", nargs="?")
     _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
     _option(envs, "word", "WORD", "an id for all about it, or a word in ids, meanings", nargs="?")
     for parser in (evaluate, knobs, envs):
@@ -361,8 +346,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _flag(bench, "--quiet", "print only the results")
     _add_json(bench)
     described = verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
-    custom = "FILE.py:CLASS, for studies of a custom training (default: PPO)"
-    _option(described, "--algorithm", "CLASS", custom)
+    _option(described, "--algorithm", "FILE.py:CLASS", "a custom training (default: PPO)")
     completion = verb("completion", "completion", "print the shell's completion script")
     shells = f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"'
     _option(completion, "shell", "SHELL", shells, choices=_SHELLS)
@@ -412,10 +396,5 @@ def _open_streams() -> None:
 
 def _discard_stdout() -> None:
     """Discard buffered text: the reader of stdout has left, or its disk is full."""
-    try:
-        place = sys.stdout.fileno()
-    except (OSError, ValueError):  # stdout is no file
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, place)
-    os.close(nowhere)
+    with suppress(OSError, ValueError):  # stdout is no file
+        discard(sys.stdout.fileno())

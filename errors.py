@@ -114,10 +114,8 @@ class MissingExtraError(HpoError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(
-            f"{purpose} needs the package {package!r}, which is not installed; "
-            f"type: pip install 'hpo-lanes[{extra}]'"
-        )
+        told = f"{purpose} needs the package {package!r}, which is not installed"
+        super().__init__(f"{told}; type: pip install 'hpo-lanes[{extra}]'")
 
 
 def not_as_written(what: str) -> StoreError:
@@ -248,7 +246,5 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            raise ConfigError(
-                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
-                f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
-            ) from None
+            on = f"hpo runs on Linux and macOS (on Windows: WSL 2); {sys.platform} has no {module}"
+            raise ConfigError(f"{on}, to {purpose}") from None

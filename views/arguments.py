@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,21 +18,6 @@ RULES_HELP = (
     "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
     "(default: the usual ones side by side)"
 )
-_SHOW = ("show", "print", "list", "get")
-"""Words that commands of other programs need, and these do not."""
-_SHOWS = ("best", "envs", "importance", "knobs", "list", "report", "top", "tuned", "watch")
-
-
-def without_show(argv: Sequence[str]) -> str:
-    """Return what `hpo tuned show X` means; "" where nothing is to be taken out.
-
-    >>> without_show(["tuned", "show", "CartPole-v1"]), without_show(["envs", "show"])
-    ('hpo tuned CartPole-v1', '')
-    """
-    if len(argv) < 2 or argv[0] not in _SHOWS or argv[1] not in _SHOW:
-        return ""
-    more = [word for word in argv[2:3] if not word.startswith("-")]
-    return shlex.join(["hpo", argv[0], *more]) if more or argv[0] in ("list", "tuned") else ""
 
 
 def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
@@ -81,10 +65,8 @@ def trial(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not the number of a trial, which `hpo top` lists; a study is named with "
-            "--study"
-        ) from None
+        told = f"{text!r} is not the number of a trial, which `hpo top` lists (studies: --study)"
+        raise argparse.ArgumentTypeError(told) from None
 
 
 def _integer(text: str, low: int) -> int:

@@ -13,15 +13,7 @@ from ..search.analysis.across_environments import EnvironmentScores
 from ..store.aggregate_environments import Beside, BySeed, Estimate, on_each
 from ..store.environment_columns import environment_names
 from ..store.rows import Stream, StudyMeta
-from .formatting import (
-    aligned,
-    around,
-    between,
-    folded,
-    narrow,
-    number,
-    seeds_text,
-)
+from .formatting import aligned, around, between, folded, narrow, number, seeds_text
 
 TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 """Aggregates over environments -> their names in tables."""
@@ -50,7 +42,7 @@ def each_data(
         "seeds": found.seeds,
         "lost": found.lost,
         "environments": [
-            {"environment": name, **_score_data(one), "raw": _metric_value(scale, one)}
+            {"environment": name, **_score_data(one), "raw": _raw(scale, one.value)}
             for name, scale, one in rows
         ],
         "together": {over: _score_data(one) for over, one in found.together.items()},
@@ -62,11 +54,9 @@ def _score_data(found: Estimate) -> dict[str, float | None]:
     return {"score": found.value, "ci_low": ends.low, "ci_high": ends.high}
 
 
-def _metric_value(scale: Mapping[str, Any], found: Estimate) -> float | None:
-    if found.value is None:
-        return None
+def _raw(scale: Mapping[str, Any], score: float | None) -> float | None:
     low, high = float(scale["random"]), float(scale["reference"])
-    return low + found.value * (high - low)
+    return None if score is None else low + score * (high - low)
 
 
 def each_text(data: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ itself is left as it is.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import TextIO
@@ -33,6 +34,13 @@ def echo(
         return
     for_people = stream is sys.stderr or stream.isatty()
     print(shown(str(text)) if for_people else text, file=stream, end=end, flush=flush)
+
+
+def discard(descriptor: int) -> None:
+    """Send nowhere what is written to a file descriptor."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def note(text: str) -> None:

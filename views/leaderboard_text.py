@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from ..studies.algorithm import ENV_STEPS
 from .formatting import (
     SEED_KINDS,
     Listing,
-    aligned,
     between,
     broken_name,
     in_unit,
@@ -39,19 +38,8 @@ from .formatting import (
 from .time_spent import confirm_command, confirm_cost
 
 
-@dataclass(frozen=True)
-class KnobColumns:
-    names: tuple[str, ...]
-    same: Mapping[str, Any]  # None where no trial has a value
-
-    @property
-    def same_words(self) -> str:
-        if not self.same:
-            return ""
-        return "Equal in all: " + ", ".join(f"{n} {param(v)}" for n, v in self.same.items()) + "."
-
-
-def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
+def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
+    """Return the hyperparameters that differ, and a sentence about the others."""
     names = dict.fromkeys(name for entry in shown for name in entry.params)
     same = {} if len(shown) < 2 else {
         name: shown[0].params[name] for name in names
@@ -59,7 +47,8 @@ def knob_columns(shown: Sequence[Entry]) -> KnobColumns:
     }  # fmt: skip
     apart = [name for name in names if name not in same]
     apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
-    return KnobColumns(tuple(apart), same)
+    words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
+    return apart, f"Equal in all: {words}." if same else ""
 
 
 _INTERVAL = "95% interval"
@@ -87,7 +76,7 @@ order    confirmed trials by select, then finished ones by search, then stopped
 class Column:
     name: str
     cells: Sequence[str]
-    sorts: Sequence[Any]
+    sorts: Sequence[Any] | None = None  # None: in the order of its texts
     right: bool = True
 
 
@@ -131,9 +120,9 @@ def print_leaderboard(
         *((name, "-_", [number(e.scores[at]) if e.scores else "" for e in shown])
           for at, name in enumerate(environments)),
         *((name, "_", [param(e.params[name]) if name in e.params else "" for e in shown])
-          for name in knob_columns(shown).names),
+          for name in knob_columns(shown)[0]),
     ]:  # fmt: skip
-        column = Column(broken_name(name, max(map(len, cells)), after), cells, ())
+        column = Column(broken_name(name, max(map(len, cells)), after), cells)
         if _width(column) + _GAP > left:
             hidden.append(name)
         else:
@@ -149,32 +138,23 @@ def print_leaderboard(
     console.print(table)
     if environments:
         console.print(Text("Under an environment: score; 0 random, 1 the reference.", style="dim"))
-    for line in _note(entries, shown, hidden, which):
-        console.print(Text(line, style="dim"))
-
-
-def _note(
-    entries: Sequence[Entry], shown: Sequence[Entry], hidden: Sequence[str], which: str
-) -> list[str]:
-    more = len(entries) - len(shown)
-    lines = [f"{more:,} more: hpo top -n {len(entries)}{which}"] if more else []
-    also = list(hidden[:_NAMED]) + [f"{len(hidden) - _NAMED} more"] * (len(hidden) > _NAMED)
-    if also:
-        lines.append(f"Not shown: {', '.join(also)}; see hpo show {shown[0].trial}{which}")
-    return lines
+    if more := len(entries) - len(shown):
+        console.print(Text(f"{more:,} more: hpo top -n {len(entries)}{which}", style="dim"))
+    if hidden:
+        named = [*hidden[:_NAMED], *([f"{len(hidden) - _NAMED} more"] if hidden[_NAMED:] else [])]
+        text = f"Not shown: {', '.join(named)}; see hpo show {shown[0].trial}{which}"
+        console.print(Text(text, style="dim"))
 
 
 def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> list[Column]:
-    texts = [None] * len(entries)
     columns = [
         _integers("#", [e.rank for e in entries]),
         _integers("trial", [e.trial for e in entries]),
-        Column("status", [_status(e) for e in entries], texts, right=False),
+        Column("status", [_status(e) for e in entries], right=False),
     ]
     if any(entry.feasible is not None for entry in entries):
         words = {True: "yes", False: "no", None: ""}
-        cells = [words[entry.feasible] for entry in entries]
-        columns.append(Column("feasible", cells, texts, right=False))
+        columns.append(Column("feasible", [words[e.feasible] for e in entries], right=False))
     if objectives:
         return [*columns, *_fronts(entries, objectives)]
     searched = [_searched(e) for e in entries]
@@ -216,11 +196,10 @@ def _numbers(name: str, values: Sequence[float | None]) -> Column:
 def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]:
     columns = [_integers("front", [entry.front for entry in entries])]
     for index, name in enumerate(objectives):
-        values = [e.objectives[index] if e.objectives else None for e in entries]
-        if index == 0:  # at least what a trial that was stopped showed
-            values = [
-                _searched(e) if v is None else v for v, e in zip(values, entries, strict=True)
-            ]
+        # Of the first at least what a trial that was stopped showed.
+        without = [None if index else _searched(entry) for entry in entries]
+        values = [e.objectives[index] if e.objectives else other
+                  for e, other in zip(entries, without, strict=True)]  # fmt: skip
         found = _numbers("", values)
         header = broken_name(name.removeprefix("eval/"), max(map(len, found.cells)))
         columns.append(Column(header, found.cells, values))
@@ -229,55 +208,42 @@ def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]
 
 def _status(entry: Entry) -> str:
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
-    state = str(entry.state)
-    if entry.state in _SHOWN_WITH_RUNG:
-        state = f"{entry.state}{where}"
+    state = f"{entry.state}{where}" if entry.state in _SHOWN_WITH_RUNG else str(entry.state)
     if entry.rank == 1 and entry.value is not None and entry.confirmed:
         state = "winner"
     if not entry.is_default:
         return state
-    if entry.state is TrialState.STOPPED:
-        return f"default,{where}" if where else "default, stopped"
-    known = (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE)
-    return "default" if state in map(str, known) else f"default, {state}"
+    if state in (TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE):
+        return "default"
+    return f"default, {state.removeprefix('stopped ')}"
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
     if not baselines:
         return
-    listing = baselines_listing(baselines)
-    compared = any(entry.difference is not None for entry in baselines)
-    some = slice(None if compared else 4)
-    rows = [row[some] for row in listing.rows]
-    text = aligned(listing.header[some], rows, listing.right[some])
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(baselines_listing(baselines).text()), soft_wrap=True)
 
 
 def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
     rows: list[list[str]] = []
     for entry in baselines:
-        apart, around = entry.difference, entry.difference_around
-        rows.append(
-            [
-                entry.baseline,
-                number(entry.value),
-                between(entry.around.low, entry.around.high),
-                f"{len(entry.values)} {SEED_KINDS[entry.stream]}",
-                "" if apart is None else f"{apart:+.4g}",
-                "" if around is None else between(around.low, around.high),
-            ]
-        )
+        own, apart, around = entry.around, entry.difference, entry.difference_around
+        seeds = f"{len(entry.values)} {SEED_KINDS[entry.stream]}"
+        row = [entry.baseline, number(entry.value), between(own.low, own.high), seeds]
+        row.append("" if apart is None else f"{apart:+.4g}")
+        rows.append([*row, "" if around is None else between(around.low, around.high)])
+    compared = any(entry.difference is not None for entry in baselines)
+    used = slice(None if compared else 4)
     header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)
-    return Listing(header, rows, (False, True, False, False, True, False))
+    right = (False, True, False, False, True, False)
+    return Listing(header[used], [row[used] for row in rows], right[used])
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     placed = [entry for entry in entries if entry.front is not None]
     if not placed and entries and entries[0].value is not None:
-        return (
-            "Every trial violates a constraint, so the Pareto front is empty; trial "
-            f"{entries[0].trial} violates them least."
-        )
+        least = f"trial {entries[0].trial} violates them least"
+        return f"Every trial violates a constraint, so the Pareto front is empty; {least}."
     if not placed:
         return "No trial has finished its run, so the Pareto front is still empty."
     group = [entry for entry in placed if entry.confirmed] or placed
@@ -321,13 +287,10 @@ def audit_words(audit: Audit, metric: str) -> str:
     if whole.share is not None:
         share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
     level = f", {whole.level} tied with it" if whole.level else ""
-    best = f"{whole.winners or 'none'} better than all of those"
-    audited = counted(whole.audited, "audited trial")
-    return (
-        f"{whole.wrong} of {audited}{share} ended better than the median of "
-        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)}){level}; "
-        f"{best}."
-    )
+    bar = f"({metric} {number(audit.bar)}){level}"
+    ended = f"{whole.wrong} of {counted(whole.audited, 'audited trial')}{share} ended better than"
+    others = f"the median of the {audit.survivors} that were never stopped {bar}"
+    return f"{ended} {others}; {whole.winners or 'none'} better than all of those."
 
 
 def target(folder: Path) -> str:

@@ -7,7 +7,7 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
     part = whole.with_name(f".{whole.stem}.partial{whole.suffix}")
     write = _write_gif if whole.suffix.lower() == ".gif" else _write_mp4
     try:
-        count = write(part, rate, chain([first], pictures))
+        written = write(part, rate, chain([first], pictures))
         sync(part)
         rename(part, whole)
     except OSError:  # only: running out of memory while drawing is not the disk's fault
@@ -76,47 +76,38 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
             raise
     finally:
         part.unlink(missing_ok=True)
-    return count
+    return written
 
 
 def _write_gif(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     from PIL import Image
 
-    every = math.ceil(rate / _FASTEST_GIF)
-    counted = _Counted(pictures)
-    images = (Image.fromarray(picture) for picture in islice(counted, 0, None, every))
+    every, counter = math.ceil(rate / _FASTEST_GIF), count()
+    drawn = (picture for picture, _ in zip(pictures, counter))  # noqa: B905 - it has no end
+    images = (Image.fromarray(picture) for picture in islice(drawn, 0, None, every))
     next(images).save(
         path, format="GIF", save_all=True, append_images=images, loop=0,
         duration=round(1000 * every / rate),
     )  # fmt: skip
-    return counted.count
+    return next(counter)
 
 
 def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     ffmpeg: Any = importlib.import_module("imageio_ffmpeg")
-    counted = _Counted(_even_sided(picture) for picture in pictures)
-    first = next(counted)
+    first = _even_sided(next(pictures))
     size = (first.shape[1], first.shape[0])
     writer: Any = ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
     with warnings.catch_warnings():  # jax fears forks; this one does nothing but start ffmpeg
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         writer.send(None)
+    sent = 0
     try:
-        for picture in chain([first], counted):
+        for picture in chain([first], map(_even_sided, pictures)):
             writer.send(np.ascontiguousarray(picture))
+            sent += 1
     finally:
         writer.close()
-    return counted.count
-
-
-class _Counted(Iterator[np.ndarray]):
-    def __init__(self, pictures: Iterator[np.ndarray]):
-        self._pictures, self.count = pictures, 0
-
-    def __next__(self) -> np.ndarray:
-        picture = next(self._pictures)
-        self.count += 1
-        return picture
+    return sent
 
 
 def _even_sided(picture: np.ndarray) -> np.ndarray:

@@ -136,24 +136,19 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             scores = each_data(meta, of_all, entry.trial, entry.value_from)
         around = value_bounds(meta).around(interval(row.report_values))
     return {
-        "study": folder.name,
-        "metric": meta.metric,
+        "study": folder.name, "metric": meta.metric,
         "training_weight": (study.get("metric") or {}).get("training_weight", 0.0),
-        "goal": meta.goal,
-        "trials": len(entries),
-        "study_seconds_by_part": spent,
+        "goal": meta.goal, "trials": len(entries), "study_seconds_by_part": spent,
         **entry.as_json(),
         **{name: finite_json(getattr(row, name)) for name in _OF_ROW},
-        "report_ci_low": around.low,
-        "report_ci_high": around.high,
-        "start_up": start_up.get(number_),
-        "decisions": finite_json(decisions),
+        "report_ci_low": around.low, "report_ci_high": around.high,
+        "start_up": start_up.get(number_), "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         **({"over_environments": finite_json(scores)} if scores is not None else {}),
         "evaluations": evaluations,
         "curve": _curve(folder, number_, bool(names)),
         "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
-    }
+    }  # fmt: skip
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
@@ -185,20 +180,17 @@ def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dic
 
 def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
     first, returns = episodes[0], [episode.episode_return for episode in episodes]
-    return {
-        "stream": str(first.stream),
-        "replicate": first.replicate,
-        "env_steps": first.env_steps,
-        "episodes": len(episodes),
-        "return_mean": finite_or_none(math.fsum(returns) / len(returns)),
-        "return_min": finite_or_none(min(returns)),
-        "return_max": finite_or_none(max(returns)),
-        "length_mean": _mean([episode.episode_length for episode in episodes]),
-        "metrics": {
-            name: _mean([episode.metrics[name] for episode in episodes if name in episode.metrics])
-            for name in sorted(first.metrics)
-        },
+    metrics = {
+        name: _mean([episode.metrics[name] for episode in episodes if name in episode.metrics])
+        for name in sorted(first.metrics)
     }
+    return {
+        "stream": str(first.stream), "replicate": first.replicate, "env_steps": first.env_steps,
+        "episodes": len(episodes), "return_mean": _mean(returns),
+        "return_min": finite_or_none(min(returns)), "return_max": finite_or_none(max(returns)),
+        "length_mean": _mean([episode.episode_length for episode in episodes]),
+        "metrics": metrics,
+    }  # fmt: skip
 
 
 def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
@@ -411,9 +403,8 @@ def _decision(
 
 
 def _ordinal(count: int) -> str:
-    if count % 100 in (11, 12, 13):
-        return f"{count}th"
-    return f"{count}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(count % 10, 'th') }"
+    endings = {} if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}
+    return f"{count}{endings.get(count % 10, 'th')}"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:

@@ -231,7 +231,7 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
     text = " ".join(capsys.readouterr().out.split())
     assert "6 and 6 test seeds, not paired" in text
     assert "one ran with `seed: 0`, apart with `seed: 5`" in text
-    assert "run apart's file again with --set seed=0 --name apart-seed0" in text
+    assert "run apart's file with --set seed=0 --name apart-seed0" in text
 
 
 def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
@@ -240,7 +240,8 @@ def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     data = compared_studies(capsys, tmp_path, "one", "bare")
     assert data["unpaired"].startswith("one has ") and "2 search seeds" in data["unpaired"]
     assert "6 test seeds, bare 2 search seeds. Test seeds are the same" in data["unpaired"]
-    assert "run the files again with --set confirm.report=6, which adds" in data["unpaired"]
+    assert "to add those that are missing, run the files again" in data["unpaired"]
+    assert data["unpaired"].endswith(" with --set confirm.report=6.")
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
     )  # a default that copies another one

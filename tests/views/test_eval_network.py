@@ -10,7 +10,7 @@ import pytest
 from hpo.cli import main
 from hpo.errors import ConfigError
 from hpo.views import pictures
-from hpo.views.commands.eval_network import Compared, draw_curves, parse_loads
+from hpo.views.commands.eval_network import draw_curves, parse_loads
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -248,7 +248,7 @@ def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "new_figure", keeping)
     figure = SimpleNamespace(mean=0.1, low=0.05, high=0.2)
     seen = SimpleNamespace(loads=[1.0, 2.0], blocked=np.ones(3), service_summary=lambda at: figure)
-    rules = [Compared("ksp_ff", seen), Compared("/a/long/way/to/policy/", seen)]
+    rules = {"ksp_ff": seen, "/a/long/way/to/policy/": seen}
     draw_curves(tmp_path / "x.png", rules, "a network")
     legend = made[0].axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]

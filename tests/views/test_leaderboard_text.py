@@ -222,9 +222,9 @@ def searched(count=40):
 
 def test_structure_comes_first_and_equal_knobs_are_said_once():
     entries = searched()
-    knobs = knob_columns(entries[:10])
-    assert knobs.names == ("num_envs", "learning_rate", "gamma", "lr_schedule")
-    assert knobs.same_words == "Equal in all: ent_coef 0.01."
+    names, same = knob_columns(entries[:10])
+    assert names == ["num_envs", "learning_rate", "gamma", "lr_schedule"]
+    assert same == "Equal in all: ent_coef 0.01."
     text = printed(entries, 200, 10)
     head = text.split("──")[0]
     assert "ent_" not in head
@@ -252,8 +252,8 @@ def test_the_default_is_the_last_row_however_poor_it_is():
 
 
 def test_of_one_trial_alone_every_knob_has_a_column():
-    knobs = knob_columns(searched()[:1])
-    assert len(knobs.names) == 5 and not knobs.same_words
+    names, same = knob_columns(searched()[:1])
+    assert len(names) == 5 and not same
 
 
 @pytest.mark.parametrize(("room", "shown"), [(80, True), (40, False)])

@@ -98,7 +98,7 @@ def test_the_list_has_every_study_and_nothing_else(server):
 def test_a_study_s_pieces_are_those_of_its_report(server, root):
     snapshot = read_snapshot(StudyFolder(root / "audited"))
     page = ask(server, "/study/audited")[2]
-    built = {part.name: part.build(snapshot) for part in PARTS}
+    built = {name: build(snapshot) for name, (_, build) in PARTS.items()}
     effects = built.pop("effects")
     for name, body in built.items():
         assert f'<section id="{name}">' in page
@@ -366,7 +366,7 @@ def test_what_is_shown_is_never_older_than_the_study(tmp_path):
     def really():
         snapshot = read_snapshot(StudyFolder(folder))
         now = dataclasses.replace(snapshot, standing=read_standing(folder).word)
-        board = {part.name: part for part in PARTS}["leaderboard"].build(now)
+        board = PARTS["leaderboard"][1](now)
         pieces = {"head": head_html(now), "leaderboard": board}
         return snapshot.head.number, snapshot.conclusion, pieces
 

@@ -93,13 +93,7 @@ def difference(path: Path) -> str:
         played = forward.Policy(path)
         now, then = played.act(played.about["observations"]), np.array(played.about["actions"])
         worst = float(np.max(np.abs(then.astype(np.float64) - now)))
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+            ValueError) as error:  # fmt: skip
         return f"{FILE} is not as hpo writes it: {error}"
     return "" if worst <= _CLOSE else f"NumPy's actions differ by {worst:.3g} from those recorded"

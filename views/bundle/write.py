@@ -93,11 +93,8 @@ def as_text(data: Any) -> str:
 def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     """Copy the files that the study names; return those outside their folder, which stay out."""
     if changes := changed_files(meta.files, source):
-        raise StoreError(
-            "these files are not as they were when the study ran; restore them, or name the "
-            f"folder of the study file:\n{words_of_changes(changes)}",
-            source="DIR",
-        )
+        told = "files changed since the study ran; restore them, or name the study file's folder"
+        raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
     inside = [path for path in meta.files if is_inside(path)]
     for path in inside:
         make_folder((to / path).parent)

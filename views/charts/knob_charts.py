@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ConfigError, counted
-from ...search.analysis.checkpoint_values import (
-    importance_at,
-)
+from ...search.analysis.checkpoint_values import importance_at
 from ...search.analysis.knob_significance import answer_at
 from ...spaces.base import Distribution
 from ...spaces.space import Parameter, Space
@@ -49,17 +47,19 @@ class _Values:
     at: int
     values: Mapping[int, float]
     shares: Mapping[int, Mapping[str, float]]
+    knobs: Mapping[str, Parameter]  # the most important first
 
 
 def _compare(snapshot: Snapshot, most: int) -> _Values | None:
     points = snapshot.points
     at = points.latest_shared(list(snapshot.rows))
     values = {n: v for n, v in points.values.get(at or 0, {}).items() if finite(v)}
-    if at is None or len(values) < 2:
+    space = snapshot.study.space
+    if at is None or len(values) < 2 or not space.parameters:
         return None
     kept = {trial: values[trial] for trial in snapshot.thinned(values, most)}
-    space = snapshot.study.space
-    return _Values(at, kept, {n: _shares(space, points.params(n, at)) for n in kept})
+    shares = {trial: _shares(space, points.params(trial, at)) for trial in kept}
+    return _Values(at, kept, shares, _important_first(snapshot))
 
 
 def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
@@ -79,21 +79,21 @@ _TOO_FEW = "Needs at least two trials with a value at the same point of their ru
 
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
-    return (
-        f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps, the latest point "
-        f"that nine in ten reached{snapshot.kept_words(most)}"
-    )
+    what = f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps"
+    return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
 
 
 def parallel(snapshot: Snapshot) -> Picture:
     title = "Parallel coordinates"
     compared = _compare(snapshot, _STRANDS)
-    if compared is None or not snapshot.study.space.parameters:
+    if compared is None:
         return Picture("parallel", title, _TOO_FEW)
-    keys = _important_first(snapshot, [key for key, _ in snapshot.study.space.keyed])[:_RAILS]
-    named = dict(snapshot.study.space.keyed)
+    keys = [*compared.knobs][:_RAILS]
     values = value_scale(compared.values.values(), snapshot.meta.metric)
-    rails = [Rail(_label(key, named[key]), knob_ticks(named[key].distribution)) for key in keys]
+    rails = [
+        Rail(_label(key, compared.knobs[key]), knob_ticks(compared.knobs[key].distribution))
+        for key in keys
+    ]
     heights = tuple((values.share(value), text) for value, text in values.ticks)
     rails.append(Rail(snapshot.meta.metric.removeprefix("eval/"), heights))
     ordered = sorted(compared.values, key=lambda n: snapshot.sign * compared.values[n])
@@ -106,11 +106,9 @@ def parallel(snapshot: Snapshot) -> Picture:
         )
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
-    left_out = len(snapshot.study.space.keyed) - len(keys)
-    caption = (
-        f"{_where(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line below "
-        "an axis belongs to a trial without that hyperparameter."
-    )
+    left_out = len(compared.knobs) - len(keys)
+    caption = f"{_where(snapshot, compared, _STRANDS)}. Axes are those of the sampler; a line "
+    caption += "below an axis belongs to a trial without that hyperparameter."
     if left_out > 0:
         caption += f" Left out: {counted(left_out, 'less important hyperparameter')}."
     fifths = {"best fifth": "s4", "middle fifth": "s2", "worst fifth": "s0"}
@@ -129,26 +127,25 @@ def _label(key: str, parameter: Parameter) -> str:
     return f"{parameter.name} ({when})"
 
 
-def _important_first(snapshot: Snapshot, keys: Sequence[str]) -> list[str]:
-    if len(keys) <= _RAILS:
-        return list(keys)
+def _important_first(snapshot: Snapshot) -> dict[str, Parameter]:
+    knobs = dict(snapshot.study.space.keyed)
+    if len(knobs) <= _RAILS:
+        return knobs
     try:
         shares = importance_at(snapshot.points, everybody=True).shares
     except ConfigError:  # too few trials
-        return list(keys)
-    return sorted(keys, key=lambda key: -shares.get(key.partition("#")[0], 0.0))
+        return knobs
+    return dict(sorted(knobs.items(), key=lambda it: -shares.get(it[0].partition("#")[0], 0.0)))
 
 
 def slices(snapshot: Snapshot) -> Picture:
     title = "Slices"
     compared = _compare(snapshot, _DOTS)
-    if compared is None or not snapshot.study.space.parameters:
+    if compared is None:
         return Picture("slices", title, _TOO_FEW)
     y = value_scale(compared.values.values(), snapshot.meta.metric.removeprefix("eval/"))
     first = snapshot.winner.trial if snapshot.winner is not None else None
-    keys = _important_first(snapshot, [key for key, _ in snapshot.study.space.keyed])
-    named = dict(snapshot.study.space.keyed)
-    panels = [_slice(snapshot, compared, key, named[key], y, first) for key in keys[:_SLICES]]
+    panels = [_slice(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]]
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
         legend.append(Key("first on the leaderboard", "c1", "ring"))
@@ -156,11 +153,8 @@ def slices(snapshot: Snapshot) -> Picture:
     return Picture("slices", title, caption, panels, legend)
 
 
-def _slice(
-    snapshot: Snapshot, compared: _Values, key: str, parameter: Parameter, y: Scale,
-    first: int | None,
-) -> XY:  # fmt: skip
-    dots: list[Dot] = []
+def _slice(snapshot: Snapshot, compared: _Values, key: str, y: Scale, first: int | None) -> XY:
+    parameter, dots = compared.knobs[key], list[Dot]()
     ended = {trial: snapshot.rows[trial].value is not None for trial in compared.values}
     for trial in sorted(ended, key=lambda n: (ended[n], n)):
         if key not in compared.shares[trial]:
@@ -203,12 +197,10 @@ def effects(snapshot: Snapshot) -> Picture:
     y = value_scale(ends, snapshot.meta.metric.removeprefix("eval/"), may_be_log=False)
     shown = [name for name in answer.decided.names if drawn.get(name)][:_PANELS]
     panels = [_panel(name, drawn[name], named[name].distribution, y) for name in shown]
-    caption = (
-        f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of neighbouring "
-        "trials, with 95% intervals; the other hyperparameters vary."
-    )
     if not panels:
-        caption = "Too few trials to draw an effect."
+        return Picture("effects", title, "Too few trials to draw an effect.")
+    caption = f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of "
+    caption += "neighbouring trials, with 95% intervals; the other hyperparameters vary."
     return Picture("effects", title, caption, panels)
 
 

@@ -24,28 +24,22 @@ class Scale:
     log: bool = False
     cut: bool = False  # marks beyond an end are cut off there
 
-    def share(self, value: float) -> float:
-        """Return the place of a value, 0 at `low` and 1 at `high`, clipped to them.
+    def share(self, value: float, beyond: float = 0.0) -> float:
+        """Return the place of a value, 0 at `low` and 1 at `high`, or up to `beyond` outside.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
-        """
-        return min(max(self.place(value), 0.0), 1.0)
-
-    def holds(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def place(self, value: float) -> float:
-        """Return the place of a value, also below 0 and above 1.
-
-        >>> Scale(0.0, 4.0).place(-1.0)
-        -0.25
+        >>> Scale(0.0, 4.0).share(-1.0), Scale(0.0, 4.0).share(-1.0, beyond=2.0)
+        (0.0, -0.25)
         """
         low, high = self.low, self.high
         if self.log:
             low, high = math.log(low), math.log(high)
             value = math.log(value) if value > 0.0 else low
-        return (value - low) / (high - low)
+        return min(max((value - low) / (high - low), -beyond), 1.0 + beyond)
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -201,21 +195,13 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """
     if not high > low:
         return [low]
-    for step in _round_steps((high - low) / max(1, most)):
+    least = (high - low) / max(1, most)
+    power = 10.0 ** math.floor(math.log10(least))
+    for step in (factor * power * ten for ten in (1.0, 10.0, 100.0) for factor in (1.0, 2.0, 5.0)):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first + 1 <= most:
+        if step >= least * (1 - 1e-9) and last - first + 1 <= most:
             return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
     return [low, high]
-
-
-def _round_steps(least: float) -> Iterable[float]:
-    """Yield 1, 2, 5, 10, 20, ... times a power of ten, from the first that is at least `least`."""
-    power = 10.0 ** math.floor(math.log10(least))
-    for _ in range(3):
-        for factor in (1.0, 2.0, 5.0):
-            if factor * power >= least * (1 - 1e-9):
-                yield factor * power
-        power *= 10.0
 
 
 def decades(low: float, high: float) -> list[float]:

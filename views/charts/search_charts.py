@@ -17,6 +17,7 @@ from ...store.rows import DecisionRow, Stream, TrialState
 from ...store.statistics import interval, mean
 from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import number, param, steps
+from ..leaderboard_text import front_line
 from .model import (
     XY,
     Band,
@@ -77,11 +78,8 @@ def curves(snapshot: Snapshot) -> Picture:
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
-    caption = (
-        "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
-        "fewer than five seeds. Training curves of confirmed trials are from selection and test "
-        "seeds, everything else is from search seeds."
-    )
+    caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
+    caption += "five seeds. Training curves of confirmed trials are from selection and test seeds."
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
@@ -181,9 +179,8 @@ def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: st
 
 
 def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
-    points = sorted(curve.items())
-    every = -(-len(points) // most) if points else 1
-    return points[::-1][::every][::-1]
+    points = sorted(curve.items(), reverse=True)
+    return points[:: -(-len(points) // most) or 1][::-1]
 
 
 def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
@@ -207,12 +204,8 @@ _MOST = 1_500
 
 def history(snapshot: Snapshot) -> Picture:
     rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST))]
-    ended = {row.trial: row.value for row in rows if row.value is not None and finite(row.value)}
-    stopped = {
-        row.trial: row.rung_value
-        for row in rows
-        if row.trial not in ended and row.rung_value is not None and finite(row.rung_value)
-    }
+    ended = _finite({row.trial: row.value for row in rows})
+    stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
     if not ended and not stopped:
         return Picture("history", "History", "No trial has a value yet.")
     first = snapshot.winner
@@ -248,12 +241,13 @@ def history(snapshot: Snapshot) -> Picture:
     keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
     keys += [Key("diverged or failed", "bad", "cross")] if lost else []
     keys += lines_keys
-    caption = (
-        f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in "
-        "the search. The leaderboard also has the values of confirmed trials on new seeds."
-    )
+    caption = f"Every trial in order{snapshot.kept_words(_MOST)}, by its value in the search."
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))
+
+
+def _finite(values: Mapping[int, float | None]) -> dict[int, float]:
+    return {trial: value for trial, value in values.items() if value is not None and finite(value)}
 
 
 def _dot(y: Scale, trial: int, value: float, style: str, tip: str) -> Dot:
@@ -288,24 +282,14 @@ def pareto(snapshot: Snapshot) -> Picture:
         return Picture("pareto", title, "No trial has finished its run yet.")
     kept = set(snapshot.thinned([entry.trial for entry in placed], _DOTS))
     shown = [entry for entry in placed if entry.trial in kept]
-    group = [e for e in shown if e.confirmed and e.front is not None]
-    group = group or [entry for entry in shown if entry.front is not None]
-    front = [entry for entry in group if entry.front == 1]
+    confirmed = any(entry.confirmed and entry.front is not None for entry in shown)
+    front = [entry for entry in shown if entry.front == 1 and entry.confirmed == confirmed]
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
     panels = [_pareto_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
-    confirmed = bool(group) and group[0].confirmed
-    kind = "confirmed" if confirmed else "finished"
-    verb = "is" if len(front) == 1 else "are"
-    caption = (
-        f"{len(front)} of {counted(len(group), f'{kind} trial')} {verb} on the front: no other is "
-        "better in one objective and no worse in the others."
-    )
-    if not group:
-        caption = "Every trial violates a constraint, so the front is empty."
+    caption = f"{front_line(snapshot.entries, snapshot.volume)} On the front: no other is "
+    caption += "better in one objective and no worse in the others."
     if confirmed:
-        caption += " Their values are from selection seeds, the others' from the search."
-    if snapshot.volume is not None:
-        caption += f" Hypervolume: {snapshot.volume:.3f} of the box between best and worst values."
+        caption += " Values of confirmed trials are from selection seeds, others from the search."
     return Picture("pareto", title, caption, panels)
 
 
@@ -367,10 +351,8 @@ def schedule(snapshot: Snapshot) -> Picture:
         _schedule_panel(snapshot, key, named[key], members, ways, copies, float(last))
         for key in moved[:_KNOBS]
     ]
-    caption = (
-        f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} copies is "
-        "an upright line from the value of the copied member to a dot, the new value."
-    )
+    caption = f"Each line is a member{snapshot.kept_words(_MEMBERS)}. Each of {len(copies):,} "
+    caption += "copies is an upright line from the copied member's value to a dot, the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
     keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),

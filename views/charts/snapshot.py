@@ -11,10 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...errors import ConfigError
-from ...search.analysis.across_environments import (
-    EnvironmentScores,
-    environment_scores,
-)
+from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import Points, importance_at, points_of
 from ...search.analysis.knob_significance import Answer, answer_at
 from ...search.analysis.verdict import conclusion_of
@@ -82,6 +79,10 @@ class Snapshot:
         return first if first is not None and first.value is not None else None
 
     @property
+    def default(self) -> int | None:
+        return next((entry.trial for entry in self.entries if entry.is_default), None)
+
+    @property
     def volume(self) -> float | None:
         return volume_of(self.entries, Ranking.of(self.meta))
 
@@ -131,20 +132,13 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         return Snapshot(
-            folder,
-            meta,
-            head,
-            points,
-            entries,
-            baselines=baseline_entries(rules, entries, meta.goal),
-            decisions=decisions,
-            audit=audit_of(meta, rows, decisions, finishing_rules()),
-            usage=usage_at(head),
-            standing=state_of(folder.path, head),
-            baseline_rows=rules,
+            folder, meta, head, points, entries,
+            baselines=baseline_entries(rules, entries, meta.goal), decisions=decisions,
+            audit=audit_of(meta, rows, decisions, finishing_rules()), usage=usage_at(head),
+            standing=state_of(folder.path, head), baseline_rows=rules,
             scores=environment_scores(journal, rows),
             conclusion=conclusion_of(journal, rows, entries),
-        )
+        )  # fmt: skip
 
 
 def finite(value: float | None) -> bool:

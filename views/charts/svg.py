@@ -51,20 +51,16 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
     below = 38.0 if panel.x.label else 22.0
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
-    if not panel.y.cut:
-        return height, [*body, *(_mark(mark, panel, frame) for mark in panel.marks)]
-    lines = [_mark(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
     dots = [_mark(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
-    return height, [*body, _window(frame, "".join(lines)), *dots]
-
-
-def _window(frame: _Frame, body: str) -> str:
-    width, height = frame.right - frame.left, frame.bottom - frame.top
-    box = f"{_n(frame.left)} {_n(frame.top)} {_n(width)} {_n(height)}"
-    return (
-        f'<svg class="window" x="{_n(frame.left)}" y="{_n(frame.top)}" width="{_n(width)}" '
-        f'height="{_n(height)}" viewBox="{box}">{body}</svg>'
-    )
+    lines = [_mark(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
+    if panel.y.cut:
+        x, y = _n(frame.left), _n(frame.top)
+        wide, high = _n(frame.right - frame.left), _n(frame.bottom - frame.top)
+        lines = [
+            f'<svg class="window" x="{x}" y="{y}" width="{wide}" height="{high}" '
+            f'viewBox="{x} {y} {wide} {high}">{"".join(lines)}</svg>'
+        ]
+    return height, [*body, *lines, *dots]
 
 
 def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:
@@ -102,21 +98,20 @@ def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
         shape = f'd="{_path(_stepped(places) if mark.step else places)}"'
         return _marked("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
     x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
+    tag, kind = "path", mark.shape
     if mark.shape == "out":  # a triangle at the edge that the value is beyond
         turn = 1 if mark.y <= (panel.y.low + panel.y.high) / 2 else -1
         shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
-        return _marked("path", f"out {mark.style}", shape, mark.trial, mark.tip)
-    if mark.shape == "cross":
-        shape = f'd="M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"'
-        return _marked("path", f"line {mark.style}", shape, mark.trial, mark.tip)
-    radius = RING if mark.shape == "ring" else DOT
-    shape = f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
-    return _marked("circle", f"{mark.shape} {mark.style}", shape, mark.trial, mark.tip)
+    elif mark.shape == "cross":
+        shape, kind = f'd="M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"', "line"
+    else:
+        radius = RING if mark.shape == "ring" else DOT
+        tag, shape = "circle", f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
+    return _marked(tag, f"{kind} {mark.style}", shape, mark.trial, mark.tip)
 
 
 def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
-    share = min(max(panel.y.place(y), -_FAR), _FAR) if panel.y.cut else panel.y.share(y)
-    return frame.x(panel.x.share(x)), frame.y(share)
+    return frame.x(panel.x.share(x)), frame.y(panel.y.share(y, _FAR * panel.y.cut))
 
 
 def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

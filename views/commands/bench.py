@@ -17,7 +17,7 @@ from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
 from ...version import __version__
-from ..escape_control import echo, note
+from ..escape_control import note
 from ..formatting import aligned, duration
 from ..json_output import print_answer
 
@@ -40,7 +40,7 @@ def do_bench(args: Namespace) -> int:
         write_outcomes(target.with_suffix(".parquet"), results)
     print_answer(args.json, bench_json(results, found), bench_text(results, found))
     if target is not None:
-        echo(f"wrote {target} and {target.with_suffix('.parquet')}", file=sys.stderr)
+        note(f"wrote {target} and {target.with_suffix('.parquet')}")
     return 0
 
 
@@ -85,13 +85,14 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
     tables = counted(count, "table")
     right = (False, *[True] * (len(spec.budgets) + 1), True)
     tests = counted(spec.test_seeds, "test seed")
+    budgets = " to ".join(map(str, dict.fromkeys((spec.budgets[0], spec.budgets[-1]))))
+    names, took = ", ".join(results.environments), duration(results.seconds)
     return "\n".join([
-        f"{len(results.outcomes):,} searches over {tables} ({', '.join(results.environments)}) in "
-        f"{duration(results.seconds)}",
+        f"{len(results.outcomes):,} searches over {tables} ({names}) in {took}",
         "",
         aligned(header, rows, right),
         "",
-        f"{_budgets(spec.budgets)}: the choice beats this share of the recorded configurations "
+        f"{budgets}: the choice beats this share of the recorded configurations "
         f"on {tests} / the best",
         "trial that the search started does. Budgets are full runs of one seed, without confirm.",
         f"env steps: search and confirm, to reach what {found.baseline} reaches with budget "
@@ -99,10 +100,6 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
         "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials not in the "
         "table.",
     ])  # fmt: skip
-
-
-def _budgets(budgets: tuple[int, ...]) -> str:
-    return str(budgets[0]) if len(budgets) == 1 else f"{budgets[0]} to {budgets[-1]}"
 
 
 def _ratio(found: Ratio) -> str:

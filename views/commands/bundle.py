@@ -55,7 +55,10 @@ def do_verify(args: Namespace) -> int:
                 show(Level(name, None, why if level.holds else "it is not consistent"))
                 continue
             note(cost)
-            _allow(bundle, args.allow_code)
+            if bundle.code and not args.allow_code:
+                note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+                if not _is_allowed():
+                    raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
             show(run())
     data = {"path": str(path), "sha256": sha256(path), "sentences": sentences}
     data["holds"] = all(level.holds is not False for level in levels)
@@ -64,19 +67,9 @@ def do_verify(args: Namespace) -> int:
     return 0 if data["holds"] else 1
 
 
-def _allow(bundle: Bundle, allowed: bool) -> None:
-    if bundle.code and not allowed:
-        note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
-        if not _is_allowed():
-            raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
-
-
 def _is_allowed() -> bool:
     """Ask in the terminal; `ConfigError` names the option where there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(
-            "cannot ask: stdin is not a terminal; to run this code without a question: "
-            "--allow-code"
-        )
+        raise ConfigError("cannot ask without a terminal; to run this code: --allow-code")
     echo("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

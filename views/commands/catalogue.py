@@ -59,14 +59,9 @@ def knob_text(knob: Knob) -> str:
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for knob in knobs:
-        data = asdict(knob)
-        low, high = data["low"], data["high"]
-        data |= {
-            "low": None if low == -math.inf else low,
-            "high": None if high == math.inf else high,
-        }
-        words = {"allowed": allowed(knob), "aliases": list(names_of(knob.name))}
-        found.append(finite_json({**data, **words}))
+        low, high = (end if math.isfinite(end) else None for end in (knob.low, knob.high))
+        more = {"allowed": allowed(knob), "aliases": list(names_of(knob.name))}
+        found.append(finite_json({**asdict(knob), "low": low, "high": high, **more}))
     return found
 
 
@@ -160,9 +155,7 @@ def do_envs(args: Namespace) -> int:
 def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
-        raise ConfigError(
-            f"no {what} has {word!r} in its name or meaning; leave the word out to list all"
-        )
+        raise ConfigError(f"no {what} has {word!r} in its name or meaning; for all: no word")
     return found
 
 

@@ -16,10 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
-from ...search.analysis.across_environments import (
-    EnvironmentScores,
-    environment_scores,
-)
+from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
 from ...store.aggregate_environments import BySeed, beside, on_each, profiles
@@ -113,26 +110,21 @@ def do_compare(args: Namespace) -> int:
     root = Path(args.out)
     if args.a is None or args.b is None:
         raise ConfigError("compare needs A and B: two trials of one study, or two studies")
-    numbers = [number_in(word) for word in (args.a, args.b)]
-    if numbers == [None, None] and args.study is not None:
-        raise ConfigError(
-            f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
-        )
-    if numbers == [None, None]:
-        meta, sides = _studies(args.a, args.b, root)
-    elif numbers[0] is None or numbers[1] is None:
-        raise ConfigError(
-            "compare two trials of one study, or two studies; not a trial with a study"
-        )
+    numbers = [n for n in map(number_in, (args.a, args.b)) if n is not None]
+    if len(numbers) == 2:
+        meta, sides = _trials(find_study(args.study, root, note), numbers)
+    elif numbers:
+        raise ConfigError("compare two trials of one study, or two studies, not one of each")
+    elif args.study is not None:
+        raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
-        meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
+        meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
                      chosen.interim)  # fmt: skip
     differs = apart(sides[0].world, sides[1].world)
-    verdict = f"no verdict: they were evaluated in different environments ({differs})"
-    verdict = verdict if differs else result.sentence()
+    refused = f"no verdict: they were evaluated in different environments ({differs})"
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
     called = [one.name for one in sides]
@@ -141,11 +133,12 @@ def do_compare(args: Namespace) -> int:
     data = {
         "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
         **asdict(result), **on_each, "decision": None if differs else result.verdict,
-        "verdict": verdict, "caution": chosen.caution, "unpaired": unpaired, "at": chosen.at,
+        "verdict": refused if differs else result.sentence(), "caution": chosen.caution,
+        "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
     more = [unpaired, *lines] if unpaired else lines
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
-    text = _text(result, sides, chosen, differs, more, which)
+    text = _text(result, sides, chosen, f"N{refused[1:]}." if differs else "", more, which)
     text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
@@ -157,9 +150,13 @@ def number_in(word: str) -> int | None:
 
 def _compared_values(a: _Side, b: _Side) -> _Chosen:
     if a.study != b.study:
-        shared = _shared_test_values(a, b) if a.seed == b.seed else None
-        both = (Stream.REPORT, Stream.REPORT)
-        return _unpaired_values(a, b) if shared is None else _Chosen(shared, True, "", both)
+        ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
+        shared = [seed for seed in ours if seed in theirs]
+        fewest = min(FEWEST_PAIRS, max(len(ours), len(theirs), 1))
+        if a.seed != b.seed or len(shared) < fewest:
+            return _unpaired_values(a, b)
+        values = [[side[seed] for seed in shared] for side in (ours, theirs)]
+        return _Chosen(values, True, "", (Stream.REPORT, Stream.REPORT))
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
@@ -173,22 +170,22 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
-        caution = "" if a.at is not None else _caution(stream, a, b)
-        earlier = _earlier_pairs(a, b, shared) if paired and stream is Stream.REPORT else ()
+        winners = [side.name for side in (a, b) if side.wins]
+        caution = ""
+        if a.at is None and stream is not Stream.REPORT and len(winners) == 1:
+            caution = f"These seeds also picked {winners[0]} as the winner, so its mean is high."
+        earlier: tuple[int, ...] = ()
+        if paired and stream is Stream.REPORT:
+            seeds = [seed for _, seed in shared]
+            sizes = earlier_looks(a.looks, a.trial, b.trial, max(seeds) + 1)
+            earlier = tuple(sum(seed < size for seed in seeds) for size in sizes)
         interim = pair_begins_interim(a.looks, a.trial, b.trial)
         return _Chosen(
             values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
         )
-    raise StoreError(
-        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_seed_counts(a)}, {b.name} "
-        f"{_seed_counts(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
-    )
-
-
-def _earlier_pairs(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    now = max(seed for _, seed in shared) + 1
-    sizes = earlier_looks(a.looks, a.trial, b.trial, now)
-    return tuple(sum(seed < size for _, seed in shared) for size in sizes)
+    counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
+    told = f"{a.name} and {b.name} have no seeds in common: {counts}"
+    raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
 
 
 def _seed_counts(side: _Side) -> str:
@@ -199,26 +196,14 @@ def _seed_counts(side: _Side) -> str:
 
 def _why_unpaired(a: _Side, b: _Side) -> str:
     if a.seed != b.seed:
-        return (
-            f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them, "
-            f"run {b.name}'s file again with --set seed={a.seed} --name {b.name}-seed{a.seed}."
-        )
+        told = f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them,"
+        return f"{told} run {b.name}'s file with --set seed={a.seed} --name {b.name}-seed{a.seed}."
     said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     if a.study == b.study:
         return f"{said}; not all are the same ones."
     wanted = max(FEWEST_PAIRS, *(len(side.values[Stream.REPORT]) for side in (a, b)))
-    return (
-        f"{said}. Test seeds are the same in both: run the files again with --set "
-        f"confirm.report={wanted}, which adds those that are missing."
-    )
-
-
-def _shared_test_values(a: _Side, b: _Side) -> list[list[float]] | None:
-    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
-    both = [seed for seed in ours if seed in theirs]
-    if len(both) < min(FEWEST_PAIRS, max(len(ours), len(theirs), 1)):
-        return None
-    return [[side[seed] for seed in both] for side in (ours, theirs)]
+    told = f"{said}. Test seeds are the same in both; to add those that are missing, run the"
+    return f"{told} files again with --set confirm.report={wanted}."
 
 
 def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
@@ -233,20 +218,12 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
     return _Chosen(values, False, " ".join(cautions), (x, y))
 
 
-def _caution(stream: Stream, a: _Side, b: _Side) -> str:
-    winners = [side.name for side in (a, b) if side.wins]
-    if stream is Stream.REPORT or len(winners) != 1:
-        return ""
-    return f"These seeds also picked {winners[0]} as the winner, so its mean is a little high."
-
-
-def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, list[_Side]]:
+def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
     board = _board(folder)
     for trial in numbers:
         if trial not in board.rows:
-            raise StoreError(
-                f"study {folder.name!r} has no trial {trial}; see: hpo top {folder.name}"
-            )
+            told = f"study {folder.name!r} has no trial {trial}"
+            raise StoreError(told, trials=folder.name)
     whole = all(
         board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
         for n in numbers
@@ -257,19 +234,19 @@ def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, l
 
 
 _FRESH = (Stream.CHOOSE, Stream.REPORT)
-_Common = tuple[int, Mapping[int, Sequence[float]]]
-"""Env steps, and the value of every seed of either trial there."""
 
 
-def _values_in_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
+def _values_in_common(
+    folder: StudyFolder, numbers: Sequence[int]
+) -> tuple[int, Mapping[int, Sequence[float]]]:
+    """Return env steps that both reached, and there the values of either trial's seeds."""
     points = read_points(folder.path)
     found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
              for number in numbers]  # fmt: skip
     if not (both := found[0] & found[1]):
-        raise StoreError(
-            f"trials {numbers[0]} and {numbers[1]} of {folder.name!r} were not evaluated at equal "
-            f"env steps; to compare full runs: hpo confirm {numbers[0]} {numbers[1]}"
-        )
+        one, other = numbers
+        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
+        raise StoreError(f"{told}; to compare full runs: hpo confirm {one} {other}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 
@@ -292,10 +269,8 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
          [side.scores.over for side in sides]),
     ):  # fmt: skip
         if ours != theirs:
-            raise ConfigError(
-                f"{a} {does.format(ours)} and {b} {does.format(theirs)}; only values {what} can "
-                "be compared"
-            )
+            told = f"{a} {does.format(ours)} and {b} {does.format(theirs)}"
+            raise ConfigError(f"{told}; only values {what} can be compared")
     return metas[0], sides
 
 
@@ -310,16 +285,15 @@ class _Board:
 
 
 def _side(
-    folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
-) -> _Side:
+    folder: StudyFolder, board: _Board, number: int, name: str,
+    common: tuple[int, Mapping[int, Sequence[float]]] | None = None,
+) -> _Side:  # fmt: skip
     row, entry, meta = board.rows[number], board.entries[number], board.meta
     whole = entry.value is not None and entry.values  # else they come from an earlier point
     fresh = {stream: board.fresh.get((number, stream), {}) for stream in _FRESH}
     if common is None and not (whole or any(fresh.values())):
-        raise StoreError(
-            f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
-            "full run; compare trials that finished"
-        )
+        told = f"trial {row.trial} of {folder.name!r} is {entry.state.value}, without a full run"
+        raise StoreError(f"{told}; compare trials that finished")
     study = recorded(meta.study_text)
     kind = str(Stream.SEARCH)
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
@@ -332,22 +306,15 @@ def _side(
         Stream.SEARCH: {(kind, index): value for index, value in enumerate(searched)}
     }
     for stream, known in fresh.items():
-        finite = {seed: value for seed, value in known.items() if math.isfinite(value)}
-        values[stream] = {(str(stream), seed): value for seed, value in finite.items()}
+        values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
-        name=name,
-        study=str(folder.path.resolve()),
-        seed=study.seed,
-        trial=row.trial,
-        wins=entry.rank == 1,
-        values=values,
+        name=name, study=str(folder.path.resolve()), seed=study.seed, trial=row.trial,
+        wins=entry.rank == 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        scores=board.scores,
-        looks=board.looks,
-        at=None if common is None else common[0],
-    )
+        scores=board.scores, looks=board.looks, at=None if common is None else common[0],
+    )  # fmt: skip
 
 
 def _board(folder: StudyFolder) -> _Board:
@@ -364,18 +331,16 @@ _LISTED, _ENOUGH = 8, 8
 
 
 def _text(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, differs: str,
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, refused: str,
     more: Sequence[str], which: str,
 ) -> str:  # fmt: skip
-    verdict = _verdict(result, sides, chosen)
-    if differs:
-        verdict = f"No verdict: they were evaluated in different environments ({differs})."
+    verdict = refused or _verdict(result, sides, chosen)
     lines = [verdict, "", *_values(sides, chosen, result)]
-    if result.paired and not differs:
+    if result.paired and not refused:
         lines.append(_seed_by_seed(result, sides, chosen))
     lines += ["", chosen.caution] if chosen.caution and not result.equal else []
     lines += ["", *more] if more else []
-    if not differs and result.verdict == "undecided":
+    if not refused and result.verdict == "undecided":
         lines += ["", *_what_decides(result, sides, chosen, which)]
     return "\n".join(lines)
 
@@ -388,11 +353,11 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
         return f"{word}: {a} and {b} have the same value on each of {seeds}."
     if result.difference == 0.0:
         return f"{word}: {a} and {b} have the same mean on {seeds}."
-    sign = -1.0 if result.difference < 0.0 else 1.0
-    ahead, behind = (a, b) if sign > 0 else (b, a)
+    ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
     low, high = result.difference_interval.low, result.difference_interval.high
-    ends = sorted((sign * low, sign * high)) if low is not None and high is not None else None
-    by = f"{abs(result.difference):.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
+    if result.difference < 0.0 and low is not None and high is not None:
+        low, high = -high, -low
+    by = with_interval(abs(result.difference), low, high, ".4g")
     if result.verdict in ("better", "worse"):
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
@@ -422,10 +387,10 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
 
 
 def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    ahead = int(result.difference < 0.0)
+    ours, theirs = chosen.values[ahead], chosen.values[1 - ahead]
     sign = 1.0 if chosen.goal == "maximize" else -1.0
-    ahead = 1 if result.difference < 0.0 else 0
-    sign = -sign if ahead else sign
-    apart = [sign * (x - y) for x, y in zip(*chosen.values, strict=True)]
+    apart = [sign * (x - y) for x, y in zip(ours, theirs, strict=True)]
     wins, losses = sum(d > 0 for d in apart), sum(d < 0 for d in apart)
     ties = len(apart) - wins - losses
     said = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
@@ -444,8 +409,7 @@ def _what_decides(
 ) -> list[str]:
     more, top = result.more_seeds or 0, chosen.values[0][0]
     if result.equal and top in (chosen.bounds.low, chosen.bounds.high):
-        return [f"Both are at {number(top)}, the limit of the environment: more seeds cannot "
-                "separate them. Fewer env_steps or a harder environment may."]  # fmt: skip
+        return [f"Both are at {number(top)}, the environment's limit: no seeds separate them."]
     if sides[0].study != sides[1].study:
         return [f"About {more} more test seeds of each would decide."] if more else []
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0

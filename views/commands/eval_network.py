@@ -6,7 +6,6 @@ Every rule serves the same streams, seed by seed, so that their differences are 
 from __future__ import annotations
 
 import math
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,9 @@ from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
-from ..escape_control import echo
+from ..escape_control import note
 from ..formatting import aligned, between, number
-from ..json_output import print_answer, write_csv
+from ..json_output import finite_or_none, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
@@ -32,51 +31,31 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.saved_policy import SavedPolicy
 
 
-Rules = Mapping[str, "Rule"]
-
-
-@dataclass(frozen=True)
-class Compared:
-    rule: str
-    evaluation: Evaluation
-
-
-def compare(
-    environment: OpticalEnvironment, rules: Rules, seeds: int, steps: int, seed: int,
-    loads: Sequence[float] | None,
-) -> list[Compared]:  # fmt: skip
-    from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
-
-    size: dict[str, Any] = {"seeds": seeds, "steps": steps, "seed": seed, "loads": loads}
-    return [
-        Compared(name, evaluate_heuristic(environment, rule, utilisation=True, **size))
-        for name, rule in rules.items()
-    ]
+Compared = Mapping[str, "Evaluation"]  # by rule
 
 
 def found_loads(
-    environment: OpticalEnvironment, rules: Rules, policies: Sequence[str], target: float,
-    seeds: int, steps: int, seed: int,
-) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    question: _Question, target: float, size: Mapping[str, int]
+) -> dict[str, list[dict[str, Any]]]:
     from ...core.envs.optical.supported_load import find_load
 
     loads = {
-        name: find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
-        for name, rule in rules.items()
+        name: find_load(question.environment, rule, target, **size)
+        for name, rule in question.rules.items()
     }
     rows = [
         {
             "rule": name, "service_blocking_probability": target, "load": found.load,
-            "ci_low": found.low, "ci_high": found.high, "seeds": seeds,
-            "requests_per_seed": steps,
+            "ci_low": found.low, "ci_high": found.high, "seeds": size["seeds"],
+            "requests_per_seed": size["steps"],
         }
         for name, found in loads.items()
     ]  # fmt: skip
     beside = [
         {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
-        for policy in policies
+        for policy in question.policies
         for name, found in loads.items()
-        if name not in policies
+        if name not in question.policies
     ]
     return {"supported_loads": rows, "more_load": beside}
 
@@ -90,51 +69,46 @@ def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | N
     return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
 
 
-def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
+def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
-    heuristics = [item for item in results if item.rule not in policies]
-    for item in results:
-        seen = item.evaluation
+    for rule, seen in results.items():
         several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
             rows.append({
-                "rule": item.rule,
+                "rule": rule,
                 "load": float(load),
                 "service_blocking_probability": _figure(seen.service_summary(at), several),
                 "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
                 "utilisation": float(seen.utilisation[at].mean()),
             })  # fmt: skip
-        if item.rule in policies:
-            for other in heuristics:
-                differences += _differences(item, other)
-    first = results[0].evaluation
-    return {
-        "seeds": int(first.blocked.shape[1]),
-        "requests_per_seed": first.requests,
-        "results": rows,
-        "differences": differences,
-    }
+    differences = [
+        row
+        for policy in policies
+        for heuristic in results
+        if heuristic not in policies
+        for row in _differences(policy, heuristic, results)
+    ]
+    first = next(iter(results.values()))
+    return {"seeds": int(first.blocked.shape[1]), "requests_per_seed": first.requests,
+            "results": rows, "differences": differences}  # fmt: skip
 
 
 def _figure(summary: Summary, several: bool) -> dict[str, Any]:
-    finite = math.isfinite(summary.low)
     return {
-        "mean": summary.mean,
-        "std": summary.std if several else None,
-        "ci_low": summary.low if finite else None,
-        "ci_high": summary.high if finite else None,
+        "mean": summary.mean, "std": summary.std if several else None,
+        "ci_low": finite_or_none(summary.low), "ci_high": finite_or_none(summary.high),
         "nothing_blocked": summary.mean == 0.0,
-    }
+    }  # fmt: skip
 
 
-def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
+def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
-    for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
+    ours, theirs = results[policy], results[heuristic]
+    apart = ours.service_blocking - theirs.service_blocking
+    for load, values in zip(ours.loads, apart, strict=True):
         around = interval(values.tolist())
         rows.append({
-            "policy": policy.rule, "heuristic": heuristic.rule, "load": float(load),
+            "policy": policy, "heuristic": heuristic, "load": float(load),
             "mean": float(values.mean()),
             "std": float(values.std(ddof=1)) if len(values) > 1 else None,
             "ci_low": around.low, "ci_high": around.high,
@@ -145,8 +119,8 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
 def results_text(data: Mapping[str, Any]) -> str:
     lines = [data["env"] + ", sampled actions" * (not data.get("greedy", True))]
     if "trace" in data:
-        lines.append(f"wrote {counted(data['requests'], 'request')} to {data['trace']}: "
-                     f"{data['accepted']} accepted, {data['blocked']} blocked")  # fmt: skip
+        what = f"{counted(data['requests'], 'request')} to {data['trace']}"
+        lines.append(f"wrote {what}: {data['accepted']} accepted, {data['blocked']} blocked")
         return "\n".join(lines)
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95%"]
@@ -165,11 +139,8 @@ def results_text(data: Mapping[str, Any]) -> str:
             ]  # fmt: skip
             lines += ["", aligned(header, rows, [False, True, False])]
         return "\n".join(lines)
-    requests = counted(data["requests_per_seed"], "request")
-    lines.append(
-        f"{counted(data['seeds'], 'seed')} x {requests} after "
-        f"{data['warmup_requests']} of warm-up, the same for every rule"
-    )
+    size = f"{counted(data['seeds'], 'seed')} x {counted(data['requests_per_seed'], 'request')}"
+    lines.append(f"{size} after {data['warmup_requests']} of warm-up, the same for every rule")
     header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
     rows = [_row(row) for row in data["results"]]
     lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))
@@ -199,7 +170,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
+def draw_curves(path: Path, results: Compared, title: str) -> None:
     import numpy as np
 
     from ..pictures import new_figure, save_figure
@@ -210,15 +181,14 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     axes.set_ylabel("service blocking probability")
     axes.set_title(title, fontsize="medium")
     axes.grid(alpha=0.3)
-    for item in results:
-        seen = item.evaluation
+    for rule, seen in results.items():
         summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
         means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
-        label = Path(item.rule).name or item.rule  # a policy's rule is the path of its folder
+        label = Path(rule).name or rule  # a policy's rule is the path of its folder
         [line] = axes.plot(seen.loads, means, marker=".", label=label)
         low, high = np.array([(s.low, s.high) for s in summaries]).T
         axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    if any(np.any(item.evaluation.blocked > 0) for item in results):
+    if any(np.any(seen.blocked > 0) for seen in results.values()):
         axes.set_yscale("log")
     axes.legend(fontsize="small")
     save_figure(figure, path)
@@ -238,12 +208,6 @@ class _Question:
     def head(self) -> dict[str, Any]:
         return {"env": self.title, **({"greedy": not self.sampled} if self.policies else {})}
 
-    def only_rule(self, option: str) -> Rule:
-        if len(self.rules) > 1:
-            raise ConfigError(f"{option} follows one heuristic or policy; name only one")
-        [rule] = self.rules.values()
-        return rule
-
 
 def do_eval_network(args: Namespace) -> int:
     _check_forms(args)
@@ -257,36 +221,34 @@ def do_eval_network(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
+    size: dict[str, Any] = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
     if args.find_load is not None:
-        found = found_loads(question.environment, question.rules, question.policies,
-                            args.find_load, args.seeds, args.steps, args.seed)  # fmt: skip
+        found = found_loads(question, args.find_load, size)
         return _print(args, {**question.head(), **found})
-    results = compare(
-        question.environment, question.rules, args.seeds, args.steps, args.seed, loads
-    )
+    from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
+
+    size |= {"loads": loads, "utilisation": True}
+    results = {
+        name: evaluate_heuristic(question.environment, rule, **size)
+        for name, rule in question.rules.items()
+    }
     data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
             **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
         draw_curves(Path(args.plot), results, question.title)
-        echo(f"wrote {args.plot}", file=sys.stderr)
+        note(f"wrote {args.plot}")
     return _print(args, data)
 
 
 def _check_forms(args: Namespace) -> None:
-    if args.find_load is not None and args.loads is not None:
-        raise ConfigError("--find-load searches for the load; leave --loads out")
-    if args.find_load is not None and args.plot is not None:
-        raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
     if args.video is not None:
         raise ConfigError("--video is not for optical networks; --trace has a row per request")
-    if args.trace is None:
-        return
-    for option in ("find_load", "loads", "plot"):
-        if getattr(args, option) is not None:
-            raise ConfigError(
-                f"--trace follows one seed at the load of --env; leave "
-                f"--{option.replace('_', '-')} out, or set the load by --set load=100"
-            )
+    given = [name for name in ("find_load", "loads", "plot") if getattr(args, name) is not None]
+    if args.find_load is not None and len(given) > 1:
+        raise ConfigError(f"--find-load searches for the load; leave --{given[1]} out")
+    if args.trace is not None and given:
+        option = given[0].replace("_", "-")
+        raise ConfigError(f"--trace has one load (--set load=100); leave --{option} out")
 
 
 def parse_loads(text: str) -> list[float]:
@@ -316,19 +278,23 @@ def _question(args: Namespace) -> _Question:
     if args.sample and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
     saved, id_, keys = _prepared(args, file)
-    from ...core.envs.optical.agents import make_agent
+    from ...core.envs import registry
+    from ...core.envs.optical.agents import PolicyRule, check_fits, make_agent
     from ...core.envs.optical.optical_environment import make_from_keys
     from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     with plain_warnings():
         environment = make_from_keys(id=id_, **keys)
-    names = sorted(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
+    names = sorted(HEURISTIC_NAMES)
+    if args.heuristic != "all":
+        names = [name.strip() for name in args.heuristic.split(",")] if args.heuristic else []
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
         make_agent(name, environment)  # refuses an unknown name
     policies = () if saved is None else (str(args.policy),)
     if saved is not None:
-        rules[str(args.policy)] = _policy_rule(saved, environment, args.sample)
+        check_fits(registry.make(saved.plan.eval_env), environment)
+        rules[str(args.policy)] = PolicyRule(environment, saved, greedy=not args.sample)
     settings = environment.settings
     title = f"{id_} on {Path(settings.topology).name}, {settings.slots} slots, k {settings.k}"
     return _Question(environment, rules, policies, args.sample, title)
@@ -354,37 +320,22 @@ def _prepared(
     return saved, id_, rooted(id_, values, folder)
 
 
-def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: bool) -> Rule:
-    from ...core.envs import registry
-    from ...core.envs.optical.agents import PolicyRule, check_fits
-
-    check_fits(registry.make(saved.plan.eval_env), environment)
-    return PolicyRule(environment, saved, greedy=not sampled)
-
-
 def _optical_file(args: Namespace) -> EnvFile | None:
     if args.env is None and args.set:
-        raise ConfigError(
-            "--set changes a key of --env FILE; give that file too, such as the policy's study"
-        )
+        raise ConfigError("--set changes a key of --env FILE; give that file too")
     file = None if args.env is None else read_env_file(args.env, args.set)
     if file is not None and file.known.source != "optical":
-        raise ConfigError(
-            f"{args.env} describes {file.spec.id}, which is not an optical network; heuristics "
-            "and pictures are for "
-            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
-        )
+        known = ", ".join(name for name, it in ENVIRONMENTS.items() if it.source == "optical")
+        raise ConfigError(f"{args.env}: {file.spec.id} is not an optical network: {known}")
     return file
-
-
-def _names(given: str | None) -> list[str]:
-    return [] if given is None else [name.strip() for name in given.split(",")]
 
 
 def _trace(args: Namespace, question: _Question) -> int:
     from ...core.envs.optical.heuristic_evaluation import trace_heuristic
 
-    rule = question.only_rule("--trace")
+    if len(question.rules) > 1:
+        raise ConfigError("--trace follows one heuristic or policy; name only one")
+    [rule] = question.rules.values()
     given = question.environment.settings.requests
     columns = trace_heuristic(
         question.environment, rule, steps=None if given else args.steps, seed=args.seed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from ..terminal.console import fitted
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.plan import EnvPlan
 
+_Play = Callable[[int, int], Any]  # of episodes and a seed
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "plot")
 
 
@@ -58,43 +60,34 @@ def do_eval(args: Namespace) -> int:
     from ...machine.devices import prepare_devices
 
     prepare_devices()
-    saved = load_policy(Path(args.policy))
+    saved, greedy = load_policy(Path(args.policy)), not args.sample
     env = saved.plan.eval_env
-    if args.trace is not None:
-        columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
-        return _write_trace(args, env.id, columns)
-    if args.video is not None:
-        film = saved.film(args.episodes, args.seed, greedy=not args.sample)
-        return _write_film(args, env.id, *film)
-    found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
+    if _is_written(args, env.id, partial(saved.trace, greedy=greedy),
+                   partial(saved.film, greedy=greedy)):  # fmt: skip
+        return 0
+    found = saved.evaluate(args.episodes, args.seed, greedy=greedy)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
     data = {
-        "policy": str(Path(args.policy)),
-        "env": env.id,
-        "episodes": len(returns),
-        "seed": args.seed,
-        "greedy": not args.sample,
+        "policy": str(Path(args.policy)), "env": env.id, "episodes": len(returns),
+        "seed": args.seed, "greedy": greedy,
         **_statistics(returns, lengths, _bounds(env)),
         "metrics": _means({name: values[0] for name, values in found.metrics.items()}),
         "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
-    }
+    }  # fmt: skip
     print_answer(args.json, data, fitted(_text(data), sys.stdout, 8))
     return 0
 
 
 def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
     around = bounds.around(interval(returns))
-    return {
-        "return_mean": finite_or_none(mean(returns)),
-        "ci_low": finite_or_none(around.low),
-        "ci_high": finite_or_none(around.high),
-        "return_min": finite_or_none(min(returns)),
-        "return_max": finite_or_none(max(returns)),
-        "length_mean": finite_or_none(mean(lengths)),
-        "cut": sum(length >= LONGEST for length in lengths),
-    }
+    found = {
+        "return_mean": mean(returns), "ci_low": around.low, "ci_high": around.high,
+        "return_min": min(returns), "return_max": max(returns), "length_mean": mean(lengths),
+    }  # fmt: skip
+    cut = sum(length >= LONGEST for length in lengths)
+    return {**{name: finite_or_none(value) for name, value in found.items()}, "cut": cut}
 
 
 def _bounds(env: EnvPlan) -> Bounds:
@@ -118,18 +111,14 @@ def _eval_training(args: Namespace) -> int:
     file, _, label = name.partition(":")
     places = [Path(path).parent for path in args.imports if Path(path).name == Path(file).name]
     if not places:
-        raise ConfigError(
-            f"{folder} was trained by {name}; read that file, then type "
-            f"hpo eval {folder} --import {file}"
-        )
+        told = f"{folder} was trained by {name}; read that file, then type"
+        raise ConfigError(f"{told} hpo eval {folder} --import {file}")
     if args.sample:
         raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
     made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
     saved = SavedTraining.read(folder, made)
-    if args.trace is not None:
-        return _write_trace(args, saved.env_id, saved.trace(args.episodes, args.seed))
-    if args.video is not None:
-        return _write_film(args, saved.env_id, *saved.film(args.episodes, args.seed))
+    if _is_written(args, saved.env_id, saved.trace, saved.film):
+        return 0
     values = saved.evaluate(args.episodes, args.seed)
     lengths = [float(value) for value in values.pop("length", [])]
     returns = [float(value) for value in values.pop("return", [])]
@@ -163,25 +152,24 @@ def _check_options(args: Namespace, network: bool) -> None:
     args.steps = args.steps or (300 if filmed else 20_000)
 
 
-def _write_trace(args: Namespace, env: str, columns: Mapping[str, Any]) -> int:
-    write_csv(args.trace, columns)
-    return _print_written(args, env, "trace", args.trace, "env_steps", len(columns["step"]))
+def _is_written(args: Namespace, env: str, trace: _Play, film: _Play) -> bool:
+    """Write a trace or film, if it is asked for, of the first episodes of an evaluation."""
+    if args.trace is not None:
+        columns = trace(args.episodes, args.seed)
+        write_csv(args.trace, columns)
+        kind, path, unit, count = "trace", args.trace, "env_steps", len(columns["step"])
+    elif args.video is not None:
+        from ..pictures import write_film
 
-
-def _print_written(args: Namespace, env: str, kind: str, path: str, unit: str, count: int) -> int:
+        kind, path, unit = "video", args.video, "pictures"
+        count = write_film(args.video, *film(args.episodes, args.seed))
+    else:
+        return False
     data = {"env": env, kind: str(path), "episodes": args.episodes, unit: count}
     what = counted(count, unit.removesuffix("s").replace("_", " "))
     text = f"wrote {what} of {counted(args.episodes, 'episode')} into {path}"
     print_answer(args.json, data, text)
-    return 0
-
-
-def _write_film(args: Namespace, env: str, rate: float, pictures: Iterator[Any]) -> int:
-    """Draw the first episodes that the policy would be evaluated on."""
-    from ..pictures import write_film
-
-    count = write_film(args.video, rate, pictures)
-    return _print_written(args, env, "video", args.video, "pictures", count)
+    return True
 
 
 def _is_network(policy: str | None) -> bool:
@@ -202,8 +190,7 @@ def _text(data: dict[str, Any]) -> str:
     lines += _lines_of_returns(data)
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
-        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps: the "
-                     "environment did not end them")  # fmt: skip
+        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps")
     return "\n".join(lines)
 
 

@@ -88,11 +88,9 @@ def _over_progress(answers: Sequence[Answer]) -> str:
     return "\n".join([head, "", *lines, "", last])
 
 
-_KEYS = ("at", "trials", "random_only", "random_trials")
-
-
 def _data(item: Importance) -> dict[str, object]:
-    known = {name: getattr(item, name) for name in _KEYS}
+    names = ("at", "trials", "random_only", "random_trials")
+    known = {name: getattr(item, name) for name in names}
     return {**known, "method": "ped-anova", "shares": dict(item.shares)}
 
 

@@ -39,7 +39,7 @@ def do_init(args: Namespace) -> int:
         text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
     if args.time:
-        echo(fitted(_timed_words(loads(text)), sys.stderr), file=sys.stderr)
+        note(fitted(_timed_words(loads(text)), sys.stderr))
     return 0
 
 
@@ -67,17 +67,14 @@ def write_study(
     note(f"wrote {path}; next: {command(shlex.quote(str(path)))}")
 
 
-def _note_timing(text: str) -> None:
-    note(f"{text} (skip it with --no-time)")
-
-
 def do_check(args: Namespace) -> int:
     study = load(args.file, args.set)
     from ...search.study_estimate import preview, times_here
 
     timing = times_here() if args.time is None else args.time
     with plain_warnings():
-        report, why = preview(study, timing, own_code=bool(args.time), told=_note_timing)
+        skip = " (skip it with --no-time)"
+        report, why = preview(study, timing, bool(args.time), lambda text: note(text + skip))
     if args.time is None and why and study.imports:
         report = replace(report, time_note=f"{report.time_note} (--time)")
     if args.json:
@@ -95,8 +92,8 @@ _NAMED, _NOTED = 5, 0.05
 def brief(report: CheckReport, note: str, file: str) -> str:
     study, expected = report.study, report.expected
     names = [*study.space.names[:_NAMED]]
-    more = len(study.space.names) - len(names)
-    names += [f"{more} more"] if more > 0 else []
+    if more := len(study.space.names) - len(names):
+        names.append(f"{more} more")
     seeds = counted(study.seeds.per_config, "seed")
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
@@ -108,13 +105,9 @@ def brief(report: CheckReport, note: str, file: str) -> str:
             confirmed += f"; then {last}{confirm.report} more" if confirm.report else ""
         elif confirm.report:
             confirmed = f"{last}{counted(confirm.report, 'new seed')}"
-    lines = [
-        _answer(report),
-        "",
-        f"  search    {study.search.method}{searched}; {seeds} per trial",
-        f"  stopping  {_stopping(report)}",
-        f"  confirm   {confirmed}",
-    ]
+    search = f"  search    {study.search.method}{searched}; {seeds} per trial"
+    lines = [_answer(report), "", search, f"  stopping  {_stopping(report)}"]
+    lines.append(f"  confirm   {confirmed}")
     unit = study.algorithm.unit
     parts = [f"search {steps(expected.search)}"] if expected.search is not None else []
     parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []

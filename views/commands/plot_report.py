@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, StoreError
 from ..arguments import study_of
@@ -17,12 +14,9 @@ from ..json_output import print_answer
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
 
-if TYPE_CHECKING:
-    from ..charts.model import Picture
-    from ..charts.snapshot import Snapshot
-
 
 def do_plot(args: Namespace) -> int:
+    from ..charts import knob_charts, search_charts
     from ..charts.matplotlib_files import SUFFIXES, draw_picture
     from ..charts.snapshot import read_snapshot
 
@@ -34,7 +28,9 @@ def do_plot(args: Namespace) -> int:
     require_matplotlib("hpo plot")
     folder = study_of(args)
     snapshot = read_snapshot(folder)
-    picture = in_unit(_builder(args.kind, args.at)(snapshot), snapshot.study.algorithm.unit)
+    build = getattr(knob_charts, args.kind, None) or getattr(search_charts, args.kind)
+    options = {} if args.at is None else {"at": args.at}
+    picture = in_unit(build(snapshot, **options), snapshot.study.algorithm.unit)
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)
@@ -43,16 +39,6 @@ def do_plot(args: Namespace) -> int:
     data = {"study": folder.name, "picture": str(path), "caption": picture.caption}
     print_answer(args.json, data, fitted(picture.caption, sys.stdout))
     return 0
-
-
-def _builder(kind: str, at: int | None) -> Callable[[Snapshot], Picture]:
-    from ..charts.knob_charts import effects, importance, parallel, slices
-    from ..charts.search_charts import curves, history, pareto, schedule
-
-    if kind == "importance":
-        return partial(importance, at=at)
-    known = (curves, effects, history, parallel, pareto, schedule, slices)
-    return {build.__name__: build for build in known}[kind]
 
 
 def do_report(args: Namespace) -> int:

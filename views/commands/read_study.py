@@ -70,8 +70,7 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         writer.writerows([_csv_cell(value) for value in row] for row in some)
         yield out.getvalue()
-        out.seek(0)
-        out.truncate()
+        out.seek(out.truncate(0))
     yield out.getvalue()
 
 
@@ -90,10 +89,8 @@ def table_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         waiting += [[_cell(value) for value in row] for row in some]
         if len(waiting) * len(header) > CELLS:
-            raise StoreError(
-                f"the table has more than {CELLS:,} cells; aggregate, add LIMIT 1000, or take "
-                "--csv or --json, which may have any number"
-            )
+            told = f"the table has more than {CELLS:,} cells"
+            raise StoreError(f"{told}; add LIMIT 1000, or take --csv or --json")
         for place, column in enumerate(zip(*waiting[-len(some) :], strict=True)):
             widths[place] = max(widths[place], *map(len, column))
             right[place] = right[place] and all(_is_number(r[place]) for r in some)
@@ -158,13 +155,12 @@ def _read(folder: StudyFolder) -> _Board:
 def do_top(args: Namespace) -> int:
     folder = study_of(args)
     seen = _read(folder)
+    environments = list(environment_names(seen.meta.environments))
     if args.json:
         print_json({
-            "study": folder.name,
-            "state": seen.state,
-            "metric": seen.meta.metric,
-            "goal": seen.meta.goal,
-            **({"environments": names} if (names := _environments(seen.meta)) else {}),
+            "study": folder.name, "state": seen.state,
+            "metric": seen.meta.metric, "goal": seen.meta.goal,
+            **({"environments": environments} if environments else {}),
             "conclusion": as_json(seen.conclusion),
             "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
             "baselines": [entry.as_json() for entry in seen.baselines],
@@ -186,7 +182,7 @@ def do_top(args: Namespace) -> int:
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
     out.print()
-    print_leaderboard(out, entries, args.n or _ROWS, names, _environments(meta), which)
+    print_leaderboard(out, entries, args.n or _ROWS, names, environments, which)
     if entries and not names and not args.n:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
@@ -195,10 +191,6 @@ def do_top(args: Namespace) -> int:
         out.print()
         print_baselines(out, seen.baselines)
     return 0
-
-
-def _environments(meta: StudyMeta) -> list[str]:
-    return list(environment_names(meta.environments))
 
 
 def do_show(args: Namespace) -> int:
@@ -228,9 +220,9 @@ def do_list(args: Namespace) -> int:
         print_listing(console(sys.stdout), studies_listing(studies))
         for study in studies:
             if study.error:
-                echo(f"{study.name}: {study.error}", file=sys.stderr)
+                note(f"{study.name}: {study.error}")
     else:
-        echo(f"no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
+        note(f"no study in {root}/; start one with: hpo run study.yaml")
     return 0
 
 
@@ -243,13 +235,13 @@ def do_best(args: Namespace) -> int:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _print_leader(folder, seen, args)
-    target = None if args.export is None else Path(args.export)
-    if target is not None:
+    target, told = None, {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
+    told |= {"exported_to": None, "exported": None}
+    if args.export is not None:
+        target = Path(args.export)
         export_policy(folder, first.trial, target, args.onnx)
+        told |= {"exported_to": str(target), "exported": _origin_of(target)}
     if args.json:
-        told = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
-        told["exported_to"] = None if target is None else str(target)
-        told["exported"] = None if target is None else _origin_of(target)
         print_json({**first.as_json(), **told})
         return 0
     if meta.objectives:
@@ -260,9 +252,9 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        told = [in_unit(winner_line(entries, meta.metric), seen.unit)]
-        told += headline(seen.conclusion, entries, meta.metric)
-        for text in dict.fromkeys(told):
+        said = [in_unit(winner_line(entries, meta.metric), seen.unit)]
+        said += headline(seen.conclusion, entries, meta.metric)
+        for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(first.params)
     if target is not None:
@@ -320,9 +312,9 @@ def print_exported(target: Path, unit: str) -> None:
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
     text += f" after {steps(length)} {unit}" if isinstance(length, int) else ""
-    echo(fitted(f"{text}, to {target}/", sys.stderr), file=sys.stderr)
+    note(fitted(f"{text}, to {target}/", sys.stderr))
     needs = f" --import {read_training(target)['algorithm'].partition(':')[0]}" if own else ""
-    echo(f"try: hpo eval {one_policy(target)}{needs}", file=sys.stderr)
+    note(f"try: hpo eval {one_policy(target)}{needs}")
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:
@@ -345,10 +337,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
-        raise StoreError(
-            f"no policy of trial {trial} was kept; raise checkpoint.keep_best in the study file "
-            "and run it with --new"
-        )
+        told = f"no policy of trial {trial} was kept; raise checkpoint.keep_best"
+        raise StoreError(f"{told} in the study file and run it with --new")
     check_export(target)
     model = None
     if onnx:

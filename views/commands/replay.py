@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, counted
-from ...search.analysis.replay import Point, Replay, replay
+from ...search.analysis.replay import Replay, replay
 from ...store.codec import finite_json
 from ...store.statistics import mean
 from ..arguments import study_of
-from ..escape_control import echo
+from ..escape_control import note
 from ..formatting import aligned, number, steps, unit_in
 from ..json_output import print_answer
 from ..trial_text import lineage_text
@@ -34,60 +32,45 @@ def do_replay(args: Namespace) -> int:
 
 
 def _say_compiling(words: str) -> AbstractContextManager[object]:
-    echo(f"compiling {words}", file=sys.stderr)
+    note(f"compiling {words}")
     return nullcontext()
 
 
 def _data(found: Replay, target: Path | None) -> dict[str, Any]:
-    return {
-        "study": found.study,
-        "trial": found.trial,
-        "same": found.same,
-        "lineage": [finite_json(part.as_json()) for part in found.lineage],
-        "evaluations": [
-            {
-                **{name: getattr(point, name) for name in ("env_steps", "replicate", "trial")},
-                "recorded": finite_json(list(point.recorded)),
-                "replayed": finite_json(list(point.replayed)),
-                "same": point.same,
-            }
-            for point in found.points
-        ],
-        "curve_rows": found.curve_rows,
-        "curve_same": found.curve_same,
-        "left_out": list(found.left_out),
-        "exported_to": None if target is None else str(target),
-    }
+    points = [
+        {"env_steps": one.env_steps, "replicate": one.replicate, "trial": one.trial,
+         "recorded": [*one.recorded], "replayed": [*one.replayed], "same": one.same}
+        for one in found.points
+    ]  # fmt: skip
+    return finite_json({
+        "study": found.study, "trial": found.trial, "same": found.same,
+        "lineage": [part.as_json() for part in found.lineage], "evaluations": points,
+        "curve_rows": found.curve_rows, "curve_same": found.curve_same,
+        "left_out": [*found.left_out], "exported_to": None if target is None else str(target),
+    })  # fmt: skip
 
 
 def _text(found: Replay, unit: str) -> str:
     rows = [
-        [
-            steps(point.env_steps), str(point.replicate), str(point.trial),
-            number(mean(point.recorded)), number(mean(point.replayed)),
-            "yes" if point.same else "no",
-        ]
+        [steps(point.env_steps), str(point.replicate), str(point.trial),
+         number(mean(point.recorded)), number(mean(point.replayed)),
+         "yes" if point.same else "no"]
         for point in found.points
     ]  # fmt: skip
     header = (unit, "seed", "in trial", "recorded", "replayed", "equal")
-    return "\n\n".join(
-        [
-            f"trial {found.trial} of study {found.study}",
-            lineage_text([part.as_json() for part in found.lineage]),
-            aligned(header, rows, (True, True, True, True, True, False)),
-            _verdict(found, [point for point in found.points if not point.same]),
-        ]
-    )
+    table = aligned(header, rows, (True, True, True, True, True, False))
+    lineage = lineage_text([part.as_json() for part in found.lineage])
+    head = f"trial {found.trial} of study {found.study}"
+    return "\n\n".join([head, lineage, table, _verdict(found)])
 
 
-def _verdict(found: Replay, other: Sequence[Point]) -> str:
+def _verdict(found: Replay) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
         lost = ", ".join(map(str, found.left_out))
         without = f"\nNot trained again, as they diverged or ended sooner: seeds {lost}."
         compared = counted(len(found.points), "evaluation")
         return f"Bit for bit as recorded: {compared}, {curve}.{without if lost else ''}"
-    return (
-        f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
-        "differ on other versions, devices or code than the study's."
-    )
+    other = sum(not point.same for point in found.points)
+    apart = f"Evaluations that differ: {other} of {len(found.points)}; equal: {curve}"
+    return f"{apart}. Results differ on other versions, devices or code than the study's."

@@ -21,7 +21,7 @@ from ...store.study_folder import StudyFolder, find_study, one_policy
 from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..escape_control import echo, note
+from ..escape_control import note
 from ..formatting import in_unit, number, param, steps, with_interval
 from ..json_output import print_answer
 from ..terminal.console import in_columns, knows_blocks
@@ -38,7 +38,7 @@ def do_confirm(args: Namespace) -> int:
     asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
-        echo(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}", file=sys.stderr)
+        note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
     if not args.quiet:
         cost = confirm_cost(asked.folder.path, asked.trials, asked.seeds)
         note(f"{counted(len(asked.trials), 'trial')} on {asked.seeds} test seeds: {cost}")
@@ -78,7 +78,7 @@ def do_train(args: Namespace) -> int:
     if given.space.parameters and not args.quiet:
         own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
         words = f"training one configuration, the space's default: {own}"
-        echo(in_columns(words, sys.stderr), file=sys.stderr)
+        note(in_columns(words, sys.stderr))
     results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED
@@ -100,16 +100,13 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
              "env_steps", "evaluations", "curve")  # fmt: skip
     return {
-        "name": study.name,
-        "env": env_words(study),
-        "metric": metric_words(study),
-        "folder": str(results.folder),
-        **{name: trial[name] for name in names},
+        "name": study.name, "env": env_words(study), "metric": metric_words(study),
+        "folder": str(results.folder), **{name: trial[name] for name in names},
         "policy": str(policy) if policy.is_dir() else None,
         "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
         **{name: found for name, found in trial.items() if name == "over_environments"},
-    }
+    }  # fmt: skip
 
 
 def _folders(parent: Path) -> list[str]:
@@ -142,11 +139,12 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        lines.append(f"value    {value}")
-        lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
+        lines += [
+            f"value    {value}",
+            f"         {data['metric']}, {how}, from evaluation episodes",
+        ]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
-        lost = study.seeds.per_config - data["seeds"]
-        if lost:
+        if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
     if "over_environments" in data:
         scores = [f"{one['environment']} {number(one['score'])}"
@@ -161,10 +159,8 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     if data["policy"] is not None:
         policy = one_policy(Path(data["policy"]))
         own = (policy / TRAINING).is_file()
-        way = (
-            f"read it: hpo.load_training('{policy}', CLASS)" if own else f"try: hpo eval {policy}"
-        )
-        lines.append(f"policy   {data['policy']}/; {way}")
+        way = f"hpo.load_training('{policy}', CLASS)" if own else f"hpo eval {policy}"
+        lines.append(f"policy   {data['policy']}/; try: {way}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")

@@ -63,7 +63,7 @@ def records_table(records: Sequence[Record]) -> str:
     header = ("environment", "steps", "tuned", "default", "tuned is", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     words = f"IQM over {seeds} test seeds. One of them: hpo tuned ENV"
     if any(record.estimator == "mean" for record in records):
         words += "\noptical networks: mean over seeds"
@@ -85,25 +85,17 @@ def _signs(others: Sequence[Comparison | BesideHeuristic]) -> str:
 
 def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
     origin, made = record.origin, record.made
-    lines = [
-        *_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
-        f"Found by {origin.file}: {counted(origin.trials, 'trial')}, "
-        f"{steps(origin.env_steps)} env steps.",
-    ]  # fmt: skip
+    cost = f"{counted(origin.trials, 'trial')}, {steps(origin.env_steps)} env steps"
+    lines = [*_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
+             f"Found by {origin.file}: {cost}."]  # fmt: skip
     if verbose:
         commit = f"{made.commit[:12]}{' with changes' * made.commit.endswith('+')}" or "unknown"
-        lines += ["", *_sources(record)]
-        lines += [
-            f"study    trial {origin.trial} won: {origin.said}",
-            f"made     {made.on}, commit {commit}, {made.backend}, "
-            + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
-        ]
+        versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+        lines += ["", *_sources(record), f"study    trial {origin.trial} won: {origin.said}",
+                  f"made     {made.on}, commit {commit}, {made.backend}, {versions}"]  # fmt: skip
     name = record.name
-    lines += [
-        "",
-        f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
-        f"Details: hpo tuned {name} -v",
-    ]
+    lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
+              f"Details: hpo tuned {name} -v"]  # fmt: skip
     return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
@@ -114,17 +106,12 @@ def _verdict(record: Record) -> list[str]:
     if DEFAULT in found:
         how = _HOW.get(verdicts[DEFAULT], _NO_DIFFERENCE)
         said = f"{said}, {how} the default, {around(*found[DEFAULT].greedy)}"
-    estimator = "IQM" if record.estimator == "iqm" else "mean"
-    lines = [
-        f"{said}.",
-        f"{record.metric} ({record.goal}): {estimator} over {len(record.tuned.greedy)} test "
-        f"seeds; {steps(record.env_steps)} env steps per run",
-    ]
+    what = "IQM" if record.estimator == "iqm" else "mean"
+    what += f" over {len(record.tuned.greedy)} test seeds; {steps(record.env_steps)} env steps"
+    lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        lines.append(
-            f"The default is that of {record.made.on}, with {words}; today's was not run."
-        )
+        lines.append(f"The default is that of {record.made.on}: {words}; today's was not run.")
     return lines
 
 
@@ -180,16 +167,13 @@ def _sources(record: Record) -> list[str]:
     for one in record.contenders:
         if (beside := compared.get(one.who)) is None:
             continue
-        text = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}"
+        text, source = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}", one.source
         if math.isfinite(beside.training[0]):
             text += f", while training {number(beside.training[0])}"
-        theirs = one.source.get("env_steps")
-        if theirs:
-            text += f"; {one.source['repository']}, there for {steps(int(theirs))} env steps"
-            if one.source.get("without"):
-                text += f", without {', '.join(one.source['without'])}"
-            if one.source.get("written_for"):
-                text += f", written for {one.source['written_for']}"
+        if theirs := source.get("env_steps"):
+            text += f"; {source['repository']}, there for {steps(int(theirs))} env steps"
+            text += f", without {', '.join(source['without'])}" if source.get("without") else ""
+            text += f", written for {source['written_for']}" if source.get("written_for") else ""
         lines.append(text)
     return lines
 
@@ -214,22 +198,18 @@ def record_data(record: Record) -> dict[str, Any]:
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
     seen = summary(one, record.goal, record.estimator)
     data: dict[str, Any] = {
-        "who": one.who,
-        "source": dict(one.source),
-        "seeds": len(one.greedy),
-        "diverged": seen.diverged,
-        **{name: _ends(*getattr(seen, name)) for name in ("greedy", "training", "area")},
-        "reached": seen.reached,
-        "env_steps_to_threshold": seen.to_threshold,
-        "cost": vars(one.cost),
+        "who": one.who, "source": dict(one.source), "seeds": len(one.greedy),
+        "diverged": seen.diverged, **_measures(seen), "reached": seen.reached,
+        "env_steps_to_threshold": seen.to_threshold, "cost": vars(one.cost),
         "curve": vars(one.curve),
-    }
+    }  # fmt: skip
     if beside is not None:
-        data["verdict"] = beside.verdict
-        data["improvement"] = {
-            name: _ends(*getattr(beside, name)) for name in ("greedy", "training", "area")
-        }
+        data |= {"verdict": beside.verdict, "improvement": _measures(beside)}
     return data
+
+
+def _measures(found: Summary | Comparison) -> dict[str, Any]:
+    return {name: _ends(*getattr(found, name)) for name in ("greedy", "training", "area")}
 
 
 def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
@@ -237,14 +217,13 @@ def _ends(value: float, found: Interval) -> Mapping[str, float | None]:
 
 
 def verified_words(found: Verification) -> str:
-    seen = found.agreement
+    seen, means = found.agreement, [*map(number, found.means)]
     versions = "; ".join(f"{k} {then} -> {now}" for k, (then, now) in found.versions.items())
     inside = "within" if seen.within else "OUTSIDE of"
     lines = [
         f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
         f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
-        f"new seeds       {found.seeds}, mean {number(found.means[1])}; recorded "
-        f"{number(found.means[0])}",
+        f"new seeds       {found.seeds}, mean {means[1]}; recorded {means[0]}",
         f"                the difference {number(seen.difference)} is {inside} "
         f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
     ]
@@ -254,15 +233,14 @@ def verified_words(found: Verification) -> str:
 
 
 def verified_data(found: Verification) -> dict[str, Any]:
+    seen = found.agreement
     return {
-        "name": found.name,
-        "verdict": found.verdict,
+        "name": found.name, "verdict": found.verdict,
         "recorded": {"seeds": found.recorded, "bit_equal": found.equal, "mean": found.means[0]},
         "fresh": {"seeds": found.seeds, "mean": found.means[1]},
-        **{name: getattr(found.agreement, name) for name in ("difference", "low", "high")},
-        "within": found.agreement.within,
+        "difference": seen.difference, "low": seen.low, "high": seen.high, "within": seen.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
-    }
+    }  # fmt: skip
 
 
 INTERRUPTED = 130

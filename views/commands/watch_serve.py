@@ -66,10 +66,8 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            told = error.strerror or str(error)
-            raise ConfigError(
-                f"cannot listen on {host} port {at}: {told}; choose others with --host and --port"
-            ) from error
+            told = f"cannot listen on {host} port {at}: {error.strerror or error}"
+            raise ConfigError(f"{told}; choose others with --host and --port") from error
     raise ConfigError(f"no port of {host} is free; choose one with --port")
 
 
@@ -152,12 +150,10 @@ def picture_of(standing: Standing | None) -> RenderableType:
         return panel("", None, 0.0, "reading")
     head = standing.head
     age = max(0.0, time.time() - head.at)
-    doing = f"commit {head.number}, {duration(age)} ago"
-    doing = doing if head.number else "nothing is committed yet"
-    return panel(
-        title_of(standing.study, standing.name), standing.progress, age, doing,
-        unit=standing.study.algorithm.unit,
-    )  # fmt: skip
+    commit = f"commit {head.number}, {duration(age)} ago"
+    doing = commit if head.number else "nothing is committed yet"
+    title, unit = title_of(standing.study, standing.name), standing.study.algorithm.unit
+    return panel(title, standing.progress, age, doing, unit=unit)
 
 
 def _end_text(folder: StudyFolder, standing: Standing) -> str:
@@ -168,11 +164,6 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
         verdict, *_ = headline(conclusion, entries, standing.meta.metric)
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
-    died = standing.word == "died"
-    why = (
-        f"the process of {standing.name} has died" if died else f"{standing.name} was interrupted"
-    )
-    return (
-        f"{why} after commit {standing.head.number}; everything so far is kept.\n"
-        f"The command that started it resumes it; results so far: hpo top{target(folder.path)}"
-    )
+    why = "The process has died" if standing.word == "died" else "It was interrupted"
+    why += f" after commit {standing.head.number}; everything so far is kept.\n"
+    return f"{why}The command that started it resumes it; so far: hpo top{target(folder.path)}"

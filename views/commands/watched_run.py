@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console
@@ -78,19 +79,14 @@ def print_results(
         speed = steps(round(usage.env_steps_per_second))
         console.print(f"{speed} {unit} per second, lanes busy {usage.occupancy:.0%}")
         console.print(time_text(usage.seconds_by_part))
-    commands = next_commands(results.folder, entries, results.conclusion, verbose)
-    if commands:
+    if commands := next_commands(results.folder, entries, results.conclusion, verbose):
         console.print("Next:")
-    for line in _command_lines(commands, which, console.width):
+    for line in _command_lines(commands, console.width):
         console.print(line, soft_wrap=True)
 
 
-def _command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -> list[str]:
-    """Return (command, meaning) pairs as lines, the meaning after the command or above it.
-
-    A command wider than the terminal is continued before its `--study` option (`which`), and if
-    that is not enough before a quoted argument, as a shell reads it.
-    """
+def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return (command, meaning) pairs as lines, the meaning after the command or above it."""
     room = max((len(command) for command, meaning in commands if meaning), default=0)
     lines = [
         f"  {command.ljust(room)}  # {meaning}" if meaning else f"  {command}"
@@ -101,14 +97,10 @@ def _command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) 
     lines = []
     for command, meaning in commands:
         lines += [f"  # {meaning}"] if meaning else []
-        if len(command) + 2 <= width or not which:
-            lines.append(f"  {command}")
-            continue
-        parts = [f"  {command.removesuffix(which)}", f"     {which}"]
-        verb, quote, rest = parts[0].partition(' "')
-        if len(parts[0]) + 2 > width and quote:
-            parts[:1] = [verb, f'      "{rest}']
-        lines += [*(f"{part} \\" for part in parts[:-1]), parts[-1]]
+        parts = [command]  # which no shell would read if it were cut inside of '...'
+        if "'" not in command:
+            parts = wrap(command, width - 8, break_long_words=False, break_on_hyphens=False)
+        lines.append("  " + " \\\n      ".join(parts))
     return lines
 
 
@@ -152,18 +144,15 @@ def results_data(results: Results) -> dict[str, Any]:
     for name in ("env_steps", "occupancy", "seconds_by_part"):  # properties
         usage[name] = getattr(results.usage, name)
     return {
-        "state": results.state,
-        "folder": str(results.folder),
+        "state": results.state, "folder": str(results.folder),
         "report": str(report) if report.is_file() else None,
         "best": None if best is None else best.as_json(),
-        "conclusion": as_json(results.conclusion),
-        "hypervolume": results.hypervolume,
+        "conclusion": as_json(results.conclusion), "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],
-        "advice": results.advice or None,
-        "finished_at": results.finished_at,
+        "advice": results.advice or None, "finished_at": results.finished_at,
         "usage": {**usage, "rejected_share": results.rejected_share},
-    }
+    }  # fmt: skip
 
 
 class InterruptListener:

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 
 from ...errors import counted
-from ...search.what_if import WhatIf, WhatIfRow, what_if
+from ...search.what_if import WhatIf, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
 from ..formatting import aligned, in_unit, narrow, steps, unit_in
@@ -21,8 +21,7 @@ _WHY = {
     "lost": "lost seeds: which seed of a trial was lost is not recorded",
     "more": "more: what it saves would pay for further trials, which did not run",
     "between": "between: values at some rungs are those of the evaluation before",
-    "unseen": "unseen: it continues runs past their last evaluation, whose value they keep; "
-    "what it lost is not known",
+    "unseen": "unseen: it continues runs past their last evaluation, whose value they keep",
 }
 
 
@@ -36,13 +35,17 @@ def do_what_if(args: Namespace) -> int:
 
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
-    rows = [_cells(row) for row in found.rows]
+    rows = [
+        [row.rule, f"{row.stopped}/{row.trials}", f"{row.saved:.0%}",
+         "-" if row.lost is None else f"{row.lost:.3g}", row.why or "yes"]
+        for row in found.rows
+    ]  # fmt: skip
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
     head = [_own_rule(found)]
     if found.asked_env_steps is not None:
         here, whole = steps(found.env_steps), steps(found.asked_env_steps)
-        head.insert(0, f"No trial has finished its run, so runs end at {here} of {whole} "
-                    "env steps here, the latest that two trials reached.")  # fmt: skip
+        said = f"No trial has finished its run, so runs end at {here} of {whole} env steps here"
+        head.insert(0, f"{said}, the latest that two trials reached.")
     return "\n".join([*head, "", *table, "", *_notes(found)])
 
 
@@ -58,27 +61,14 @@ def _own_rule(found: WhatIf) -> str:
     return f"{found.study} ran {own.rule}: it saved {own.saved:.0%} of env steps{lost}."
 
 
-def _cells(row: WhatIfRow) -> list[str]:
-    return [
-        row.rule,
-        f"{row.stopped}/{row.trials}",
-        f"{row.saved:.0%}",
-        "-" if row.lost is None else f"{row.lost:.3g}",
-        row.why or "yes",
-    ]
-
-
 def _notes(found: WhatIf) -> list[str]:
     if found.best is None:
-        notes = ["lost: not known where no trial finished, or no single winner exists (several "
-                 "objectives, constraints)."]  # fmt: skip
+        notes = ["lost: not known without a finished trial, or with several objectives."]
     else:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:
-        notes.append(
-            f"Replaying the study's own rule gave {found.matched} of {found.judgements} recorded "
-            "decisions."
-        )
+        same = f"{found.matched} of {found.judgements} recorded decisions"
+        notes.append(f"Replaying the study's own rule gave {same}.")
     return notes

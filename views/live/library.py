@@ -142,7 +142,6 @@ def _read_view(folder: Path) -> View:
 
 class Study:
     def __init__(self, folder: Path):
-        self.folder = folder
         self.line = PerCommit(folder, read_standing)
         self.view = PerCommit(folder, _read_view)
 
@@ -180,12 +179,11 @@ class Library:
             return self._studies.setdefault(name, Study(self.root / name))
 
     def prepare(self, name: str) -> bool:
-        study = self.study(name)
-
         def read(view: PerCommit[View]) -> None:
             with suppress(HpoError):  # requests for pieces report it
                 view.get()
 
+        study = self.study(name)
         if study is not None and not study.view.is_made:
             threading.Thread(target=read, args=(study.view,), daemon=True).start()
         return study is not None
@@ -217,14 +215,13 @@ class Library:
         until = time.monotonic() + most_seconds
         found: list[Line] = []
         for name in self.names():
-            study = self.study(name)
-            if study is None:
+            if (study := self.study(name)) is None:
                 continue
-            if not study.line.is_made and time.monotonic() >= until:
-                found.append(Line(name))
-                continue
-            try:
-                found.append(Line(name, study.line.get().value))
-            except HpoError as error:
-                found.append(Line(name, None, str(error)))
+            line = Line(name)
+            if study.line.is_made or time.monotonic() < until:
+                try:
+                    line = Line(name, study.line.get().value)
+                except HpoError as error:
+                    line = Line(name, error=str(error))
+            found.append(line)
         return found

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from urllib.parse import quote
 
 from ...search.state.progress import Progress
 from ...studies.spec import env_words
 from ..formatting import number
-from ..report.page import html_page, script_text, style_text
+from ..report.page import html_page, script_text, scrolling, style_text
 from .library import Line
 from .study_status import ASKED, PIECES, progress_bar
 
@@ -22,15 +22,12 @@ _NUMBERS = ("trials", "best")
 
 
 def style() -> str:
-    return style_text() + _file("live.css")
+    return style_text() + Path(__file__).with_name("live.css").read_text(encoding="utf-8")
 
 
 def script() -> str:
-    return f"{script_text()}\n{_file('live.js')}"
-
-
-def _file(name: str) -> str:
-    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
+    own = Path(__file__).with_name("live.js").read_text(encoding="utf-8")
+    return f"{script_text()}\n{own}"
 
 
 def _page(title: str, body: str) -> str:
@@ -58,26 +55,18 @@ def _waiting(study: str, part: str) -> str:
 
 
 def list_page(root: str) -> str:
-    body = (
-        f'<header><h1>Studies</h1><p class="sub">in {escape(root)}</p></header>'
-        f"<main>{_waiting('', 'list')}</main>"
-    )
-    return _page(f"Studies in {root}", body)
+    head = f'<header><h1>Studies</h1><p class="sub">in {escape(root)}</p></header>'
+    return _page(f"Studies in {root}", f"{head}<main>{_waiting('', 'list')}</main>")
 
 
 def list_table(lines: Sequence[Line]) -> str:
     if not lines:
         return '<p class="nothing">No study yet; start one with <code>hpo run</code>.</p>'
-    rows = "".join(map(_row, lines))
     heads = "".join(
         f'<th scope="col" class="{"num" if name in _NUMBERS else ""}">{name}</th>'
         for name in ("study", "state", "done", "trials", "best", "metric", "last commit")
     )
-    return (
-        '<div class="scroll whole" tabindex="0" role="region" aria-label="Studies">'
-        '<table class="studies">'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return scrolling("Studies", heads, "".join(map(_row, lines)), whole=True)
 
 
 def _row(line: Line) -> str:
@@ -119,20 +108,18 @@ def study_page(name: str) -> str:
         for part, title in shown
     )
     top = "".join(_waiting(name, part) for part, title in PIECES if not title)
-    body = (
-        f"<header>{_HOME}{top}</header>"
-        f'<nav aria-label="Sections">{links}</nav><main>{sections}</main>'
-        "<footer>A live page of <code>hpo serve</code>: it reads, and changes nothing.</footer>"
-    )
-    return _page(name, body)
+    foot = "A live page of <code>hpo serve</code>: it reads, and changes nothing."
+    nav = f'<nav aria-label="Sections">{links}</nav>'
+    head = f"<header>{_HOME}{top}</header>{nav}"
+    return _page(name, f"{head}<main>{sections}</main><footer>{foot}</footer>")
 
 
 def _section_body(name: str, part: str) -> str:
     if part not in ASKED:
         return _waiting(name, part)
-    button = (
+    of = f'data-study="{escape(name)}" data-part="{part}"'
+    button = f'<button type="button" class="ask" {of}>Compute it now</button>'
+    note = (
         '<p class="nothing">Takes some seconds with hundreds of trials, more with thousands.</p>'
-        f'<p><button type="button" class="ask" data-study="{escape(name)}" data-part="{part}">'
-        "Compute it now</button></p>"
     )
-    return f'<div class="asked" data-study="{escape(name)}" data-part="{part}">{button}</div>'
+    return f'<div class="asked" {of}>{note}<p>{button}</p></div>'

@@ -40,12 +40,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def own_names(host: str) -> frozenset[str]:
-    if is_loopback(host):
-        return frozenset()
-    return frozenset({host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()})
-
-
 @dataclass(frozen=True)
 class Guard:
     """Decides which requests a server answers.
@@ -87,9 +81,6 @@ class Guard:
         except CookieError:
             return False
         return found is not None and self.takes(found.value)
-
-    def set_cookie(self) -> str:
-        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
 
 
 def _name(header: str) -> str:
@@ -135,7 +126,8 @@ class LiveServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self.library = library
-        self.guard = Guard(host, self.server_port, token, own_names(host))
+        own = () if is_loopback(host) else (host, socket.gethostname(), socket.getfqdn())
+        self.guard = Guard(host, self.server_port, token, frozenset(map(str.lower, own)))
         self.fixed = {
             "/live.css": Answer(pages.style(), "text/css"),
             "/live.js": Answer(pages.script(), "text/javascript"),
@@ -232,19 +224,20 @@ class _Handler(BaseHTTPRequestHandler):
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
             where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
-            headers = {"Location": where, "Set-Cookie": guard.set_cookie()}
+            cookie = f"{guard.cookie}={guard.token}; Path=/; HttpOnly; SameSite=Lax"
+            headers = {"Location": where, "Set-Cookie": cookie}
             return _text("", HTTPStatus.SEE_OTHER, headers)
         if not guard.admits(self.headers.get("Cookie")):
             told = "This page needs its token: open the address that hpo serve printed."
             return _text(told, HTTPStatus.FORBIDDEN)
-        return _place(self.server, place.path, asked)
+        return _place(self.server, place.path)
 
 
 def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> Answer:
     return Answer(text and f"{text}\n", "text/plain", status, headers)
 
 
-def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Answer:
+def _place(server: LiveServer, path: str) -> Answer:
     """Return the answer at a path; a study's name is looked up, never made a path of."""
     if path in server.fixed:
         return server.fixed[path]
@@ -252,34 +245,25 @@ def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Ans
         return Answer(pages.list_page(str(server.library.root)))
     words = [unquote(word) for word in path.strip("/").split("/")]
     found = _PLACES.get((words[0], len(words)))
-    answer = None if found is None else found(server.library, asked, *words[1:])
+    answer = None if found is None else found(server.library, *words[1:])
     if answer is not None:
         return answer
     page = pages.message_page("Not here", f"There is nothing at {path[:200]}.")
     return Answer(page, status=HTTPStatus.NOT_FOUND)
 
 
-_Asked = Mapping[str, list[str]]
+def _study(library: Library, name: str) -> Answer | None:
+    return Answer(pages.study_page(name)) if library.prepare(name) else None
 
 
-def _study(library: Library, asked: _Asked, name: str) -> Answer | None:
-    if not library.prepare(name):
-        return None
-    return Answer(pages.study_page(name))
-
-
-def _part(library: Library, asked: _Asked, name: str, part: str) -> Answer | None:
+def _part(library: Library, name: str, part: str) -> Answer | None:
     made = library.view(name)
     if made is None or part not in dict(PIECES):
         return None
     return Answer(made.value.part(part, made.spend))
 
 
-def _list_part(library: Library, asked: _Asked) -> Answer:
-    return Answer(pages.list_table(library.lines()))
-
-
-def _state(library: Library, asked: _Asked, name: str) -> Answer | None:
+def _state(library: Library, name: str) -> Answer | None:
     made = library.view(name)
     if made is None:
         return None
@@ -287,16 +271,13 @@ def _state(library: Library, asked: _Asked, name: str) -> Answer | None:
     return Answer(json.dumps(data), "application/json")
 
 
-def _states(library: Library, asked: _Asked) -> Answer:
-    lines = library.lines()
-    known = [line.standing for line in lines]
-    told = [
-        [line.name, line.error] if one is None else [line.name, one.word, one.head.number]
-        for line, one in zip(lines, known, strict=True)
-    ]
-    running = any(one is not None and one.word == "running" for one in known)
-    reading = any(line.is_unread for line in lines)
-    state = "reading" if reading else "running" if running else "finished"
+def _states(library: Library) -> Answer:
+    told: list[tuple[object, ...]] = []
+    for line in library.lines():
+        one, unread = line.standing, "reading" if line.is_unread else line.error
+        told.append((line.name, unread) if one is None else (line.name, one.word, one.head.number))
+    words = [str(one[1]) for one in told]
+    state = next((word for word in ("reading", "running") if word in words), "finished")
     version = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
     return Answer(json.dumps({"version": version, "state": state}), "application/json")
 
@@ -304,7 +285,7 @@ def _states(library: Library, asked: _Asked) -> Answer:
 _PLACES: dict[tuple[str, int], Callable[..., Answer | None]] = {
     ("study", 2): _study,
     ("part", 3): _part,
-    ("list-part", 1): _list_part,
+    ("list-part", 1): lambda library: Answer(pages.list_table(library.lines())),
     ("state", 2): _state,
     ("states", 1): _states,
 }

@@ -17,8 +17,10 @@ from ...store.rows import Head, Stream, StudyMeta, TrialRow
 from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
+from ..charts.model import Key
 from ..charts.snapshot import Snapshot
 from ..formatting import SEED_KINDS, duration, in_unit, moment, param
+from ..report.page import legend
 from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
 
@@ -52,13 +54,9 @@ def read_standing(folder: Path) -> Standing:
 
 
 def standing_of(
-    folder: Path,
-    meta: StudyMeta,
-    study: Study,
-    head: Head,
-    rows: Iterable[TrialRow],
+    folder: Path, meta: StudyMeta, study: Study, head: Head, rows: Iterable[TrialRow],
     first: Entry | None,
-) -> Standing:
+) -> Standing:  # fmt: skip
     progress = None
     if head.number:
         state = LoopState.from_text(head.loop_state)
@@ -84,20 +82,14 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     runs = [run for trial in state.live.values() for run in trial.runs]
     waiting = sum(run.state is RunState.WAITING and run.lane is None for run in runs)
     streams = {run.stream for run in runs if run.lane is not None}
-    keys = "".join(
-        f'<li class="{style}"><i></i>{SEED_KINDS[stream]} seeds</li>'
-        for stream, style in _STREAMS.items()
-        if stream in streams
-    )
+    keys = [Key(f"{SEED_KINDS[stream]} seeds", style, "") for stream, style in _STREAMS.items()
+            if stream in streams]  # fmt: skip
     note = "The number in a lane is the trial that it trains."
     note += "" if standing.word == "running" else " These are the lanes of the last commit."
     if waiting:
         note += f" {counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} for a lane."
-    return (
-        f'<ul class="legend">{keys}</ul>'
-        + "".join(_bucket(state, at) for at in range(len(state.buckets)))
-        + f'<p class="note">{note}</p>'
-    )
+    buckets = "".join(_bucket(state, at) for at in range(len(state.buckets)))
+    return f'{legend(keys)}{buckets}<p class="note">{note}</p>'
 
 
 def _bucket(state: LoopState, at: int) -> str:
@@ -121,15 +113,13 @@ def _lane(lane: int, run: Run | None, state: LoopState) -> str:
         f"lane {lane}: trial {run.trial}, {SEED_KINDS[run.stream]} seed {run.replicate}, "
         f"{counted(run.chunks, 'chunk')} done; {knobs}"
     )
-    return (
-        f'<li class="{_STREAMS[run.stream]}" data-t="{run.trial}" title="{escape(told)}">'
-        f"{run.trial}</li>"
-    )
+    kind = _STREAMS[run.stream]
+    return f'<li class="{kind}" data-t="{run.trial}" title="{escape(told)}">{run.trial}</li>'
 
 
 ASKED = ("importance",)
 """Pieces made on request, with main effects: they take long with many trials."""
-_SECTIONS = tuple((part.name, part.title) for part in PARTS if part.name != "effects")
+_SECTIONS = tuple((name, title) for name, (title, _) in PARTS.items() if name != "effects")
 PIECES = (
     ("head", ""), ("now", ""), *_SECTIONS[:-1], ("lanes", "Lanes"), _SECTIONS[-1],
 )  # fmt: skip
@@ -137,24 +127,23 @@ PIECES = (
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
-    build = {part.name: part.build for part in PARTS} | {"head": head_html}
-    if name == "now":
+    if name == "head":
+        found = head_html(snapshot)
+    elif name == "now":
         found = _now(standing)
     elif name == "lanes":
         found = lanes_table(snapshot, standing)
     else:
-        found = build[name](snapshot)
-    if name == "importance" and (effects := build["effects"](snapshot)):
+        found = PARTS[name][1](snapshot)
+    if name == "importance" and (effects := PARTS["effects"][1](snapshot)):
         found += f"<h3>Main effects</h3>{effects}"
     return in_unit(found, escape(standing.study.algorithm.unit))
 
 
 def progress_bar(standing: Standing) -> str:
     share = standing.share
-    return (
-        f'<span class="share"><progress max="1" value="{share:.4f}"></progress> '
-        f"<span>{share:.0%}</span></span>"
-    )
+    bar = f'<progress max="1" value="{share:.4f}"></progress>'
+    return f'<span class="share">{bar} <span>{share:.0%}</span></span>'
 
 
 def _now(standing: Standing) -> str:
@@ -175,8 +164,7 @@ def _now(standing: Standing) -> str:
 
 
 _WORDS = {
-    "running": "Running.",
-    "finished": "Finished.",
+    "running": "Running.", "finished": "Finished.",
     "interrupted": "Interrupted; the command that started it resumes it.",
     "died": "Its process died; the command that started it resumes it from the last commit.",
-}
+}  # fmt: skip

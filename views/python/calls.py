@@ -23,7 +23,7 @@ from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
-from ..escape_control import echo
+from ..escape_control import note
 from ..formatting import in_unit
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
@@ -41,10 +41,10 @@ class OneLine(RunView):
         self, show: Callable[[str], None] | None = None, every_seconds: float | None = None
     ):
         super().__init__()
-        stays = show is None and not somebody_looks()
+        usual = 0.5 if show is not None or somebody_looks() else 30.0
         if show is None:
-            show = _in_notebook() if _notebook() else _say if stays else _at_terminal
-        usual = 30.0 if stays else 0.5
+            shows = _at_terminal if somebody_looks() else note
+            show = _in_notebook() if _notebook() else shows
         self._show, self._every = show, usual if every_seconds is None else every_seconds
         self._shown = -float("inf")
 
@@ -74,28 +74,16 @@ def _notebook() -> bool:
 
 
 def _in_notebook() -> Callable[[str], None]:
-    handle: list[Any] = []
+    from IPython.display import display  # type: ignore[import-not-found]  # a notebook has it
 
-    def show(text: str) -> None:
-        from IPython.display import display  # type: ignore[import-not-found]  # a notebook has it
-
-        data = {"text/plain": text}
-        if handle:
-            handle[0].update(data, raw=True)
-        else:
-            handle.append(display(data, raw=True, display_id=True))
-
-    return show
+    handle = display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda text: handle.update({"text/plain": text}, raw=True)
 
 
 def _at_terminal(text: str) -> None:
     width = shutil.get_terminal_size().columns - 1
     sys.stderr.write(f"\r\x1b[K{text[:width]}")
     sys.stderr.flush()
-
-
-def _say(text: str) -> None:
-    echo(text, file=sys.stderr)
 
 
 if TYPE_CHECKING:
@@ -206,7 +194,7 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     from ...search.study_estimate import preview
 
     with speaks_python(), plain_warnings():
-        return Checked(*preview(read_study(study, name)[0], time, own_code=time, told=_say))
+        return Checked(*preview(read_study(study, name)[0], time, own_code=time, told=note))
 
 
 def learn(
@@ -232,15 +220,10 @@ def learn(
         HpoError: as for `run`; a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
-        raise ConfigError(
-            f"config is {config!r}; allowed: a mapping of hyperparameters, such as "
-            "{'learning_rate': 1e-3}"
-        )
+        raise ConfigError(f"config is {config!r}; allowed: a mapping of hyperparameters")
     if not isinstance(env, str | Mapping):
-        raise ConfigError(
-            f"env is {env!r}; allowed: an id or a mapping with `id`. Over several environments a "
-            "policy each is kept: hpo.train({'env': [...], ...}).open()"
-        )
+        told = f"env is {env!r}; allowed: an id or a mapping with `id`"
+        raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")
     study: dict[str, Any] = {
         "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -25,7 +25,7 @@ from ..charts.model import Picture
 from ..charts.search_charts import curves, history, pareto, schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import aligned, in_unit, param, unit_in
-from ..leaderboard_text import KnobColumns, board_columns, knob_columns
+from ..leaderboard_text import board_columns, knob_columns
 from ..pictures import require_matplotlib
 from ..report.report import write_report
 from ..time_spent import usage_at
@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from ...search.what_if import WhatIf
 
 
+def _method(build: Callable[..., Picture], text: str) -> Callable[..., Any]:
+    def draw(self: Plots, ax: Any = None, **options: int | None) -> Any:
+        return self._draw(build(self._read(), **options), ax)
+
+    draw.__doc__ = text
+    return draw
+
+
 @dataclass(frozen=True)
 class Plots:
     """Each method draws one picture and returns its axes, or a list with one per panel.
@@ -48,42 +56,14 @@ class Plots:
 
     folder: Path
 
-    def curves(self, ax: Any = None) -> Any:
-        """Draw the learning curves of the best trials."""
-        return self._draw(curves(self._read()), ax)
-
-    def history(self, ax: Any = None) -> Any:
-        """Draw the value of every trial in the order of their numbers, and the best so far."""
-        return self._draw(history(self._read()), ax)
-
-    def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
-        """Draw how much of the ranking every hyperparameter explains.
-
-        Args:
-            ax: where to draw.
-            at: env steps at which trials are compared; None: the latest that most reached.
-        """
-        return self._draw(importance(self._read(), at), ax)
-
-    def effects(self, ax: Any = None) -> Any:
-        """Draw the mean value along each significant hyperparameter, one panel each."""
-        return self._draw(effects(self._read()), ax)
-
-    def schedule(self, ax: Any = None) -> Any:
-        """Draw the hyperparameters of every member of a population over env steps."""
-        return self._draw(schedule(self._read()), ax)
-
-    def parallel(self, ax: Any = None) -> Any:
-        """Draw all trials across parallel coordinates."""
-        return self._draw(parallel(self._read()), ax)
-
-    def slices(self, ax: Any = None) -> Any:
-        """Draw values along each hyperparameter, one panel each."""
-        return self._draw(slices(self._read()), ax)
-
-    def pareto(self, ax: Any = None) -> Any:
-        """Draw the front of a study with several objectives."""
-        return self._draw(pareto(self._read()), ax)
+    curves = _method(curves, "Draw the learning curves of the best trials.")
+    history = _method(history, "Draw the value of every trial in order, and the best so far.")
+    importance = _method(importance, "Draw what explains the ranking; `at`: at these env steps.")
+    effects = _method(effects, "Draw the mean value along each significant hyperparameter.")
+    schedule = _method(schedule, "Draw the hyperparameters of a population over env steps.")
+    parallel = _method(parallel, "Draw all trials across parallel coordinates.")
+    slices = _method(slices, "Draw values along each hyperparameter, one panel each.")
+    pareto = _method(pareto, "Draw the front of a study with several objectives.")
 
     def _read(self) -> Snapshot:
         require_matplotlib("hpo.open(...).plot")
@@ -94,8 +74,7 @@ class Plots:
         if not picture.panels:
             raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
         if ax is not None:
-            if len(picture.panels) != 1:
-                count = len(picture.panels)
+            if (count := len(picture.panels)) != 1:
                 raise ConfigError(f"this picture has {count} panels; leave out ax")
             draw_panel(ax, picture.panels[0])
             return ax
@@ -129,15 +108,13 @@ class Leaderboard(tuple[Entry, ...]):
     objectives: tuple[str, ...] = ()  # names, where there are several
 
     def __repr__(self) -> str:
-        knobs = knob_columns(self[:_SHOWN])
-        header, *rows = _cells(self, knobs)
+        (header, *rows), same = _cells(self)
         table = aligned(header, rows, [False] * len(header))
-        return f"{table}\n{knobs.same_words}".rstrip("\n")
+        return f"{table}\n{same}".rstrip("\n")
 
     def _repr_html_(self) -> str:
-        knobs = knob_columns(self[:_SHOWN])
-        same = f"<p>{escape(knobs.same_words)}</p>" if knobs.same else ""
-        return _html_table(_cells(self, knobs)) + same
+        rows, same = _cells(self)
+        return _html_table(rows) + (f"<p>{escape(same)}</p>" if same else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -260,16 +237,13 @@ class Opened:
         from .policies import load_policy
 
         if trial is None:
-            best = self.best
-            if best is None:
+            if (best := self.best) is None:
                 raise StoreError(f"{self.name} has no winner yet")
             trial = best.trial
         kept = StudyFolder(self.folder).policies / f"trial_{trial}"
         if not kept.is_dir():
-            raise StoreError(
-                f"{self.name} kept no policy of trial {trial}; to keep more: "
-                "checkpoint: {keep_best: N}"
-            )
+            told = f"{self.name} kept no policy of trial {trial}"
+            raise StoreError(f"{told}; to keep more: checkpoint: {{keep_best: N}}")
         return load_policy(kept, imports=imports)
 
     def what_if(self, *rules: str, seeds: int | None = None) -> WhatIf:
@@ -293,21 +267,18 @@ class Opened:
         return Plots(self.folder)
 
     def __repr__(self) -> str:
-        return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
+        return f"{self.name}: {self._summary()}\n{self.conclusion}\n{self.leaderboard!r}"
 
     def _repr_html_(self) -> str:
         said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
-        return (
-            f"<p><strong>{escape(self.name)}</strong> {escape(self._head(named=False))}</p>"
-            f"<ul>{said}</ul>{self.leaderboard._repr_html_()}"
-        )
+        head = f"<p><strong>{escape(self.name)}</strong> {escape(self._summary())}</p>"
+        return f"{head}<ul>{said}</ul>{self.leaderboard._repr_html_()}"
 
-    def _head(self, named: bool = True) -> str:
+    def _summary(self) -> str:
         with Journal(self.folder) as journal:
             meta, counts = journal.meta, journal.count_by_state()
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        words = f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
-        return f"{self.name}: {words}" if named else words
+        return f"{self.state}; {meta.metric}; {told or 'no trial yet'}"
 
 
 def _pandas(purpose: str) -> Any:
@@ -318,16 +289,17 @@ def _pandas(purpose: str) -> Any:
     return pandas
 
 
-def _cells(board: Leaderboard, knobs: KnobColumns) -> list[list[str]]:
-    """Return the first rows, their header first: the columns of `hpo top`."""
+def _cells(board: Leaderboard) -> tuple[list[list[str]], str]:
+    """Return the columns of `hpo top` as rows, their header first, and what is equal in all."""
     shown = board[:_SHOWN]
+    names, same = knob_columns(shown)
     columns = [[one.name, *one.cells] for one in board_columns(shown, board.objectives)]
     columns += [[name, *(param(e.params[name]) if name in e.params else "" for e in shown)]
-                for name in knobs.names]  # fmt: skip
+                for name in names]  # fmt: skip
     rows = [[cell.replace("\n", " ") for cell in row] for row in zip(*columns, strict=True)]
     if len(board) > _SHOWN:
         rows.append([f"... {len(board) - _SHOWN} more", *[""] * (len(rows[0]) - 1)])
-    return rows
+    return rows, same
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 
 from ..charts.model import (
     BAND,
@@ -31,22 +31,17 @@ from ..charts.svg import panel_svg
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 
 
-@dataclass(frozen=True)
-class Section:
-    name: str
-    title: str
-    body: str
-
-
-def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
+def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
+    """Return the whole page; sections are (name, title, body)."""
     style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
         " base-uri 'none'; form-action 'none'"
     )
-    links = "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
+    links = "".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in sections)
     body = "".join(
-        f'<section id="{s.name}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections
+        f'<section id="{name}"><h2>{escape(words)}</h2>{body}</section>'
+        for name, words, body in sections
     )
     return html_page(
         title,
@@ -67,15 +62,11 @@ def html_page(title: str, more: str, body: str) -> str:
 
 
 def style_text() -> str:
-    return _colours() + _file("report.css")
+    return _colours() + Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def script_text() -> str:
-    return _file("report.js")
-
-
-def _file(name: str) -> str:
-    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name("report.js").read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -128,46 +119,42 @@ def table(
             for cell, side, sort in zip(row, sides, sorts, strict=True)
         )
         lines.append(f"<tr{whose}>{cells}</tr>")
+    return scrolling(caption, heads, "".join(lines))
+
+
+def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:
+    """Return a table in a box; `whole`: that of all studies."""
+    box, kind = ("scroll whole", ' class="studies"') if whole else ("scroll", "")
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table{kind}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
 def figure(picture: Picture) -> str:
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
-    parts = [_two_widths(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
+    parts = [_panel(picture, panel, _WIDE) for panel in picture.panels if panel.wide]
     small = [panel for panel in picture.panels if not panel.wide]
     if small:
         pair = len(small) <= 2
-        drawn = "".join(
-            _two_widths(picture, panel, _HALF) if pair else
-            f'<div class="panel">{_title(panel)}{_svg(picture, panel, _THIRD)}</div>'
-            for panel in small
-        )  # fmt: skip
-        parts.append(f'{_legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
+        drawn = "".join(_panel(picture, panel, _HALF if pair else _THIRD) for panel in small)
+        parts.append(f'{legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 
 
-def _svg(picture: Picture, panel: Panel, width: int) -> str:
-    return panel_svg(panel, width, f"{picture.title}: {panel.title}. {picture.caption}")
+def _panel(picture: Picture, panel: Panel, width: int) -> str:
+    alt = f"{picture.title}: {panel.title}. {picture.caption}"
+    drawn = panel_svg(panel, width, alt)
+    if width > _NARROW:  # twice: a phone shows the other one
+        narrow = panel_svg(panel, _NARROW, alt)
+        drawn = f'<div class="wide">{drawn}</div><div class="narrow">{narrow}</div>'
+    title = f"<h3>{escape(panel.title)}</h3>"
+    return f'<div class="panel">{title}{legend(panel.keys)}{drawn}</div>'
 
 
-def _two_widths(picture: Picture, panel: Panel, width: int) -> str:
-    return (
-        f'<div class="panel">{_title(panel)}{_legend(panel.keys)}'
-        f'<div class="wide">{_svg(picture, panel, width)}</div>'
-        f'<div class="narrow">{_svg(picture, panel, _NARROW)}</div></div>'
-    )
-
-
-def _title(panel: Panel) -> str:
-    return f"<h3>{escape(panel.title)}</h3>"
-
-
-def _legend(keys: Sequence[Key]) -> str:
+def legend(keys: Sequence[Key]) -> str:
     if not keys:
         return ""
     items = "".join(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from ...errors import counted
-from ...files.atomic_files import output, write_text
+from ...files.atomic_files import output
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
 from ...store.rows import Stream
@@ -47,7 +46,7 @@ from ..leaderboard_text import (
     value_source,
 )
 from ..time_spent import time_facts
-from .page import Cell, Section, facts, figure, page, table
+from .page import Cell, facts, figure, page, table
 
 _MOST = 4
 _TITLE = "Performance profile"
@@ -61,10 +60,10 @@ def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
         return [], None
     stream = Stream(first.value_from)
     ordered = [entry.trial for entry in snapshot.entries if entry.value is not None]
-    default = [entry.trial for entry in snapshot.entries if entry.is_default]
-    there = [trial for trial in ordered if snapshot.scores.of(trial, stream)]
-    shown = there[:_MOST]
-    shown += [n for n in default if n not in shown and snapshot.scores.of(n, stream)]
+    shown = [trial for trial in ordered if snapshot.scores.of(trial, stream)][:_MOST]
+    default = snapshot.default
+    if default is not None and default not in shown and snapshot.scores.of(default, stream):
+        shown.append(default)
     return shown, stream
 
 
@@ -79,28 +78,25 @@ def profile(snapshot: Snapshot) -> Picture:
     found = profiles(sides)
     low, high = found[0].thresholds[0], found[0].thresholds[-1]
     ticks = tuple((at, number(at)) for at in round_ticks(low, high))
-    default = {entry.trial for entry in snapshot.entries if entry.is_default}
     marks: list[Line | Band] = []
     keys: list[Key] = []
     for place, (trial, side, one) in enumerate(zip(trials, sides, found, strict=True)):
-        style = "base" if trial in default else f"c{place}"
-        name = f"trial {trial}{', the default' * (trial in default)}"
+        is_default = trial == snapshot.default
+        style = "base" if is_default else f"c{place}"
+        name = f"trial {trial}{', the default' * is_default}"
         points = tuple(zip(one.thresholds, one.shares, strict=True))
         if one.band is not None:
             ends = zip(one.thresholds, one.band, strict=True)
             marks.append(Band(tuple((at, low, high) for at, (low, high) in ends), style))
         tip = f"{name}, {counted(len(side), 'seed')}"
-        marks.append(Line(points, style, trial, tip, dashed=trial in default))
-        keys.append(Key(tip, style, "dashed" if trial in default else "line"))
+        marks.append(Line(points, style, trial, tip, dashed=is_default))
+        keys.append(Key(tip, style, "dashed" if is_default else "line"))
     marks.sort(key=lambda mark: isinstance(mark, Line))  # bands below lines
     scale = Scale(low, high, ticks, "score")
     panel = XY("Runs above a score", scale, _SHARES, tuple(marks), tuple(keys), wide=True)
     flattered = "" if stream is Stream.REPORT else " These seeds also selected trials."
-    caption = (
-        f"Of all runs ({counted(len(snapshot.scores.names), 'environment')} x seeds), the share "
-        "with a score above; a higher line is better. Bands: pointwise 95% from a stratified "
-        f"bootstrap over the seeds of each environment, from 5 seeds on.{flattered}"
-    )
+    caption = "The share of all runs (environments x seeds) with a score above; a higher line is "
+    caption += f"better. Bands: pointwise 95%, from a stratified bootstrap over seeds.{flattered}"
     return Picture("profile", _TITLE, caption, (panel,))
 
 
@@ -110,27 +106,21 @@ def environments_section(snapshot: Snapshot) -> str:
     trials, stream = profiled(snapshot)
     if stream is None:
         return '<p class="nothing">No trial has a value yet.</p>'
-    scores = snapshot.scores
-    found = {trial: on_each(scores.of(trial, stream)) for trial in trials}
-    default = next((e.trial for e in snapshot.entries if e.is_default), None)
-    against = None
+    scores, default, against = snapshot.scores, snapshot.default, None
+    found = [on_each(scores.of(trial, stream)) for trial in trials]
+    names = ["the default" if trial == default else f"trial {trial}" for trial in trials]
     if stream is Stream.REPORT and default in trials[1:]:
         against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
-    seeds = {one.seeds for one in found.values()}
-    many = seeds_text(max(seeds), stream)
-    lost = sum(one.lost for one in found.values())
+    many = seeds_text(max(one.seeds for one in found), stream)
+    lost = sum(one.lost for one in found)
     told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
     if lost:
         told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
     return (
-        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
-        f"{_improvement(trials[0], default, against, stream)}{_together(found, default, against)}"
+        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, names, against)}'
+        f"{_improvement(trials[0], against, stream)}{_together(found, names, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
     )
-
-
-def _name(trial: int, default: int | None) -> str:
-    return "the default" if trial == default else f"trial {trial}"
 
 
 def _cell(found: Estimate) -> Cell:
@@ -138,9 +128,9 @@ def _cell(found: Estimate) -> Cell:
 
 
 def _scores(
-    snapshot: Snapshot, found: dict[int, OnEach], default: int | None, against: Beside | None
+    snapshot: Snapshot, found: Sequence[OnEach], names: Sequence[str], against: Beside | None
 ) -> str:
-    header = ["environment", *(_name(trial, default) for trial in found)]
+    header = ["environment", *names]
     if against is not None:
         header += ["difference", "probability of improvement"]
     right = [False] * len(header) + [True, True]
@@ -148,7 +138,7 @@ def _scores(
     rows: list[list[Cell]] = []
     for at, scale in enumerate(snapshot.meta.environments):
         row = [Cell(str(scale["name"]))]
-        row += [_cell(one.each[at]) for one in found.values()]
+        row += [_cell(one.each[at]) for one in found]
         if against is not None:
             here = against.each[at]
             row.append(Cell(signed(here.difference), here.difference.value))
@@ -159,31 +149,24 @@ def _scores(
     return table("Scores on each environment", header, rows, right=right)
 
 
-def _together(found: dict[int, OnEach], default: int | None, against: Beside | None) -> str:
-    header = ["scores", *(_name(trial, default) for trial in found)]
-    header += [] if against is None else ["difference"]
+def _together(found: Sequence[OnEach], names: Sequence[str], against: Beside | None) -> str:
+    header = ["scores", *names, *([] if against is None else ["difference"])]
     rows: list[list[Cell]] = []
     for over, words in TOGETHER.items():
-        row = [Cell(words), *(_cell(one.together[over]) for one in found.values())]
+        row = [Cell(words), *(_cell(one.together[over]) for one in found)]
         if against is not None:
             row.append(Cell(signed(against.differences[over]), against.differences[over].value))
         rows.append(row)
     return table("Scores over all environments", header, rows)
 
 
-def _improvement(first: int, default: int | None, against: Beside | None, stream: Stream) -> str:
+def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
     if against is None:
-        if stream is Stream.REPORT:
-            return ""
         why = "These seeds also chose the first trial, so its scores are a little high."
-        return f'<p class="note">{escape(why)}</p>'
-    chance = against.improvement
-    likely = around(chance.value, chance.interval)
-    text = (
-        f"Averaged over environments a run of trial {first} beats one of the default with "
-        f"probability {likely}; differences are paired over "
-        f"{counted(against.seeds - against.lost, 'seed')}."
-    )
+        return "" if stream is Stream.REPORT else f'<p class="note">{why}</p>'
+    likely = around(against.improvement.value, against.improvement.interval)
+    text = f"Averaged over environments a run of trial {first} beats one of the default with "
+    text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
     return f"<p>{escape(text)}</p>"
 
 
@@ -192,12 +175,9 @@ _ROWS = 200
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     text = report_html(read_snapshot(folder))
-    if path is None:
-        write_text(folder.report, text)
-        return folder.report
-    with output(path) as file:
+    with output(path or folder.report) as file:
         file.write(text)
-    return path
+    return path or folder.report
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
@@ -205,17 +185,16 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     if not entries:
         return '<p class="nothing">No trial yet.</p>'
     names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    columns = [
-        (one.name.replace("\n", ""), one.right,
-         [Cell(text, _sortable(by)) for text, by in zip(one.cells, one.sorts, strict=True)])
-        for one in board_columns(entries, names)
-    ]  # fmt: skip
+    columns: list[tuple[str, bool, list[Cell]]] = []
+    for one in board_columns(entries, names):
+        by = map(_sortable, one.sorts or [None] * len(entries))
+        columns.append((one.name.replace("\n", ""), one.right, list(map(Cell, one.cells, by))))
     for at, name in enumerate(environment_names(snapshot.meta.environments)):
         scores = [e.scores[at] if e.scores else None for e in entries]
         cells = [Cell("" if v is None else number(v), _sortable(v)) for v in scores]
         columns.append((name, True, cells))
-    knobs = knob_columns(entries)
-    for name in knobs.names:
+    names_apart, same = knob_columns(entries)
+    for name in names_apart:
         cells = [_param(entry.params, name) for entry in entries]
         numeric = all(cell.sort is not None or not cell.text for cell in cells)
         columns.append((name, numeric, cells))
@@ -227,17 +206,13 @@ def leaderboard_table(snapshot: Snapshot) -> str:
     notes: list[str] = []
     if snapshot.meta.environments:
         notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
-    if knobs.same:
-        notes.append(escape(knobs.same_words))
+    if same:
+        notes.append(escape(same))
     if len(entries) < len(snapshot.entries):
-        notes.append(
-            f"The first {len(entries)} of {len(snapshot.entries):,} trials; for all: "
-            "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
-        )
-    explained = "" if names else (
-        "<details><summary>What the columns mean</summary>"
-        f"<pre>{escape(EXPLAINED)}</pre></details>"
-    )  # fmt: skip
+        told = f"The first {len(entries)} of {len(snapshot.entries):,} trials"
+        notes.append(f"{told}; for all: <code>trials.parquet</code>.")
+    meaning = f"<summary>What the columns mean</summary><pre>{escape(EXPLAINED)}</pre>"
+    explained = "" if names else f"<details>{meaning}</details>"
     return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
 
 
@@ -262,61 +237,41 @@ def baselines_table(snapshot: Snapshot) -> str:
 
 
 def rungs_table(snapshot: Snapshot) -> str:
-    counts: dict[int, Counter[str]] = {}
-    at: dict[int, int] = {}
-    for row in snapshot.decisions:
-        counts.setdefault(row.rung, Counter())[row.action] += 1
-        at[row.rung] = min(row.env_steps, at.get(row.rung, row.env_steps))
-    actions = [a for a in _ACTIONS if any(count[a] for count in counts.values())]
-    rows = [
-        [Cell(steps(at[rung]), at[rung]), *map(_count, [counts[rung].total(),
-                                                        *(counts[rung][a] for a in actions)])]
-        for rung in sorted(counts)
-    ]  # fmt: skip
+    taken = {row.action for row in snapshot.decisions}
+    actions = [action for action in _ACTIONS if action in taken]
+    rows: list[list[Cell]] = []
+    for rung in sorted({row.rung for row in snapshot.decisions}):
+        here = [row for row in snapshot.decisions if row.rung == rung]
+        at, counts = min(row.env_steps for row in here), Counter(row.action for row in here)
+        cells = [Cell(str(n), n) for n in (len(here), *(counts[action] for action in actions))]
+        rows.append([Cell(steps(at), at), *cells])
     header = ("env steps", "compared", *(_ACTIONS[action] for action in actions))
     return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
 
 _ACTIONS = {
-    "continue": "continued",
-    "stop": "stopped",
-    "audit": "would have stopped (audit)",
-    "finish": "finished",
-    "pause": "paused",
-    "promote": "resumed later",
+    "continue": "continued", "stop": "stopped", "audit": "would have stopped (audit)",
+    "finish": "finished", "pause": "paused", "promote": "resumed later",
     "copy": "copied another trial",
+}  # fmt: skip
+
+
+PARTS: dict[str, tuple[str, Callable[[Snapshot], str]]] = {
+    "pareto": ("Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
+    "curves": ("Learning curves", lambda s: figure(curves(s))),
+    "leaderboard": ("Leaderboard", leaderboard_table),
+    "environments": ("Environments", environments_section),
+    "history": ("History", lambda s: figure(history(s))),
+    "importance": ("Importance of hyperparameters", lambda s: figure(importance(s))),
+    "effects": ("Main effects", lambda s: _if_drawn(effects(s))),
+    "parallel": ("Parallel coordinates", lambda s: figure(parallel(s))),
+    "slices": ("Slices", lambda s: figure(slices(s))),
+    "schedule": ("Schedules", lambda s: _if_drawn(schedule(s))),
+    "stopping": ("Early stopping", lambda s: _stopping(s)),
+    "baselines": ("Baselines", lambda s: baselines_table(s) if s.baselines else ""),
+    "study": ("The study", lambda s: _study(s)),
 }
-
-
-def _count(count: int) -> Cell:
-    return Cell(str(count), count)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of a report; `build` returns its HTML, "" if there is nothing to show."""
-
-    name: str
-    title: str
-    build: Callable[[Snapshot], str]
-
-
-PARTS = (
-    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
-    Part("curves", "Learning curves", lambda s: figure(curves(s))),
-    Part("leaderboard", "Leaderboard", leaderboard_table),
-    Part("environments", "Environments", environments_section),
-    Part("history", "History", lambda s: figure(history(s))),
-    Part("importance", "Importance of hyperparameters", lambda s: figure(importance(s))),
-    Part("effects", "Main effects", lambda s: _if_drawn(effects(s))),
-    Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
-    Part("slices", "Slices", lambda s: figure(slices(s))),
-    Part("schedule", "Schedules", lambda s: _if_drawn(schedule(s))),
-    Part("stopping", "Early stopping", lambda s: _stopping(s)),
-    Part("baselines", "Baselines", lambda s: baselines_table(s) if s.baselines else ""),
-    Part("study", "The study", lambda s: _study(s)),
-)
-"""The sections of a report, in order; those whose body is empty are left out."""
+"""Name -> (title, HTML) of the sections of a report, in order; empty ones are left out."""
 
 
 def _if_drawn(picture: Picture) -> str:
@@ -325,8 +280,8 @@ def _if_drawn(picture: Picture) -> str:
 
 def report_html(snapshot: Snapshot) -> str:
     unit = escape(snapshot.study.algorithm.unit)
-    bodies = [(part, in_unit(part.build(snapshot), unit)) for part in PARTS]
-    sections = [Section(part.name, part.title, body) for part, body in bodies if body]
+    bodies = {name: in_unit(build(snapshot), unit) for name, (_, build) in PARTS.items()}
+    sections = [(name, PARTS[name][0], body) for name, body in bodies.items() if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot), sections, _foot(snapshot))
 
@@ -350,10 +305,10 @@ def _conclusion(snapshot: Snapshot) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
-    if best is None or not best.params:
-        return shown
-    params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
-    return f'{shown}<p class="note">Trial {best.trial}: {escape(params)}</p>'
+    if best is not None and best.params:
+        params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
+        shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
+    return shown
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
@@ -375,8 +330,8 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _default_words(snapshot: Snapshot) -> str:
-    default = next((entry for entry in snapshot.entries if entry.is_default), None)
-    values = () if default is None else snapshot.rows[default.trial].report_values
+    default = snapshot.default
+    values = () if default is None else snapshot.rows[default].report_values
     around = value_bounds(snapshot.meta).around(interval(values))
     seeds = counted(len(values), "test seed")
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
@@ -384,15 +339,12 @@ def _default_words(snapshot: Snapshot) -> str:
 
 def _costs(snapshot: Snapshot) -> str:
     budget, usage = snapshot.study.budget, snapshot.usage
-    allowed = {
-        "trials": None if budget.trials is None else f"{budget.trials:,}",
-        "env steps": None if budget.env_steps is None else steps(budget.env_steps),
-        "time": duration(budget.wall_seconds) if budget.wall_seconds else None,
-    }
-    limits = ", ".join(f"{what} {most}" for what, most in allowed.items() if most is not None)
+    limits = [] if budget.trials is None else [f"trials {budget.trials:,}"]
+    limits += [] if budget.env_steps is None else [f"env steps {steps(budget.env_steps)}"]
+    limits += [f"time {duration(budget.wall_seconds)}"] if budget.wall_seconds else []
     speed = steps(round(usage.env_steps_per_second))
     found = [
-        ("training env steps", steps(usage.env_steps), f"budget: {limits or 'none'}"),
+        ("training env steps", steps(usage.env_steps), f"budget: {', '.join(limits) or 'none'}"),
         ("evaluation env steps", steps(usage.eval_env_steps), ""),
         ("speed", f"{speed}/s", "training env steps per second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
@@ -406,11 +358,8 @@ def _costs(snapshot: Snapshot) -> str:
 
 def _foot(snapshot: Snapshot) -> str:
     head = snapshot.head
-    return (
-        f"Written by hpo {escape(__version__)} from commit {head.number} of "
-        f"{moment(head.at) if head.at else '-'}. This file needs no network; SQL over the same "
-        "tables: <code>hpo query</code>."
-    )
+    commit = f"commit {head.number} of {moment(head.at) if head.at else '-'}"
+    return f"Written by hpo {escape(__version__)} from {commit}. This file needs no network."
 
 
 def _stopping(snapshot: Snapshot) -> str:
@@ -426,43 +375,35 @@ def _stopping(snapshot: Snapshot) -> str:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
     if snapshot.audit is not None:
-        words = audit_words(snapshot.audit, snapshot.meta.metric)
-        return (
-            f"<p>{escape(words)}</p>{body}"
-            '<p class="note">Audited trials are a random share of the stopped ones that ran to '
-            "the end (<code>early_terminate.audit</code>); by rung: "
-            "<code>hpo top --json</code>.</p>"
-        )
+        words = escape(audit_words(snapshot.audit, snapshot.meta.metric))
+        return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body
+    why = "To check the stops: <code>early_terminate: {audit: 0.1}</code>."
     if spec.audit:
         why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
             why = "With several objectives or constraints no single value can check stops."
-        return f'{body}<p class="note">{why}</p>'
-    return (
-        f'{body}<p class="note">To check the stops, let one stopped trial in ten run on: '
-        "<code>early_terminate: {audit: 0.1}</code>.</p>"
-    )
+    return f'{body}<p class="note">{why}</p>'
 
 
 def _study(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = counted(meta.devices, f"{meta.backend} device")
-    bits = f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
-    bits = bits if meta.bits else ""
+    if meta.bits:
+        where += f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
     given = ""
     if snapshot.folder.study_file.is_file():
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = f"<details><summary>as given</summary>{_code(text)}</details>"
+        given = _details("as given", text)
     return (
-        f"{given}<details><summary>with every default written out</summary>"
-        f"{_code(meta.study_text)}</details>"
+        f"{given}{_details('with every default written out', meta.study_text)}"
         f"<details><summary>time, speed, versions</summary>{_costs(snapshot)}"
-        f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p></details>'
+        f'<p class="note">{escape(f"{where}; {versions}")}</p></details>'
     )
 
 
-def _code(text: str) -> str:
-    return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+def _details(summary: str, text: str) -> str:
+    code = f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+    return f"<details><summary>{summary}</summary>{code}</details>"

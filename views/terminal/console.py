@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.segment import Segment
 
-from ..escape_control import echo, shown
+from ..escape_control import discard, echo, shown
 from ..formatting import Listing, folded
 
 
@@ -89,12 +89,6 @@ def let_go_of_terminal() -> None:
         except OSError as error:
             if error.errno == errno.EIO:  # the terminal is closed
                 discard(descriptor)
-
-
-def discard(descriptor: int) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def to_stderr(text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -41,14 +41,13 @@ _STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Pha
 
 
 def trials_text(progress: Progress) -> str:
-    counts = progress.states
-    parts = [
-        f"{counts.get(state, 0)} {state}"
-        for state in _ORDER
-        if counts.get(state, 0) or state in _ALWAYS
-    ]
     total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
-    return f"{progress.proposed}{total} proposed: {', '.join(parts)}"
+    return f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
+
+
+def counts_text(progress: Progress, always: Sequence[TrialState] = ()) -> str:
+    counts = {state: progress.states.get(state, 0) for state in _ORDER}
+    return ", ".join(f"{n} {state}" for state, n in counts.items() if n or state in always)
 
 
 def standing_text(progress: Progress) -> str:
@@ -67,11 +66,6 @@ def best_text(best: Best) -> str:
     return f"{text} in trial {best.trial}"
 
 
-def lanes_text(progress: Progress) -> str:
-    busy = f"{progress.lanes_busy} of {progress.lanes} busy"
-    return f"{busy}, {progress.occupancy:.0%} while there was work"
-
-
 def left_text(progress: Progress) -> str:
     """Return the time left at the last chunk boundary, "" if it is unknown.
 
@@ -86,16 +80,14 @@ def left_text(progress: Progress) -> str:
 def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, str]]:
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
+    busy = f"{progress.lanes_busy} of {progress.lanes} busy"
     return [("phase", PHASE_WORDS[progress.phase]), (ENV_STEPS, amounts + speed),
-            ("lanes", lanes_text(progress)), ("trials", trials_text(progress)),
-            ("best", standing_text(progress))]  # fmt: skip
+            ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
+            ("trials", trials_text(progress)), ("best", standing_text(progress))]  # fmt: skip
 
 
 def status_line(progress: Progress) -> str:
     """Return everything in one line, for output that is not a terminal."""
-    counts = ", ".join(
-        f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
-    )
     best = ""
     if progress.best is not None:
         best = f" | best {best_text(progress.best)}"
@@ -105,7 +97,7 @@ def status_line(progress: Progress) -> str:
         f"{duration(progress.seconds)}{left_text(progress)} | {_STAGES[progress.phase]} "
         f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
         f"{steps(round(progress.env_steps_per_second))}/s | lanes "
-        f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
+        f"{progress.lanes_busy}/{progress.lanes} | {counts_text(progress)}{best}"
     )
 
 
@@ -131,7 +123,6 @@ class RunView(Observer):
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures = 0
-        self._changed = False  # trial 0, from the default configuration
         self._every_trial = False
         self._lock = threading.Lock()
         self.is_compiling = False
@@ -194,8 +185,6 @@ class RunView(Observer):
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self.unit = study.algorithm.unit
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
-        # In a resumed study it is unknown here whether trial 0 was changed before.
-        self._changed = bool(study.early_terminate and study.early_terminate.evolves)
         verb = "resuming" if resumed else "starting"
         self.say(
             f"{verb} study {study.name}: environment {env_words(study)}, "
@@ -215,21 +204,15 @@ class RunView(Observer):
     def on_trial_end(self, trial: TrialRow) -> None:
         failed = trial.state is TrialState.FAILED
         self._failures += failed
-        if trial.trial == 0:
-            self._changed = bool(trial.schedule)
         if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
             self.say(ended_text(trial))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
         if trials:
-            one = len(trials) == 1
-            which = f"trial{'s' * (not one)} {', '.join(map(self._named, trials))}"
+            names = ", ".join(f"{n} (the default)" if n < 0 else str(n) for n in trials)
             seeds = "selection" if phase is Phase.CHOOSE else "test"
-            self.say(f"confirm: {which} {'runs' if one else 'run'} on {seeds} seeds")
-
-    def _named(self, trial: int) -> str:
-        is_default = trial < 0 or (trial == 0 and not self._changed)
-        return f"{trial} (the default)" if is_default else str(trial)
+            which = f"trial {names} runs" if len(trials) == 1 else f"trials {names} run"
+            self.say(f"confirm: {which} on {seeds} seeds")
 
 
 class LinesView(RunView):
