@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from ..errors import ConfigError
 from ..knobs import KNOBS, SCHEDULE_KNOBS, SCHEDULES, allow_choice, complete
+from ..knobs.table import Knob
 from .pytree import Leaf, Pytree, pytree
 
 KINDS = {name: index for index, name in enumerate(SCHEDULES)}
@@ -121,93 +122,25 @@ OFF = math.inf  # a clip or limit that is off
 SAME = -1.0  # `value_clip_eps: same`
 
 
+def _leaf(knob: Knob) -> Any:
+    return Int[Leaf, "..."] if knob.type in ("int", "choice") else Float[Leaf, "..."]
+
+
 @pytree
 class Hypers(Pytree):
-    """The traced part of a configuration: leaves are float32 or int32, [] or [L].
+    """The traced part of a configuration: an array, [] or [L], for each traced hyperparameter.
 
-    Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, limits that are off
-    are infinite.
+    Leaves are float32 or int32. Switches are float32 0 or 1, schedules are int32 indices into
+    `SCHEDULES`, limits that are off are infinite.
     """
 
-    learning_rate: Float[Leaf, "..."]
-    lr_schedule: Int[Leaf, "..."]
-    lr_end_fraction: Float[Leaf, "..."]
-    lr_warmup_fraction: Float[Leaf, "..."]
-    lr_warmup_multiplier: Float[Leaf, "..."]
-    lr_warmup_start_fraction: Float[Leaf, "..."]
-    lr_schedule_multiplier: Float[Leaf, "..."]
-    lr_decay_exponent: Float[Leaf, "..."]
-    gamma: Float[Leaf, "..."]
-    gae_lambda: Float[Leaf, "..."]
-    vf_gae_lambda: Float[Leaf, "..."]
-    gae_lambda_initial: Float[Leaf, "..."]
-    gae_lambda_final: Float[Leaf, "..."]
-    gae_lambda_schedule_multiplier: Float[Leaf, "..."]
-    clip_eps: Float[Leaf, "..."]
-    clip_eps_schedule: Int[Leaf, "..."]
-    clip_eps_end_fraction: Float[Leaf, "..."]
-    value_clip_eps: Float[Leaf, "..."]
-    vf_coef: Float[Leaf, "..."]
-    ent_coef: Float[Leaf, "..."]
-    ent_schedule: Int[Leaf, "..."]
-    ent_end_fraction: Float[Leaf, "..."]
-    ent_schedule_multiplier: Float[Leaf, "..."]
-    max_grad_norm: Float[Leaf, "..."]
-    adam_eps: Float[Leaf, "..."]
-    adam_beta1: Float[Leaf, "..."]
-    adam_beta2: Float[Leaf, "..."]
-    weight_decay: Float[Leaf, "..."]
-    sgd_momentum: Float[Leaf, "..."]
-    muon_momentum: Float[Leaf, "..."]
-    separate_vf_optimiser: Float[Leaf, "..."]
-    vf_learning_rate: Float[Leaf, "..."]
-    vf_lr_schedule: Int[Leaf, "..."]
-    vf_lr_end_fraction: Float[Leaf, "..."]
-    vf_warmup_fraction: Float[Leaf, "..."]
-    vf_warmup_multiplier: Float[Leaf, "..."]
-    vf_warmup_start_fraction: Float[Leaf, "..."]
-    vf_schedule_multiplier: Float[Leaf, "..."]
-    vf_adam_eps: Float[Leaf, "..."]
-    vf_adam_beta1: Float[Leaf, "..."]
-    vf_adam_beta2: Float[Leaf, "..."]
-    vf_max_grad_norm: Float[Leaf, "..."]
-    vf_weight_decay: Float[Leaf, "..."]
-    shadow_weight: Float[Leaf, "..."]
-    reward_scale: Float[Leaf, "..."]
-    reward_clip: Float[Leaf, "..."]
-    reward_centering: Float[Leaf, "..."]
-    average_reward_initial: Float[Leaf, "..."]
-    average_reward_step: Float[Leaf, "..."]
-    normalise_observations: Float[Leaf, "..."]
-    observation_clip: Float[Leaf, "..."]
-    normalise_rewards: Float[Leaf, "..."]
-    raw_reward_deviation: Float[Leaf, "..."]
-    normalise_advantages: Float[Leaf, "..."]
-    logr_clip: Float[Leaf, "..."]
-    adv_clip: Float[Leaf, "..."]
-    target_kl: Float[Leaf, "..."]
-    priority_alpha: Float[Leaf, "..."]
-    priority_beta0: Float[Leaf, "..."]
-    anneal_priority_beta: Float[Leaf, "..."]
-    rho_clip: Float[Leaf, "..."]
-    c_clip: Float[Leaf, "..."]
-    log_std_init: Float[Leaf, "..."]
-    log_std_min: Float[Leaf, "..."]
-    log_std_max: Float[Leaf, "..."]
-    update_epochs: Int[Leaf, "..."]
-    action_masking: Float[Leaf, "..."]
-    off_policy_masking: Float[Leaf, "..."]
-    masking_gate_min_actions: Int[Leaf, "..."]
-    masking_gating: Float[Leaf, "..."]
-    masking_damping: Float[Leaf, "..."]
-    valid_mass_target: Float[Leaf, "..."]
-    valid_mass_coef: Float[Leaf, "..."]
-    valid_mass_schedule: Int[Leaf, "..."]
-    valid_mass_end_fraction: Float[Leaf, "..."]
-    valid_mass_schedule_multiplier: Float[Leaf, "..."]
-    schedule_on_gradient_steps: Float[Leaf, "..."]
+    __annotations__ = {name: _leaf(knob) for name, knob in KNOBS.items() if knob.traced}
     env_params: Any  # parameters of the environment, a pytree of float32
     eval_params: Any  # those of the evaluation environment
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Array: ...
 
 
 def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
