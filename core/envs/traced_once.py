@@ -157,7 +157,10 @@ def _per_agent(env: Environment, struct: Any) -> Any:
 def _compare(
     env: Environment, method: str, part: str, given: Any, wanted: Any, whose: str
 ) -> None:
-    found = list(_differences(part, given, wanted, whose))
+    found = list(differences(part, given, wanted, whose))
+    ours, theirs = map(jax.tree.structure, (given, wanted))
+    if not found and ours != theirs:
+        found = [f"{part} is {ours}; {whose} {theirs}"]
     if found:
         more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
         lines = "".join(f"\n  {line}" for line in found[:_MOST])
@@ -166,7 +169,8 @@ def _compare(
         )
 
 
-def _differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str]:
+def differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str]:
+    """Yield a line on each leaf of `given` that differs from `wanted`, which `whose` gave."""
     ours, theirs = _leaves(given), _leaves(wanted)
     for path, leaf in ours.items():
         other = theirs.get(path)
@@ -177,8 +181,6 @@ def _differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str
     for path, other in theirs.items():
         if path not in ours:
             yield f"{part}{path} is missing; {whose} {_text(other)}"
-    if ours.keys() == theirs.keys() and jax.tree.structure(given) != jax.tree.structure(wanted):
-        yield f"{part} is {jax.tree.structure(given)}; {whose} {jax.tree.structure(wanted)}"
 
 
 def _leaves(tree: Any) -> dict[str, Any]:
