@@ -418,7 +418,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
         lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
         state, hypers,
     )  # fmt: skip
-    for line in differences("state", after, state, "init gave"):
+    for line in differences({"state": after}, {"state": state}):
         raise ConfigError(f"{cls.__name__}.update: {line}")
     values = _traced(
         cls, "act" if cls.acts() else "evaluate",
