@@ -43,16 +43,13 @@ def register(name: str, factor: Factor) -> None:
 
 
 def scheduled(
+    hypers: Any,
+    progress: Scalar,
     initial: Scalar,
     kind: Int[Array, ""],
-    progress: Scalar,
-    *,
     end_fraction: Scalar,
     multiplier: Scalar,
-    exponent: Scalar,
-    warmup_fraction: Scalar,
-    peak_multiplier: Scalar,
-    start_fraction: Scalar,
+    **warmup: Scalar,
 ) -> Scalar:
     """Return the scheduled value at `progress` (updates done over updates of the full run).
 
@@ -65,7 +62,17 @@ def scheduled(
     - warmup_cosine: from v0 * start to v0 * peak over the share w of the horizon, then
       v0 (e + (peak - e) c((p - w) / (1 - w))), which ends at v0 * e.
     - a registered one: v0 factor(p, e)
+
+    `warmup` replaces the warm-up and the exponent of the learning rate.
     """
+    shape = {
+        "exponent": hypers.lr_decay_exponent,
+        "width": hypers.lr_warmup_fraction,
+        "peak": jnp.ones_like(progress),
+        "start": hypers.lr_warmup_start_fraction,
+        **warmup,
+    }
+    exponent, warm, peak, start = (shape[name] for name in ("exponent", "width", "peak", "start"))
     p = jnp.minimum(1.0, progress / multiplier)
 
     def cosine(x: Scalar) -> Scalar:
@@ -73,36 +80,14 @@ def scheduled(
 
     linear = 1.0 + (end_fraction - 1.0) * p
     decay = end_fraction + (1.0 - end_fraction) * cosine(p)
-    width = jnp.maximum(warmup_fraction, 1e-12)
-    rise = start_fraction + (peak_multiplier - start_fraction) * (p / width)
-    rest = jnp.clip((p - warmup_fraction) / (1.0 - warmup_fraction), 0.0, 1.0)
-    fall = end_fraction + (peak_multiplier - end_fraction) * cosine(rest)
-    warmup = jnp.where(p < warmup_fraction, rise, fall)
+    width = jnp.maximum(warm, 1e-12)
+    rise = start + (peak - start) * (p / width)
+    rest = jnp.clip((p - warm) / (1.0 - warm), 0.0, 1.0)
+    fall = end_fraction + (peak - end_fraction) * cosine(rest)
+    warmed = jnp.where(p < warm, rise, fall)
     own = [factor(p, end_fraction) for factor in _OWN]
-    factors = jnp.stack([jnp.ones_like(p), linear, decay, warmup, *own])
+    factors = jnp.stack([jnp.ones_like(p), linear, decay, warmed, *own])
     return initial * factors[kind]
-
-
-def curve(
-    hypers: Any,
-    progress: Scalar,
-    initial: Scalar,
-    kind: Int[Array, ""],
-    end_fraction: Scalar,
-    multiplier: Scalar,
-    **warmup: Scalar,
-) -> Scalar:
-    """Return `scheduled`; `warmup` replaces the warm-up and the exponent of the learning rate."""
-    shape = {
-        "exponent": hypers.lr_decay_exponent,
-        "warmup_fraction": hypers.lr_warmup_fraction,
-        "peak_multiplier": jnp.ones_like(progress),
-        "start_fraction": hypers.lr_warmup_start_fraction,
-        **warmup,
-    }
-    return scheduled(
-        initial, kind, progress, end_fraction=end_fraction, multiplier=multiplier, **shape
-    )
 
 
 def annealed_lambda(

@@ -101,8 +101,8 @@ class EnvPlan:
     unrolled: bool = dataclasses.field(default=False, repr=False)
 
 
-# Static hyperparameters that other fields say, and newer ones: names and order of the rest are part
-# of `plan_hash`, so new ones are added here.
+# Static hyperparameters that other fields say, and newer ones: names and order of the rest are
+# part of `plan_hash`, so that new ones are added here.
 _ELSEWHERE = ("num_layers", "hidden_size", "history", "transformer_obs_type",
               "transformer_share_layers")  # fmt: skip
 _NEWER = ("accumulate_minibatches", "path_mlp_begins")
@@ -249,24 +249,21 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
 
 
-def with_unrolled_steps(env: EnvPlan) -> EnvPlan:
-    return dataclasses.replace(env, unrolled=True) if _is_optical(env.id) else env
+def for_backend(env: EnvPlan, backend: Backend) -> EnvPlan:
+    """Return an environment in the form that fits a backend; networks see the same numbers.
 
+    Spectra of optical networks are packed where the study leaves their form open; shared
+    lightpaths need more bits.
 
-def with_packed_spectra(env: EnvPlan) -> EnvPlan:
-    """Return an environment that observes spectra as one bit per slot instead of flat.
-
-    Networks see the same numbers. An `observation` in the study stays, and shared lightpaths need
-    more bits.
-
-    >>> with_packed_spectra(EnvPlan("rmsa", (("k", 3),))).keys
+    >>> for_backend(EnvPlan("rmsa", (("k", 3),)), GPU).keys
     (('k', 3), ('observation', 'packed'))
     """
     keys = dict(env.keys)
-    if env.id not in _FLAT_SPECTRA or env.history > 1 or "observation" in keys:
-        return env
-    keys["observation"] = "packed"
-    return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+    flat = env.id in _FLAT_SPECTRA and env.history == 1 and "observation" not in keys
+    if flat and backend.packs_observations:
+        keys["observation"] = "packed"
+    unrolled = env.unrolled or (backend.unrolls_steps and _is_optical(env.id))
+    return dataclasses.replace(env, keys=tuple(sorted(keys.items())), unrolled=unrolled)
 
 
 def _is_optical(id_: str) -> bool:

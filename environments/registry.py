@@ -45,9 +45,9 @@ def entry(id_: str) -> EnvEntry:
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
     if same:
         raise UnknownNameError(kind, id_, same)
-    theirs = registered()
-    meant = f"{PREFIX}{id_}" if f"{PREFIX}{id_}" in theirs else None
-    raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *theirs), meant)
+    meant = full_id(id_)
+    known = (*ENVIRONMENTS, *registered())
+    raise UnknownNameError(kind, id_, known, meant if meant != id_ else None)
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
@@ -62,13 +62,8 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 def full_id(id_: str) -> str:
     """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
-    return gymnasium_id(id_) or id_
-
-
-def gymnasium_id(id_: str) -> str | None:
-    """Return `gym:<id>` if only Gymnasium has the id, else None."""
     theirs = f"{PREFIX}{id_}"
-    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
+    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else id_
 
 
 def find(id_: str) -> EnvEntry | None:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from ...errors import ConfigError, HpoError, format_traceback, shown_path
+from ..pytree import is_key
 from .contract import (
     Box,
     Discrete,
@@ -187,8 +188,9 @@ def _text(leaf: Any) -> str:
 
 
 def _hint(leaf: Any, other: Any) -> str:
-    keys = any(jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) for one in (leaf, other))
-    return "" if keys or leaf.shape != other.shape else f" (write .astype(jnp.{other.dtype}))"
+    if is_key(leaf) or is_key(other) or leaf.shape != other.shape:
+        return ""
+    return f" (write .astype(jnp.{other.dtype}))"
 
 
 def _kind(value: Any) -> str:
