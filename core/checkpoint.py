@@ -128,13 +128,11 @@ def restore_lane(directory: Path, like: Any) -> Any:
     leaves = [np.asarray(leaf) for leaf in leaves]
     if len(content) != sum(leaf.nbytes for leaf in leaves):
         raise StoreError(f"the kept lane {path} is of another program")
-    found: list[np.ndarray] = []
-    at = 0
-    for leaf in leaves:
-        own = content[at : at + leaf.nbytes]
-        found.append(np.frombuffer(own, leaf.dtype).reshape(leaf.shape))
-        at += leaf.nbytes
-    return structure.unflatten(found)
+    ends = np.cumsum([leaf.nbytes for leaf in leaves]).tolist()
+    return structure.unflatten(
+        np.frombuffer(content[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
+        for leaf, end in zip(leaves, ends, strict=True)
+    )
 
 
 _FOLDER = "parts"

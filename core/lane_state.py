@@ -102,8 +102,8 @@ class RewardState(Pytree):
         return whole.only(seen, float(state.average_trace) > 0.0)
 
     def only(self, returns: bool, centring: bool) -> RewardState:
-        found = self if returns else self.replace(returns=None)
-        return found if centring else found.replace(average=None, trace=None)
+        average = (self.average, self.trace) if centring else (None, None)
+        return RewardState(self.returns if returns else None, *average)
 
     def for_plan(self, plan: Plan) -> RewardState:
         features = plan.features
@@ -121,14 +121,12 @@ class RewardState(Pytree):
         return {name: value for name, value in found.items() if value is not None}
 
     def as_data(self) -> dict[str, Any]:
-        returns, average, trace = self.returns, self.average, self.trace
-        statistics = None
-        if returns is not None:
-            statistics = {name: float(getattr(returns, name)) for name in _PARTS}
-        centring = None
-        if average is not None and trace is not None:
-            centring = {"average": float(average), "trace": float(trace)}
-        return {"returns": statistics, "centring": centring}
+        data: dict[str, Any] = {"returns": None, "centring": None}
+        if self.returns is not None:
+            data["returns"] = {name: float(getattr(self.returns, name)) for name in _PARTS}
+        if self.average is not None and self.trace is not None:
+            data["centring"] = {"average": float(self.average), "trace": float(self.trace)}
+        return data
 
     @classmethod
     def from_data(

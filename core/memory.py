@@ -19,7 +19,7 @@ from .envs.contract import as_array
 from .hypers import Hypers, make_hypers
 from .lane_state import LaneState
 from .networks.mlp import takes_flags
-from .plan import AUTOMATIC, CPU, Plan, backend_of, with_packed_spectra, with_unrolled_steps
+from .plan import AUTOMATIC, CPU, Plan, backend_of, for_backend
 from .population import lane_shapes
 from .rollout import values_wait
 
@@ -160,12 +160,8 @@ def for_platform(plan: Plan, platform: str) -> Plan:
     already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
     """
     backend = backend_of(platform)
-    if plan.backend != backend:
-        plan = dataclasses.replace(plan, backend=backend)
-    changes = [with_packed_spectra] * backend.packs_observations
-    for change in [*changes, *[with_unrolled_steps] * backend.unrolls_steps]:
-        env, eval_env = change(plan.env), change(plan.eval_env)
-        plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
+    env, eval_env = (for_backend(env, backend) for env in (plan.env, plan.eval_env))
+    plan = dataclasses.replace(plan, env=env, eval_env=eval_env, backend=backend)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan
     parts = _parts_on_cpu(plan) if platform == "cpu" else 1

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from .hypers import OFF, Hypers, annealed_lambda, curve
+from .hypers import OFF, Hypers, annealed_lambda, scheduled
 from .lane_state import LaneState
 from .own_optimisers import Params, Settings, own_optimiser, start_own, step_own
 from .plan import Plan
@@ -38,15 +38,15 @@ class StepSizes(Pytree):
 
 
 def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
-    policy = curve(
+    policy = scheduled(
         hypers, progress, hypers.learning_rate, hypers.lr_schedule, hypers.lr_end_fraction,
-        hypers.lr_schedule_multiplier, peak_multiplier=hypers.lr_warmup_multiplier,
+        hypers.lr_schedule_multiplier, peak=hypers.lr_warmup_multiplier,
     )  # fmt: skip
-    critic = curve(
+    critic = scheduled(
         hypers, progress, hypers.vf_learning_rate, hypers.vf_lr_schedule,
         hypers.vf_lr_end_fraction, hypers.vf_schedule_multiplier,
-        warmup_fraction=hypers.vf_warmup_fraction, peak_multiplier=hypers.vf_warmup_multiplier,
-        start_fraction=hypers.vf_warmup_start_fraction,
+        width=hypers.vf_warmup_fraction, peak=hypers.vf_warmup_multiplier,
+        start=hypers.vf_warmup_start_fraction,
     )  # fmt: skip
     return StepSizes(policy, jnp.where(hypers.separate_vf_optimiser > 0.0, critic, policy))
 
@@ -119,24 +119,22 @@ def _few_leaves(tree: Any) -> list[Array]:
     return large + ([jnp.concatenate(small)] if small else [])
 
 
+# Fields of `Settings` -> hyperparameters, those of the critic with `vf_` before.
+_SHARED = {"max_grad_norm": "max_grad_norm", "beta1": "adam_beta1", "beta2": "adam_beta2",
+           "eps": "adam_eps", "weight_decay": "weight_decay"}  # fmt: skip
+
+
 def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
     separate = hypers.separate_vf_optimiser > 0.0
     momentum = hypers.muon_momentum if plan.optimiser == "muon" else hypers.sgd_momentum
 
-    def own(critic: Array, policy: Array) -> Array:
-        return jnp.where(separate, critic, policy)
-
-    policy = Settings(
-        sizes.policy, hypers.max_grad_norm, hypers.adam_beta1, hypers.adam_beta2,
-        hypers.adam_eps, hypers.weight_decay, momentum,
-    )  # fmt: skip
-    critic = Settings(
-        sizes.critic, own(hypers.vf_max_grad_norm, hypers.max_grad_norm),
-        own(hypers.vf_adam_beta1, hypers.adam_beta1),
-        own(hypers.vf_adam_beta2, hypers.adam_beta2), own(hypers.vf_adam_eps, hypers.adam_eps),
-        own(hypers.vf_weight_decay, hypers.weight_decay), momentum,
-    )  # fmt: skip
-    return policy, critic
+    shared = {field: getattr(hypers, name) for field, name in _SHARED.items()}
+    own = {
+        field: jnp.where(separate, getattr(hypers, f"vf_{name}"), shared[field])
+        for field, name in _SHARED.items()
+    }
+    policy = Settings(sizes.policy, **shared, momentum=momentum)
+    return policy, Settings(sizes.critic, **own, momentum=momentum)
 
 
 def apply_gradients(
@@ -309,15 +307,15 @@ def progress_of(
 
 def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
     one = jnp.ones_like(progress)
-    clip_eps = curve(
+    clip_eps = scheduled(
         hypers, progress, hypers.clip_eps, hypers.clip_eps_schedule,
         hypers.clip_eps_end_fraction, one,
     )  # fmt: skip
-    ent_coef = curve(
+    ent_coef = scheduled(
         hypers, progress, hypers.ent_coef, hypers.ent_schedule, hypers.ent_end_fraction,
         hypers.ent_schedule_multiplier,
     )  # fmt: skip
-    valid_mass_coef = curve(
+    valid_mass_coef = scheduled(
         hypers, progress, hypers.valid_mass_coef, hypers.valid_mass_schedule,
         hypers.valid_mass_end_fraction, hypers.valid_mass_schedule_multiplier,
     )  # fmt: skip

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..environments.registry import files_of
 from ..environments.table import ENVIRONMENTS
 from ..errors import StoreError
 from ..files.atomic_files import read_text
 from ..files.plain_data import freeze, is_dict, is_list, parse_json
+from .plan import EnvPlan
 
 NAME = "policy.json"
 TRAINING = "training.json"  # in its place in the folder of a custom training
@@ -28,15 +30,9 @@ _Fits = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
-class EnvDocument:
-    id: str
-    keys: Mapping[str, Any]  # lists as tuples
-
-
-@dataclass(frozen=True)
 class PolicyDocument:
-    env: EnvDocument
-    eval_env: EnvDocument
+    env: EnvPlan
+    eval_env: EnvPlan
     features: tuple[str, ...]
     config: Mapping[str, Any]  # every hyperparameter, lists as tuples
     env_params: Mapping[str, float]
@@ -46,6 +42,12 @@ class PolicyDocument:
     returns: Mapping[str, float] | None  # statistics of the returns
     centring: Mapping[str, float] | None  # the average reward
     has_rewards: bool  # False of a version that wrote neither
+
+
+def saved_env(id_: str, keys: Mapping[str, Any], directory: Path) -> EnvPlan:
+    """Return an environment whose files, if it has any, are in the directory."""
+    folder = str(directory) if files_of(id_, keys) else ""
+    return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
 
 def read_document(path: Path) -> PolicyDocument:
@@ -122,7 +124,7 @@ class _Data:
         found = self._field(name, _is_numbers, "an object of finite numbers of float32")
         return {key: float(value) for key, value in found.items()}
 
-    def environment(self, name: str) -> EnvDocument:
+    def environment(self, name: str) -> EnvPlan:
         data = _Data(self.path, self.mapping(name), f"{name}.")
         data._field("id", lambda value: isinstance(value, str), "the id of an environment")
         keys = {key: freeze(value) for key, value in data.mapping("keys").items()}
@@ -132,7 +134,7 @@ class _Data:
             self._check(where, value, _is_hashable, "words, numbers and lists")
             if spec is not None:
                 self._check(where, value, spec.is_legal, spec.allowed())
-        return EnvDocument(data.fields["id"], keys)
+        return saved_env(data.fields["id"], keys, self.path.parent)
 
     def all_of(self, name: str, parts: tuple[str, ...]) -> dict[str, float] | None:
         def fits(value: Any) -> bool:

@@ -36,7 +36,7 @@ class Changes(Pytree):
     # lane whose training state, as it was before, each lane takes; itself: none
     source: Int[Leaf, " L"]
     mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
-    hypers: Hypers  # rows of other lanes are ignored
+    hypers: Any  # rows of other lanes are ignored
 
 
 def lane_mesh(devices: Sequence[Device]) -> Mesh:
@@ -83,15 +83,14 @@ def over_devices(function: Callable[..., Any], mesh: Mesh, into: Any, out: Any) 
 
 
 def unless_idle(
-    busy: Bool[Array, " tile"], run: Callable[[], tuple[LaneState, Metrics]], state: LaneState
-) -> tuple[LaneState, Metrics]:
+    busy: Bool[Array, " tile"], run: Callable[[], tuple[Any, Any]], state: Any
+) -> tuple[Any, Any]:
     """Return the result of `run` for a tile with a busy lane, else its state and zeros."""
+    return jax.lax.cond(jnp.any(busy), run, lambda: (state, zeros_of(run)[1]))
 
-    def rest() -> tuple[LaneState, Metrics]:
-        shapes = jax.eval_shape(run)[1]
-        return state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-    return jax.lax.cond(jnp.any(busy), run, rest)
+def zeros_of(run: Callable[[], Any]) -> Any:
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(run))
 
 
 def in_tiles(lanes: Any, tile: int) -> Any:

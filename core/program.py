@@ -79,8 +79,11 @@ class LaneProgram:
 
     @cached_property
     def _advance(self) -> Any:
-        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
-        self.__dict__.pop("_lowered")
+        return self._compiled("_lowered", compiler_options(self.devices))
+
+    def _compiled(self, name: str, options: dict[str, bool | int] | None = None) -> Any:
+        compiled = getattr(self, name).compile(compiler_options=options)
+        self.__dict__.pop(name)
         return compiled
 
     def trace(self) -> None:
@@ -202,9 +205,7 @@ class Program(LaneProgram):
 
     @cached_property
     def _evaluate(self) -> Any:
-        compiled = self._evaluation_lowered.compile()
-        self.__dict__.pop("_evaluation_lowered")
-        return compiled
+        return self._compiled("_evaluation_lowered")
 
     @cached_property
     def _evaluation_lowered(self) -> Any:

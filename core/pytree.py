@@ -63,6 +63,10 @@ def pytree(cls: type[T]) -> type[T]:
     return made
 
 
+def is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def named_leaves(tree: Any) -> dict[str, Any]:
     leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

@@ -109,8 +109,10 @@ INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, 
 
 @pytree
 class Lanes(Pytree):
-    hypers: Hypers
-    state: LaneState
+    """What lanes carry, [L, ...]: `Hypers` and `LaneState`, or those of a custom training."""
+
+    hypers: Any
+    state: Any
 
 
 @pytree

@@ -8,6 +8,8 @@ episode ends. A lane's numbers never depend on whether a neighbour took the bran
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -192,31 +194,15 @@ def step_shadow(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shadow: Shadow, keys: Array
 ) -> tuple[Shadow, ShadowSteps]:
     assert isinstance(env, ShadowedEnvironment)
-    look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m))
+    look = over_lanes(partial(look_ahead, plan))
     value, memory = look(hypers, state, shadow.observation, shadow.memory)
     serve = jax.vmap(env.shadow_step, in_axes=(0, 0, None))
     after = over_lanes(serve)(keys, shadow.env_state, hypers.env_params)
-    cut = after.truncated & ~after.terminated
-    nothing = jnp.zeros(after.reward.shape, jnp.float32)
-
-    def final() -> Float[Array, "L E"]:
-        return jnp.where(cut, look(hypers, state, after.observation, memory)[0], 0.0)
-
-    bootstrap = nothing
-    if not env.never_ends:
-        branches = plan.backend.branches
-        bootstrap = jax.lax.cond(jnp.any(cut), final, lambda: nothing) if branches else final()
+    bootstrap = _bootstrap(
+        plan, env, after, lambda: look(hypers, state, after.observation, memory)[0]
+    )
     seen = ShadowSteps(value=value, reward=after.reward, bootstrap=bootstrap)
     return Shadow(after.state, after.observation, memory), seen
-
-
-def last_value(
-    plan: Plan, hypers: Hypers, state: LaneState, shadow: Shadow | None
-) -> Float[Array, "L E"] | None:
-    if shadow is None:
-        return None
-    look = over_lanes(lambda h, s, o, m: look_ahead(plan, h, s, o, m)[0])
-    return look(hypers, state, shadow.observation, shadow.memory)
 
 
 def shadow_advantages(
@@ -256,9 +242,8 @@ def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
     def values(observation: Any) -> Float[Array, "t L S"] | None:
         if observation is None:
             return None
-        return over_lanes(lambda h, s, o: value_of(plan, h, s, o), in_axes=(0, 0, 1), out_axes=1)(
-            hypers, state, observation
-        )
+        look = over_lanes(partial(value_of, plan), in_axes=(0, 0, 1), out_axes=1)
+        return look(hypers, state, observation)
 
     def part(trees: tuple[Any, Any]) -> tuple[Any, Any]:
         return values(trees[0]), values(trees[1])
@@ -300,14 +285,17 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         trajectory = from_record(*trajectory)
     if values_wait(plan):
         trajectory = with_values(plan, hypers, state, trajectory, final)
-    sums = sums.of_lanes(agents_of(env))
+    sums, shadow_value = sums.of_lanes(agents_of(env)), None
+    if shadow is not None:
+        look = over_lanes(lambda *lane: look_ahead(plan, *lane)[0])
+        shadow_value = look(hypers, state, shadow.observation, shadow.memory)
     return Rollout(
         state=state.replace(params=trained),
         trajectory=trajectory.replace(carry=remembered),
         sums=sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info)),
         last_value=over_lanes(lambda h, s: value_of(plan, h, s, s.observation))(hypers, state),
         info=info,
-        shadow_value=last_value(plan, hypers, state, shadow),
+        shadow_value=shadow_value,
     )
 
 
@@ -339,7 +327,7 @@ def _step(
     acted = over_lanes(one)(hypers, state, shown, noise)
     state = state.replace(carry=acted.memory)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    after = over_lanes(lambda *lane: step_all(env, *lane))(
+    after = over_lanes(partial(step_all, env))(
         step_keys, state.env_state, acted.taken, hypers.env_params
     )
     beside = None
@@ -349,7 +337,10 @@ def _step(
     ended = terminated | truncated
     waits = values_wait(plan)
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
-    bootstrap = nothing if waits else _bootstrap(plan, env, hypers, state, after)
+    bootstrap = nothing
+    if not waits:
+        value = over_lanes(partial(value_of, plan))
+        bootstrap = _bootstrap(plan, env, after, lambda: value(hypers, state, after.observation))
     state, sums = count_step(state, sums, after.reward, ended)
     env_state, observation = _reset(plan, env, hypers, words, after)
     state = state.replace(
@@ -375,22 +366,21 @@ def _step(
 
 
 def _bootstrap(
-    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
+    plan: Plan, env: Environment, after: Step, value: Callable[[], Float[Array, "L E"]]
 ) -> Float[Array, "L E"]:
+    """Return V of the final observations where episodes were cut, else 0."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
     cut = per_body(env, after.truncated & ~after.terminated)
+    return _where_any(plan, cut, lambda: jnp.where(cut, value(), 0.0), nothing)
 
-    def values() -> Float[Array, "L E"]:
-        final = over_lanes(lambda h, s, o: value_of(plan, h, s, o))(
-            hypers, state, after.observation
-        )
-        return jnp.where(cut, final, 0.0)
 
+def _where_any(plan: Plan, flags: Array, made: Callable[[], Any], otherwise: Any) -> Any:
+    """Return `made()`, which changes nothing where no flag is set, so that it may be skipped."""
     if not plan.backend.branches:
-        return values()
-    return jax.lax.cond(jnp.any(cut), values, lambda: nothing)
+        return made()
+    return jax.lax.cond(jnp.any(flags), made, lambda: otherwise)
 
 
 def _reset(
@@ -405,16 +395,13 @@ def _reset(
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        made = over_lanes(lambda *lane: reset_all(env, *lane))(keys, hypers.env_params)
-        state, observation = made
+        state, observation = over_lanes(partial(reset_all, env))(keys, hypers.env_params)
         return (
             where(ended, state, after.state),
             where(per_body(env, ended), observation, after.observation),
         )
 
-    if not plan.backend.branches:
-        return fresh()
-    return jax.lax.cond(jnp.any(ended), fresh, lambda: going)
+    return _where_any(plan, ended, fresh, going)
 
 
 def _words_of_segments(env: Environment, words: Array) -> Array:

@@ -34,7 +34,7 @@ from .evaluation import Episodes, Policies
 from .hypers import Hypers, make_hypers
 from .lane_state import RewardState, RunningStatistics, lane_key
 from .plan import EnvPlan, Plan, as_seen, make_plan
-from .policy_document import FORMAT, NAME, TRAINING, EnvDocument, read_document
+from .policy_document import FORMAT, NAME, TRAINING, read_document
 from .population import lane_shapes
 
 HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
@@ -348,10 +348,9 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         each = f"; inside it are {', '.join(inside)}" if inside else ""
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     document = read_document(path)
-    env, eval_env = (saved_env(one, directory) for one in (document.env, document.eval_env))
     rewards = RewardState.from_data(document.returns, document.centring)
     with _explain_unknown(document.imports, directory):
-        plan = make_plan(document.config, env, eval_env, document.features)
+        plan = make_plan(document.config, document.env, document.eval_env, document.features)
         empty = SavedPolicy(
             plan, document.config, document.env_params, document.eval_params, {},
             RunningStatistics.empty(()), document.about,
@@ -390,8 +389,3 @@ def copy_files(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
             shutil.copyfile(Path(env.folder) / file, directory / copied)
         keys[key] = copied.as_posix()
     return {"id": env.id, "keys": keys}
-
-
-def saved_env(document: EnvDocument, directory: Path) -> EnvPlan:
-    folder = str(directory) if files_of(document.id, document.keys) else ""
-    return EnvPlan(document.id, tuple(sorted(document.keys.items())), folder)

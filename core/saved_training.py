@@ -19,8 +19,8 @@ from ..knobs.configuration import canonical_value
 from .checkpoint import restore_lane
 from .evaluation import film, trace
 from .lane_state import lane_key
-from .policy_document import TRAINING, EnvDocument, read_training
-from .saved_policy import HELD_OUT, saved_env
+from .policy_document import TRAINING, read_training, saved_env
+from .saved_policy import HELD_OUT
 from .training import Lane, StudyEnvironment, Training
 from .training_program import shapes_of_lane
 
@@ -43,7 +43,7 @@ class SavedTraining:
             given = None
             if "env" in record:
                 keys = {name: freeze(value) for name, value in record["env"]["keys"].items()}
-                plan = saved_env(EnvDocument(record["env"]["id"], keys), folder)
+                plan = saved_env(record["env"]["id"], keys, folder)
                 given = StudyEnvironment(plan, record["env_params"], record["steps"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{path} is damaged: {error!r}") from error

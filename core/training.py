@@ -13,12 +13,12 @@ on with them. Arrays that `init` computed from `h` stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from ..knobs.table import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
 from .envs.contract import Environment, HostedEnvironment, agents_of
+from .envs.traced_once import differences
 from .evaluation import EVALUATION, STEP_LIMIT, Players, play, step_words
 from .lane_state import use_key
 from .plan import EnvPlan
@@ -49,10 +50,6 @@ class Declared:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    @overload
-    def __get__(self, training: None, owner: type) -> Declared: ...
-    @overload
-    def __get__(self, training: Training, owner: type) -> Any: ...
     def __get__(self, training: Training | None, owner: type) -> Any:
         if training is None:
             return self
@@ -133,16 +130,8 @@ class StudyEnvironment:
     cut_after: int = STEP_LIMIT
 
 
-class _EnvironmentOfStudy:
-    @overload
-    def __get__(self, training: None, owner: type) -> _EnvironmentOfStudy: ...
-    @overload
-    def __get__(self, training: Training, owner: type) -> Environment: ...
-    def __get__(self, training: Training | None, owner: type) -> Any:
-        if training is None:
-            return self
-        assert training.given is not None  # the study checks it
-        return environments.make(training.given.plan)
+class _EnvironmentOfStudy(property):
+    pass
 
 
 def environment() -> Any:
@@ -150,7 +139,7 @@ def environment() -> Any:
 
     Its functions `reset`, `step` and `action_mask` take `h.env_params` as parameters.
     """
-    return _EnvironmentOfStudy()
+    return _EnvironmentOfStudy(lambda training: environments.make(training.given.plan))
 
 
 _TYPES: Mapping[type, KnobType] = {
@@ -415,34 +404,27 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
     Raises:
         ConfigError: with the user's file and line, or the name of the leaf or metric.
     """
-    cls = type(training)
-    lane = Lane(training, traced_names)
+    cls, lane = type(training), Lane(training, traced_names)
     hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in traced_names}
     key = jax.eval_shape(lambda: jax.random.key(0))
-
-    def begin(key: Any, values: Any) -> Any:
-        return training.init(key, lane.hypers(values))
-
-    with _named(cls, "init"):
-        state = jax.eval_shape(begin, key, hypers)
+    state = _traced(cls, "init", lambda key, values: training.init(key, lane.hypers(values)),
+                    key, hypers)  # fmt: skip
     leaves = named_leaves(state)
     for name, leaf in leaves.items():
-        if not hasattr(leaf, "dtype"):
-            raise ConfigError(f"{cls.__name__}.init: {name} is {leaf!r}, not an array")
         if 0 in leaf.shape:
             raise ConfigError(f"{cls.__name__}.init: {name} is empty, of shape {leaf.shape}")
-    with _named(cls, "update"):
-        after, metrics = jax.eval_shape(
-            lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
-            state, hypers,
-        )  # fmt: skip
-    _check_alike(cls, leaves, named_leaves(after), jax.tree.structure(state),
-                 jax.tree.structure(after))  # fmt: skip
-    with _named(cls, "act" if cls.acts() else "evaluate"):
-        values = jax.eval_shape(
-            lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
-            state, hypers, key,
-        )  # fmt: skip
+    after, metrics = _traced(
+        cls, "update",
+        lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
+        state, hypers,
+    )  # fmt: skip
+    for line in differences({"state": after}, {"state": state}):
+        raise ConfigError(f"{cls.__name__}.update: {line}")
+    values = _traced(
+        cls, "act" if cls.acts() else "evaluate",
+        lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
+        state, hypers, key,
+    )  # fmt: skip
     for method, found in (("update", metrics), ("evaluate", values)):
         for name, value in found.items():
             if value.shape:
@@ -452,7 +434,6 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
                 )
     if not values:
         raise ConfigError(f"{cls.__name__}.evaluate returns nothing; return at least one value")
-    _refuse_callbacks(training, lane, state, hypers, key)
     words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
     return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
 
@@ -463,46 +444,20 @@ def _result(cls: type[Training], found: Any) -> tuple[Any, dict[str, Any]]:
     return found[0], dict(found[1])
 
 
-def _check_alike(
-    cls: type[Training], before: Mapping[str, Any], after: Mapping[str, Any], *structures: Any
-) -> None:
-    """Refuse a state that `update` returns in another structure, shape or dtype."""
-    for name in dict.fromkeys((*before, *after)):
-        old, new = (
-            f"{leaf.dtype}{list(leaf.shape)}" if leaf is not None else "missing"
-            for leaf in (before.get(name), after.get(name))
-        )
-        if old != new:
-            raise ConfigError(
-                f"{cls.__name__}.update: {name} is {old} in the state from init and {new} after "
-                "an update; both must be the same"
-            )
-    if len(before) != len(after) or [*before] != [*after]:
-        one, other = structures
-        raise ConfigError(
-            f"{cls.__name__}.update returns another structure than init: {one} and {other}"
-        )
-
-
 _CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
 
 
-def _refuse_callbacks(training: Training, lane: Lane, state: Any, hypers: Any, key: Any) -> None:
-    called = {
-        "init": lambda state, values, key: training.init(key, lane.hypers(values)),
-        "update": lambda state, values, key: training.update(state, lane.hypers(values)),
-        "evaluate": lambda state, values, key: training.evaluate(state, lane.hypers(values), key),
-    }
-    for method, call in called.items():
-        found = jax.make_jaxpr(lambda *args, call=call: jax.tree.leaves(call(*args)))(
-            state, hypers, key
+def _traced(cls: type[Training], method: str, call: Callable[..., Any], *given: Any) -> Any:
+    """Return the shapes of a method's results; it must not call back into Python."""
+    with _named(cls, method):
+        jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
+    names = {str(eqn.primitive) for eqn in _equations(jaxpr.jaxpr)} & set(_CALLBACKS)
+    if names:
+        raise ConfigError(
+            f"{cls.__name__}.{method} calls back into Python ({', '.join(sorted(names))}); lanes "
+            "are pure programs: return a value instead"
         )
-        names = {str(eqn.primitive) for eqn in _equations(found.jaxpr)} & set(_CALLBACKS)
-        if names:
-            raise ConfigError(
-                f"{type(training).__name__}.{method} calls back into Python "
-                f"({', '.join(sorted(names))}); lanes are pure programs: return a value instead"
-            )
+    return shapes
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

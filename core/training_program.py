@@ -15,14 +15,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from .lane_state import lane_key, use_key
-from .population import Device
+from .population import (
+    EVERYWHERE,
+    LANES,
+    TIME_FIRST,
+    Changes,
+    Device,
+    in_tiles,
+    over_devices,
+    unless_idle,
+    untiled,
+    zeros_of,
+)
 from .program import LaneProgram, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
-from .refill import INIT
+from .refill import INIT, Lanes
 from .training import Lane
 
 
@@ -36,12 +46,6 @@ class TrainedState(Pytree):
 
 
 @pytree
-class TrainedLanes(Pytree):
-    hypers: dict[str, Any]  # float32 [L]
-    state: TrainedState
-
-
-@pytree
 class Starts(Pytree):
     """Which lanes start, and which run; rows of others are ignored."""
 
@@ -50,13 +54,6 @@ class Starts(Pytree):
     stream: Int[Leaf, " L"]
     replicate: Int[Leaf, " L"]
     hypers: dict[str, Any]  # float32 [L]
-
-
-@pytree
-class HyperChanges(Pytree):
-    source: Int[Leaf, " L"]  # lane whose state each takes; itself: none
-    mask: Bool[Leaf, " L"]  # lanes that get new hyperparameters
-    hypers: dict[str, Any]
 
 
 def init_state(
@@ -92,11 +89,11 @@ class TrainingProgram(LaneProgram):
     def lane_shapes(self) -> TrainedState:
         return shapes_of_lane(self.lane)
 
-    def empty(self) -> TrainedLanes:
+    def empty(self) -> Lanes:
         def zeros(leaf: Any) -> np.ndarray:
             return np.zeros((self.lanes, *leaf.shape), leaf.dtype)
 
-        return self.place(TrainedLanes(self._no_hypers(), jax.tree.map(zeros, self.lane_shapes)))
+        return self.place(Lanes(self._no_hypers(), jax.tree.map(zeros, self.lane_shapes)))
 
     def _no_hypers(self) -> dict[str, Any]:
         return {name: np.zeros(self.lanes, np.float32) for name in self.lane.names}
@@ -116,10 +113,10 @@ class TrainingProgram(LaneProgram):
                 made.hypers[name][lane] = value
         return made
 
-    def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> HyperChanges:
+    def changes(self, given: Mapping[int, tuple[int | None, Mapping[str, Any]]]) -> Changes:
         """Return changes of lane -> (lane whose state it takes, or None; hyperparameters)."""
         order = np.arange(self.lanes, dtype=np.int32)
-        made = HyperChanges(order, np.zeros(self.lanes, bool), self._no_hypers())
+        made = Changes(order, np.zeros(self.lanes, bool), self._no_hypers())
         for lane, (source, hypers) in given.items():
             made.mask[lane] = True
             made.source[lane] = lane if source is None else source
@@ -128,8 +125,8 @@ class TrainingProgram(LaneProgram):
         return made
 
     def _local(
-        self, seed: Any, lanes: TrainedLanes, starts: Starts
-    ) -> tuple[TrainedLanes, dict[str, Float[Array, "K lanes"]]]:
+        self, seed: Any, lanes: Lanes, starts: Starts
+    ) -> tuple[Lanes, dict[str, Float[Array, "K lanes"]]]:
         """Run one chunk of a device's lanes."""
         hypers = where(starts.mask, starts.hypers, lanes.hypers)
         own = starts.mask.shape[0]
@@ -161,25 +158,18 @@ class TrainingProgram(LaneProgram):
                 step = over_lanes(one)
                 return jax.lax.scan(lambda s, _: step(s, values), here, None, self.updates)
 
-            def rest() -> Any:
-                shapes = jax.eval_shape(run)[1]
-                return here, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-            here, found = jax.lax.cond(jnp.any(rows.busy), run, rest)
+            here, found = unless_idle(rows.busy, run, here)
 
             def put(axis: int) -> Any:
                 return lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
                     all_, new, at * self.tile, axis
                 )
 
-            return (
-                jax.tree.map(put(0), state, here),
-                jax.tree.map(put(1), metrics, found),
-            )
+            return jax.tree.map(put(0), state, here), jax.tree.map(put(1), metrics, found)
 
         empty = {name: jnp.zeros((self.updates, own), jnp.float32) for name in self._metric_names}
         state, metrics = jax.lax.fori_loop(0, own // self.tile, tile, (lanes.state, empty))
-        return TrainedLanes(hypers, state), metrics
+        return Lanes(hypers, state), metrics
 
     @cached_property
     def _metric_names(self) -> list[str]:
@@ -188,13 +178,8 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _lowered(self) -> Any:
-        spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
-        mapped = jax.shard_map(
-            self._local,
-            mesh=self.mesh,
-            in_specs=(everywhere, spread, spread),
-            out_specs=(spread, PartitionSpec(None, "lanes")),
-            check_vma=False,
+        mapped = over_devices(
+            self._local, self.mesh, (EVERYWHERE, LANES, LANES), (LANES, TIME_FIRST)
         )
         args = (np.int32(0), self.empty(), self.place(self.starts((), {})))
         return jax.jit(mapped, donate_argnums=1).lower(*args)
@@ -206,47 +191,32 @@ class TrainingProgram(LaneProgram):
         def of_lane(state: TrainedState, values: Any) -> dict[str, Any]:
             return self.lane.episodes(state.leaves, values, state.key, self.episodes)
 
-        def local(lanes: TrainedLanes, wanted: Any) -> dict[str, Any]:
+        def local(lanes: Lanes, wanted: Any) -> dict[str, Any]:
             def tile(args: Any) -> dict[str, Any]:
                 lanes, wanted = args
 
                 def run() -> dict[str, Any]:
                     return over_lanes(of_lane)(lanes.state, lanes.hypers)
 
-                def skip() -> dict[str, Any]:
-                    shapes = jax.eval_shape(run)
-                    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+                return jax.lax.cond(jnp.any(wanted), run, lambda: zeros_of(run))
 
-                return jax.lax.cond(jnp.any(wanted), run, skip)
+            return untiled(jax.lax.map(tile, in_tiles((lanes, wanted), self.tile)))
 
-            def in_tiles(x: Any) -> Any:
-                return x.reshape((-1, self.tile, *x.shape[1:]))
-
-            found = jax.lax.map(tile, jax.tree.map(in_tiles, (lanes, wanted)))
-            return jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), found)
-
-        spread = PartitionSpec("lanes")
-        mapped = jax.shard_map(
-            local, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
-        )
+        mapped = over_devices(local, self.mesh, LANES, LANES)
         return jax.jit(mapped).lower(self.empty(), self.place(np.zeros(self.lanes, bool)))
 
     @cached_property
     def _evaluate(self) -> Any:
-        compiled = self._evaluation_lowered.compile(
-            compiler_options=compiler_options(self.devices)
-        )
-        self.__dict__.pop("_evaluation_lowered")
-        return compiled
+        return self._compiled("_evaluation_lowered", compiler_options(self.devices))
 
     def advance(
-        self, seed: int, lanes: TrainedLanes, starts: Starts
-    ) -> tuple[TrainedLanes, dict[str, np.ndarray]]:
+        self, seed: int, lanes: Lanes, starts: Starts
+    ) -> tuple[Lanes, dict[str, np.ndarray]]:
         """Start lanes, then run one chunk; `lanes` is donated. Metrics are [K, L]."""
         lanes, metrics = self._advance(np.int32(seed), lanes, self.place(starts))
         return lanes, jax.device_get(metrics)
 
-    def evaluate(self, lanes: TrainedLanes, which: Sequence[int]) -> dict[str, np.ndarray]:
+    def evaluate(self, lanes: Lanes, which: Sequence[int]) -> dict[str, np.ndarray]:
         """Return values of some lanes' episodes, name -> float32 [len(which), episodes]."""
         wanted = np.zeros(self.lanes, bool)
         wanted[list(which)] = True

@@ -5,32 +5,30 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, HpoError, UnknownNameError
-from .table import ENVIRONMENTS, EnvEntry, EnvKey
-from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
+from .table import ENVIRONMENTS, EnvEntry
+from .via_gymnasium import PREFIX, entry_of, is_gymnasium, registered
 
-DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
-    "discrete": ("categorical",),
-    "multi_discrete": ("multi_discrete",),
-    "continuous": ("gaussian", "tanh_gaussian", "beta"),
+DISTRIBUTIONS: Mapping[str, list[str]] = {
+    "discrete": ["categorical"],
+    "multi_discrete": ["multi_discrete"],
+    "continuous": ["gaussian", "tanh_gaussian", "beta"],
 }
-"""Kind of action space -> values of `distribution` that fit; the first is the default."""
+"""Kind of action space -> values of `distribution` that fit: the default, others, registered."""
 _GYMNAX_CLASS = re.compile(r"gymnax:([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
-_OWN_DISTRIBUTIONS: dict[str, list[str]] = {kind: [] for kind in DISTRIBUTIONS}
 
 
 def allow_distribution(kind: str, name: str) -> None:
-    _OWN_DISTRIBUTIONS[kind].append(name)
+    DISTRIBUTIONS[kind].append(name)
 
 
-def fitting_distributions(kind: str) -> tuple[str, ...]:
-    """Return the distributions that fit a kind of action space, registered ones last."""
-    return (*DISTRIBUTIONS.get(kind, ()), *_OWN_DISTRIBUTIONS.get(kind, ()))
+def fitting_distributions(kind: str) -> list[str]:
+    return DISTRIBUTIONS.get(kind, [])
 
 
 def entry(id_: str) -> EnvEntry:
@@ -47,9 +45,9 @@ def entry(id_: str) -> EnvEntry:
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
     if same:
         raise UnknownNameError(kind, id_, same)
-    theirs = registered()
-    meant = f"{PREFIX}{id_}" if f"{PREFIX}{id_}" in theirs else None
-    raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *theirs), meant)
+    meant = full_id(id_)
+    known = (*ENVIRONMENTS, *registered())
+    raise UnknownNameError(kind, id_, known, meant if meant != id_ else None)
 
 
 def gymnax_class(id_: str) -> tuple[str, str] | None:
@@ -64,13 +62,8 @@ def gymnax_class(id_: str) -> tuple[str, str] | None:
 
 def full_id(id_: str) -> str:
     """Return an id as studies write it: with `gym:` if only Gymnasium has it."""
-    return gymnasium_id(id_) or id_
-
-
-def gymnasium_id(id_: str) -> str | None:
-    """Return `gym:<id>` if only Gymnasium has the id, else None."""
     theirs = f"{PREFIX}{id_}"
-    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
+    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else id_
 
 
 def find(id_: str) -> EnvEntry | None:
@@ -83,13 +76,7 @@ def find(id_: str) -> EnvEntry | None:
         return None
 
 
-@lru_cache(maxsize=256)
-def _gymnasium(id_: str) -> EnvEntry:
-    facts = facts_of(id_)
-    keys = {name: EnvKey(type_, default) for name, (type_, default) in facts.keys.items()}
-    limit = keys["max_episode_steps"]
-    keys["max_episode_steps"] = replace(limit, meaning="env steps until truncation", low=1)
-    return EnvEntry(id_, "gymnasium", "any", facts.params, keys, facts.meaning)
+_gymnasium = lru_cache(maxsize=256)(entry_of)
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:

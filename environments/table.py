@@ -11,6 +11,7 @@ from ..importers.tables import env_names
 from ..importers.xlron_table import XLRON
 
 INT32 = 2**31 - 1
+KeyType = Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
 _NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text",
           "any": "any value that the environment takes"}  # fmt: skip
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
@@ -20,7 +21,7 @@ _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 class EnvKey:
     """A key of `env:`, fixed for a program: when searched, each value needs a separate one."""
 
-    type: Literal["int", "bool", "float", "str", "any"]  # `any` is checked by the environment
+    type: KeyType
     default: Any
     choices: tuple[Any, ...] = ()  # legal values, if they are few
     meaning: str = ""  # one line, with unit where there is one

@@ -10,8 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import (
     ConfigError,
@@ -22,6 +21,7 @@ from ..errors import (
     is_interrupt,
     named,
 )
+from .table import EnvEntry, EnvKey, KeyType
 
 PREFIX = "gym:"
 
@@ -32,7 +32,6 @@ _LONGEST_MEANING = 100
 _SAID: set[str] = set()
 _PICTURES_A_SECOND = 30.0
 _NOT_OURS = ("render_mode", "default_camera_config", "max_episode_steps")
-KeyType = Literal["int", "bool", "float", "str", "any"]
 
 
 def is_gymnasium(id_: str) -> bool:
@@ -47,31 +46,29 @@ def registered() -> tuple[str, ...]:
     return tuple(f"{PREFIX}{name}" for name in gymnasium.registry)
 
 
-@dataclass(frozen=True)
-class Facts:
-    params: Mapping[str, float]  # real-valued arguments of its constructor -> default
-    keys: Mapping[str, tuple[KeyType, Any]]  # others and `max_episode_steps` -> (type, default)
-    meaning: str  # the first sentence of its documentation
-    module: str  # that defines it
+def entry_of(id_: str) -> EnvEntry:
+    """Return the entry of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
 
-
-def facts_of(id_: str) -> Facts:
-    """Return the facts of an id such as `gym:CartPole-v1` or `gym:module:Env-v0`.
-
-    The module in an id is never imported here: an id from a file must not run arbitrary code.
+    Real-valued arguments of its constructor are its parameters, the others its keys. The module in
+    an id is never imported here: an id from a file must not run arbitrary code.
     """
     from inspect import getdoc
 
     spec = _spec(id_)
     creator = _creator(id_, spec)
-    params: dict[str, float] = {}
-    keys: dict[str, tuple[KeyType, Any]] = {"max_episode_steps": ("int", spec.max_episode_steps)}
+    limit = EnvKey("int", spec.max_episode_steps, meaning="env steps until truncation", low=1)
+    params, keys = {}, {"max_episode_steps": limit}
     for name, (type_, default) in _arguments(creator, spec.kwargs).items():
         if type_ == "float":
             params[name] = float(default)
         else:
-            keys[name] = (type_, default)
-    return Facts(params, keys, _first_sentence(getdoc(creator) or ""), creator.__module__)
+            keys[name] = EnvKey(type_, default)
+    meaning = _first_sentence(getdoc(creator) or "")
+    return EnvEntry(id_, "gymnasium", "any", params, keys, meaning)
+
+
+def module_of(id_: str) -> str:
+    return _creator(id_, _spec(id_)).__module__
 
 
 def _first_sentence(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..environments.registry import gymnasium_id
+from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..errors import ConfigError, StudyError
 from ..knobs import KNOBS, canonical_name, check_value
@@ -219,7 +219,7 @@ class Draft:
         elif key:
             self.section(section)[key] = value
         elif target == "env":
-            self.env["id"] = gymnasium_id(str(value)) or str(value)
+            self.env["id"] = full_id(str(value))
         elif target == "name":
             self.rest["name"] = str(value)
         else:

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..core.host.batch import FINE, Opening, Outcome
 from ..core.host.shared_arrays import SharedArrays, SpaceCode
-from ..environments.via_gymnasium import facts_of
+from ..environments.via_gymnasium import module_of
 from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
@@ -313,7 +313,7 @@ def worker_count(study: Study, cores: int) -> int:
         return asked
     if study.population.step_timeout:
         return cores
-    light = f"{facts_of(study.env.id).module}.".startswith(_LIGHT)
+    light = f"{module_of(study.env.id)}.".startswith(_LIGHT)
     return 0 if light or cores < 2 else cores
 
 

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from ..core.envs.registry import plan_of_env
+from ..core.refill import Lanes
 from ..core.training import Lane, Shapes, StudyEnvironment, Training, shapes_of
-from ..core.training_program import TrainedLanes, TrainingProgram
+from ..core.training_program import TrainingProgram
 from ..knobs.table import Knob
 
 # The name of a test is its docstring.
@@ -68,14 +69,14 @@ class TrainingContract:
     @classmethod
     def _run(
         cls, lanes: Mapping[int, Mapping[str, float]], count: int, tile: int = 1, seed: int = 0
-    ) -> tuple[TrainingProgram, TrainedLanes, dict[str, np.ndarray]]:
+    ) -> tuple[TrainingProgram, Lanes, dict[str, np.ndarray]]:
         """Train a chunk of lanes with the given values; replicate 7 in each."""
         program = cls._program(count, tile)
         starts = program.starts([*lanes], {at: (0, 7, values) for at, values in lanes.items()})
         return program, *program.advance(seed, program.empty(), starts)
 
     @classmethod
-    def _leaves(cls, program: TrainingProgram, lanes: TrainedLanes, at: int) -> dict[str, Any]:
+    def _leaves(cls, program: TrainingProgram, lanes: Lanes, at: int) -> dict[str, Any]:
         leaves = program.lane_state(lanes, at).leaves
         return dict(zip(cls._shapes().state, leaves, strict=True))
 

@@ -49,7 +49,7 @@ def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
 
     monkeypatch.setattr(via_gymnasium.importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"gym:X-v0 needs .*'gymnasium'.*hpo-lanes\[gym\]"):
-        via_gymnasium.facts_of("gym:X-v0")
+        via_gymnasium.entry_of("gym:X-v0")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_missing_engine_is_named_too(monkeypatch, text, kind, said):
 
     monkeypatch.setattr(via_gymnasium.importlib, "import_module", partly)
     with pytest.raises(kind, match=f"gym:CartPole-v1 .*{said}"):
-        via_gymnasium.facts_of("gym:CartPole-v1")
+        via_gymnasium.entry_of("gym:CartPole-v1")
 
 
 def test_an_id_alone_imports_no_module(tmp_path, monkeypatch):

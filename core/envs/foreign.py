@@ -16,7 +16,7 @@ from jaxtyping import Array, Int
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError, MissingExtraError
-from ..pytree import Pytree, pytree
+from ..pytree import Pytree, is_key, pytree
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete
 
 _LIMIT = "max_steps_in_episode"
@@ -80,9 +80,7 @@ def canonical(leaf: Any) -> Array:
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jnp.floating):
         return jax.lax.convert_element_type(leaf, np.float32)
-    if jnp.issubdtype(leaf.dtype, jnp.bool_) or leaf.dtype == jnp.uint8:
-        return leaf
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if leaf.dtype in (jnp.bool_, jnp.uint8) or is_key(leaf):
         return leaf
     return jax.lax.convert_element_type(leaf, np.int32)
 

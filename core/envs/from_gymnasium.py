@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from ...environments.via_gymnasium import facts_of, make
+from ...environments.registry import entry
+from ...environments.via_gymnasium import make
 from ...errors import ConfigError
 from ..host.shared_arrays import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
@@ -24,14 +25,13 @@ class GymnasiumEnvironment(EpisodicEnvironment):
     def __init__(self, id_: str, keys: Mapping[str, Any], history: int = 1):
         # `core.host` stacks `history` observations as `StackedEnvironment` does.
         self.id, self.keys = id_, dict(keys)
-        params = facts_of(id_).params
         probe = make(id_, self.keys)
         self.code: SpaceCode = dataclasses.replace(code_of(id_, probe), history=history)
         probe.close()
         self.action_space = _action_space(self.code)
         dtype = np.dtype(self.code.observation_dtype)
         self.observation_struct = jax.ShapeDtypeStruct(self.code.seen_shape, dtype)
-        self.default_params = made_params(params)
+        self.default_params = made_params(entry(id_).params)
 
     def values(self, params: Any) -> dict[str, Any]:
         """Return the arguments of the constructor for one lane's parameters, without defaults."""

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...environments.table import EnvEntry
 from ...errors import ConfigError
+from ..pytree import is_key
 from . import foreign
 from .contract import ActionSpace, Box, Step
 from .foreign import EpisodicEnvironment, TimedState, relaxed
@@ -73,21 +74,17 @@ class PhysicsEnvironment(EpisodicEnvironment):
         )
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _to_checkpoint(leaf: Array) -> Array | None:
     """Return a leaf as checkpoints store it: a key as its words, an empty array as None."""
     if leaf.size == 0:
         return None
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
 def _from_checkpoint(struct: Any, leaf: Array | None) -> Array:
     if leaf is None:
         return jnp.zeros(struct.shape, struct.dtype)
-    return jax.random.wrap_key_data(leaf, impl="threefry2x32") if _is_key(struct) else leaf
+    return jax.random.wrap_key_data(leaf, impl="threefry2x32") if is_key(struct) else leaf
 
 
 class BraxEnvironment(PhysicsEnvironment):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from ...errors import ConfigError, HpoError, format_traceback, shown_path
+from ..pytree import is_key
 from .contract import (
     Box,
     Discrete,
@@ -39,21 +40,23 @@ def trace_once(env: Any) -> None:
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
     state, observation = _pair(env, _shapes(env, "reset", key, params))
-    _compare(env, "reset", "observation", observation, _per_agent(env, env.observation_struct),
-             "observation_struct declares")  # fmt: skip
-    after = _step_checked(env, "step", state, _shapes(
-        env, "step", key, state, action_struct(env), params))  # fmt: skip
+    seen = {"observation": _per_agent(env, env.observation_struct)}
+    _compare(env, "reset", {"observation": observation}, seen)
+    number, flag = (jax.ShapeDtypeStruct((), dtype) for dtype in (np.float32, np.bool_))
+    reward = jax.ShapeDtypeStruct(lead_axes(env), np.float32)
+    wanted = {"state": state, **seen, "reward": reward, "terminated": flag, "truncated": flag}
+    after = _shapes(env, "step", key, state, action_struct(env), params)
+    _check_step(env, "step", after, wanted)
     if isinstance(env, ShadowedEnvironment) and env.has_shadow:
-        _step_checked(env, "shadow_step", state, _shapes(env, "shadow_step", key, state, params))
-    number = jax.ShapeDtypeStruct((), np.float32)
+        shadow = _shapes(env, "shadow_step", key, state, params)
+        _check_step(env, "shadow_step", shadow, wanted)
     if env.has_mask:
         mask = jax.ShapeDtypeStruct((*lead_axes(env), mask_size(env)), np.bool_)
         given = _shapes(env, "action_mask", state, params)
-        _compare(env, "action_mask", "the mask", given, mask, "it must be")
-    sums = {name: number for name in after.info}
-    for name, leaf in dict(_shapes(env, "summarise", sums, number)).items():
-        struct = jax.ShapeDtypeStruct((), leaf.dtype)
-        _compare(env, "summarise", f"metric {name!r}", leaf, struct, "it must be")
+        _compare(env, "action_mask", {"the mask": given}, {"the mask": mask})
+    metrics = dict(_shapes(env, "summarise", dict.fromkeys(after.info, number), number))
+    scalars = {name: jax.ShapeDtypeStruct((), leaf.dtype) for name, leaf in metrics.items()}
+    _compare(env, "summarise", {"metrics": metrics}, {"metrics": scalars})
 
 
 @contextmanager
@@ -87,26 +90,15 @@ def mask_size(env: Environment) -> int:
     return space.n if isinstance(space, Discrete) else sum(space.nvec)
 
 
-def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
-    missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
-                                 "info") if not hasattr(after, name)]  # fmt: skip
+def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, Any]) -> None:
+    missing = [name for name in (*wanted, "info") if not hasattr(after, name)]
     if missing:
         raise ConfigError(
             f"{_place(env, method)}: {env.id}.{method} gives {_kind(after)}, which has no "
             f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
         )
-    _compare(env, method, "state", after.state, state, "reset gave")
-    _compare(env, method, "observation", after.observation,
-             _per_agent(env, env.observation_struct), "observation_struct declares")  # fmt: skip
-    wanted = {"reward": (lead_axes(env), np.float32), "terminated": ((), np.bool_),
-              "truncated": ((), np.bool_)}  # fmt: skip
-    for name, (shape, dtype) in wanted.items():
-        struct = jax.ShapeDtypeStruct(shape, dtype)
-        _compare(env, method, name, getattr(after, name), struct, "it must be")
-    number = jax.ShapeDtypeStruct((), np.float32)
-    for name, leaf in after.info.items():
-        _compare(env, method, f"info[{name!r}]", leaf, number, "it must be")
-    return after
+    wanted = {**wanted, "info": dict.fromkeys(after.info, jax.ShapeDtypeStruct((), np.float32))}
+    _compare(env, method, {name: getattr(after, name) for name in wanted}, wanted)
 
 
 def _check_parts(env: Any) -> None:
@@ -155,9 +147,12 @@ def _per_agent(env: Environment, struct: Any) -> Any:
 
 
 def _compare(
-    env: Environment, method: str, part: str, given: Any, wanted: Any, whose: str
+    env: Environment, method: str, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> None:
-    found = list(_differences(part, given, wanted, whose))
+    found = list(differences(given, wanted))
+    ours, theirs = map(jax.tree.structure, (given, wanted))
+    if not found and ours != theirs:
+        found = [f"its structure is {ours}; it must be {theirs}"]
     if found:
         more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
         lines = "".join(f"\n  {line}" for line in found[:_MOST])
@@ -166,24 +161,26 @@ def _compare(
         )
 
 
-def _differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str]:
+def differences(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line on each leaf of trees by name that differs from the wanted one."""
     ours, theirs = _leaves(given), _leaves(wanted)
     for path, leaf in ours.items():
         other = theirs.get(path)
         if other is None:
-            yield f"{part}{path} is {_text(leaf)}; {whose} nothing there"
+            yield f"{path} is {_text(leaf)}; nothing belongs there"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
-            yield f"{part}{path} is {_text(leaf)}; {whose} {_text(other)}{_hint(leaf, other)}"
+            yield f"{path} is {_text(leaf)}; it must be {_text(other)}{_hint(leaf, other)}"
     for path, other in theirs.items():
         if path not in ours:
-            yield f"{part}{path} is missing; {whose} {_text(other)}"
-    if ours.keys() == theirs.keys() and jax.tree.structure(given) != jax.tree.structure(wanted):
-        yield f"{part} is {jax.tree.structure(given)}; {whose} {jax.tree.structure(wanted)}"
+            yield f"{path} is missing; it must be {_text(other)}"
 
 
-def _leaves(tree: Any) -> dict[str, Any]:
-    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path): leaf for path, leaf in paths}
+def _leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"{name}{jax.tree_util.keystr(path)}": leaf
+        for name, tree in trees.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def _text(leaf: Any) -> str:
@@ -191,8 +188,9 @@ def _text(leaf: Any) -> str:
 
 
 def _hint(leaf: Any, other: Any) -> str:
-    keys = any(jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) for one in (leaf, other))
-    return "" if keys or leaf.shape != other.shape else f" (write .astype(jnp.{other.dtype}))"
+    if is_key(leaf) or is_key(other) or leaf.shape != other.shape:
+        return ""
+    return f" (write .astype(jnp.{other.dtype}))"
 
 
 def _kind(value: Any) -> str:

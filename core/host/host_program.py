@@ -5,10 +5,10 @@ Since environments cannot be copied, the program owns them and serves one set of
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ from .stage import Stage
 _ENVIRONMENTS = "environments.npz"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HostProgram(Program):
     workers: BatchMaker | None = None  # None steps environments in this process
     warn: Warn = unheard  # takes lines about failed environments
+    _phases: list[tuple[float, float]] = field(default_factory=list, init=False)
+    _broken_off: list[SearchError] = field(default_factory=list, init=False)
 
     @cached_property
     def env(self) -> GymnasiumEnvironment:
@@ -106,10 +108,6 @@ class HostProgram(Program):
         rollouts, updates = np.array(self._phases, np.float64).reshape(-1, 2).T
         return {"rollout_seconds": rollouts, "update_seconds": updates}
 
-    @cached_property
-    def _phases(self) -> list[tuple[float, float]]:
-        return []
-
     @contextmanager
     def _all_or_nothing(self) -> Generator[None, None, None]:
         """Note that a step failed halfway: such a state must not be saved."""
@@ -118,10 +116,6 @@ class HostProgram(Program):
         except SearchError as error:
             self._broken_off.append(error)
             raise
-
-    @cached_property
-    def _broken_off(self) -> list[SearchError]:
-        return []
 
     def _values(self, hypers: Hypers, mask: np.ndarray) -> dict[int, dict[str, Any]]:
         chosen = np.flatnonzero(mask).tolist()
@@ -141,8 +135,7 @@ class HostProgram(Program):
             stage, lost = self.stage.copy_of_lane(
                 which, batch, np.asarray(state.key), np.asarray(state.observation)
             )
-            if lost.any():
-                lanes = self.place(self._without_episodes(lanes, lost, stage))
+            lanes = self._without_episodes(lanes, lost, stage)
             said: list[Infos] = []
             busy = np.arange(self.lanes) == which
             memory, rollout, answers = self._rollout(lanes, busy, stage, said)
@@ -203,7 +196,7 @@ class HostProgram(Program):
             lost = self.stage.change(
                 changes.source, values, np.asarray(state.key), np.asarray(state.observation)
             )
-        return self.place(self._without_episodes(lanes, lost, self.stage)) if lost.any() else lanes
+        return self._without_episodes(lanes, lost, self.stage)
 
     @cached_property
     def _evaluate(self) -> Any:
@@ -244,22 +237,20 @@ class HostProgram(Program):
             return self.env.values(_row(params, lane))
 
         lost = self.stage.restore(directory / _ENVIRONMENTS, values, keys, observation)
-        placed = self.place(tree)
-        if not lost.any():
-            return placed
-        return self.place(self._without_episodes(placed, lost, self.stage))
+        return self._without_episodes(self.place(tree), lost, self.stage)
 
     def _without_episodes(self, lanes: Lanes, lost: np.ndarray, stage: Stage) -> Lanes:
+        if not lost.any():
+            return lanes
         state = lanes.state
-        return lanes.replace(
-            state=state.replace(
-                observation=jnp.asarray(stage.observation),
-                carry=forget(self.plan, jnp.asarray(lost), state.carry),
-                discounted_return=jnp.where(lost, 0.0, state.discounted_return),
-                episode_return=jnp.where(lost, 0.0, state.episode_return),
-                episode_length=jnp.where(lost, 0, state.episode_length),
-            )
+        state = state.replace(
+            observation=jnp.asarray(stage.observation),
+            carry=forget(self.plan, jnp.asarray(lost), state.carry),
+            discounted_return=jnp.where(lost, 0.0, state.discounted_return),
+            episode_return=jnp.where(lost, 0.0, state.episode_return),
+            episode_length=jnp.where(lost, 0, state.episode_length),
         )
+        return self.place(lanes.replace(state=state))
 
 
 def _row(tree: Any, at: int) -> Any:

@@ -21,8 +21,6 @@ class SpaceCode:
 
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` for images, else `float32`
-    one_hot: int  # categories of a discrete observation, which becomes a vector of 0 and 1; else 0
-    observation_start: int  # its smallest category
     action: Literal["discrete", "multi_discrete", "box"]
     action_shape: tuple[int, ...]  # of one action as the policy gives it; discrete: ()
     action_dtype: str  # of what the environment takes
@@ -30,6 +28,8 @@ class SpaceCode:
     starts: tuple[int, ...] = ()  # the smallest of each component
     low: tuple[float, ...] = ()  # bounds of each component of a box, flat
     high: tuple[float, ...] = ()
+    one_hot: int = 0  # categories of a discrete observation, which becomes a vector of 0 and 1
+    observation_start: int = 0  # its smallest category
     history: int = 1  # observations that the policy sees at once, oldest first
 
     @property
@@ -66,12 +66,11 @@ def _observation(id_: str, space: Any) -> dict[str, Any]:
     spaces = space_kinds(id_)
     if isinstance(space, spaces.Discrete):
         count = int(space.n)
-        code = {"observation_shape": (count,), "one_hot": count}
-        return {**code, "observation_dtype": "float32", "observation_start": int(space.start)}
+        one_hot = {"one_hot": count, "observation_start": int(space.start)}
+        return {"observation_shape": (count,), "observation_dtype": "float32", **one_hot}
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         dtype = "uint8" if isinstance(space, spaces.Box) and space.dtype == np.uint8 else "float32"
-        code = {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
-        return {**code, "one_hot": 0, "observation_start": 0}
+        return {"observation_shape": tuple(map(int, space.shape)), "observation_dtype": dtype}
     raise ConfigError(
         f"{id_} gives observations of the kind {type(space).__name__}; allowed: Box, Discrete, "
         "MultiBinary. Register it within gymnasium.wrappers.FlattenObservation, by `imports`"

@@ -11,8 +11,7 @@ from jaxtyping import Array, Bool
 from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
-from ..envs.contract import Routes
-from ..envs.optical.optical_settings import OpticalSettings
+from ..envs.contract import Routes, unwrapped
 from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of, is_stacked
 from .gnn import GNN
@@ -133,8 +132,8 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             "path_mlp_begins is 'slot', for which start slots must be seen as they are; leave out "
             "normalise_observations and dtype, or begin by path"
         )
-    slots = dict(plan.env.keys).get("slots", OpticalSettings.slots)
-    return PathMLP(plan, outputs, routes, int(str(slots)))
+    env: Any = unwrapped(environments.make(plan.env))
+    return PathMLP(plan, outputs, routes, env.slots)
 
 
 def _shown(plan: Plan) -> set[Any]:

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,17 +16,10 @@ FIXED = {"end": 0.1, "multiplier": 1.0, "exponent": 1.0, "warmup": 0.2, "peak": 
 
 @jax.jit
 def _compiled(initial, kind, progress, end, multiplier, exponent, warmup, peak, start):
-    return scheduled(
-        initial,
-        kind,
-        progress,
-        end_fraction=end,
-        multiplier=multiplier,
-        exponent=exponent,
-        warmup_fraction=warmup,
-        peak_multiplier=peak,
-        start_fraction=start,
+    hypers = SimpleNamespace(
+        lr_decay_exponent=exponent, lr_warmup_fraction=warmup, lr_warmup_start_fraction=start
     )
+    return scheduled(hypers, progress, initial, kind, end, multiplier, peak=peak)
 
 
 def value(kind, progress, initial=1.0, **changes):
@@ -166,7 +161,7 @@ def steps():
 
 
 def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
-    from hpo.core.hypers import curve, make_hypers, register
+    from hpo.core.hypers import make_hypers, register
     from hpo.errors import ConfigError
     from hpo.knobs import SCHEDULE_KNOBS, complete
 
@@ -176,7 +171,7 @@ def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
     assert {complete(chosen)[name] for name in SCHEDULE_KNOBS} == {steps}
     hypers = jax.tree.map(jnp.asarray, make_hypers({**chosen, "ent_coef": 0.5}, {}, {}))
     for progress, expected in ((0.4, 0.5), (0.6, 0.05)):
-        made = curve(
+        made = scheduled(
             hypers, jnp.float32(progress), hypers.ent_coef, hypers.ent_schedule,
             hypers.ent_end_fraction, hypers.ent_schedule_multiplier,
         )  # fmt: skip

@@ -270,15 +270,15 @@ class Stays(Base):
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (Grows, r"Grows.update: x is float32\[3\] in the state from init and float32\[4\]"),
-        (Casts, r"Casts.update: n is int32\[\] in the state from init and float32\[\]"),
+        (Grows, r"Grows.update: state\['x'\] is float32\[4\]; it must be float32\[3\]"),
+        (Casts, r"Casts.update: state\['n'\] is float32\[\]; it must be int32\[\]"),
         (Branches, r"Branches.update: .*test_training.py:\d+: a traced value is used as a Python"),
         (Rounds, r"Rounds.update: .*test_training.py:\d+: a traced value is used as a Python"),
         (Many, r"Many.update: loss has shape \(3,\); a metric is one number"),
         (Calls, r"Calls.update calls back into Python \(debug_callback\)"),
         (CallsLate, r"CallsLate.evaluate calls back into Python \(debug_"),
         (Raises, r"Raises.init: .*test_training.py:\d+: KeyError: 'buffer'"),
-        (Loses, r"Loses.update: n is int32\[\] in the state from init and missing"),
+        (Loses, r"Loses.update: state\['n'\] is missing; it must be int32\[\]"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],
 )

@@ -51,7 +51,7 @@ def _forget():
         ("own-laplace", distributions._FAMILIES),
     ):
         registry.pop(name, None)
-        for kinds in environments._OWN_DISTRIBUTIONS.values():
+        for kinds in environments.DISTRIBUTIONS.values():
             kinds[:] = [word for word in kinds if word != name]
         for known in table._REGISTERED.values():
             known[:] = [word for word in known if word != name]

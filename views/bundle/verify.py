@@ -142,7 +142,7 @@ class Bundle:
         if known is not None and known.source == "optical":
             return Level("playable", None, "a network serves requests: unzip it for `hpo eval`")
         for env in (document.env, document.eval_env):
-            self._check_inside(files_of(env.id, env.keys).values())
+            self._check_inside(files_of(env.id, dict(env.keys)).values())
         self._check_inside(document.imports)
         import_user_code(document.imports, self.policy / "imports")
         from ...core.saved_policy import load_policy

@@ -10,8 +10,8 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import islice, pairwise
+from functools import lru_cache
+from itertools import combinations, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ def make_path_table(
     if k < 1:
         raise ConfigError(f"k is {k}; it is the number of candidate paths, 1 or more")
     finder = _Finder(topology, k, order, disjoint, formats, capacity)
-    halves = [(s, d) for s in range(topology.num_nodes) for d in range(s + 1, topology.num_nodes)]
+    halves = list(combinations(range(topology.num_nodes), 2))
     pairs = halves + [(d, s) for s, d in halves] if topology.directed else halves
     nodes = tuple(finder.candidates(source, destination) for source, destination in pairs)
     short = sum(len(paths) < k for paths in nodes)
@@ -88,10 +88,6 @@ class _Finder:
     formats: tuple[Format, ...] | None
     capacity: Callable[[float], float] | None
 
-    @cached_property
-    def graph(self) -> Any:  # `_graph` hashes the topology at each call
-        return _graph(self.topology)
-
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
         ids = self.topology.node_ids
         position = {node: number for number, node in enumerate(ids)}
@@ -105,9 +101,9 @@ class _Finder:
             return list(_shortest(self.topology, source, destination, self.k, by_km))
         import networkx as nx
 
-        disjoint = map(tuple, nx.edge_disjoint_paths(self.graph, source, destination))
+        disjoint = map(tuple, nx.edge_disjoint_paths(self.topology.graph, source, destination))
         chosen = dict.fromkeys(sorted(disjoint, key=self._tie_break)[: self.k])
-        for path in _shortest_paths(self.graph, source, destination, by_km):
+        for path in _shortest_paths(self.topology.graph, source, destination, by_km):
             if len(chosen) == self.k:
                 break
             chosen.setdefault(path)
@@ -130,7 +126,7 @@ class _Finder:
         return (carried,) if self.order == "capacity" else (hops / max(carried, 1.0),)
 
     def _km(self, path: Path) -> float:
-        return sum(self.graph[u][v]["km"] for u, v in pairwise(path))
+        return sum(self.topology.graph[u][v]["km"] for u, v in pairwise(path))
 
     def _efficiency(self, km: float) -> float:
         return 1.0 if self.formats is None else spectral_efficiency(self.formats, km)
@@ -162,13 +158,8 @@ class _Finder:
 def _shortest(
     topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
 ) -> tuple[Path, ...]:
-    found = _shortest_paths(_graph(topology), source, destination, by_km)
+    found = _shortest_paths(topology.graph, source, destination, by_km)
     return tuple(islice(found, k))
-
-
-@lru_cache(maxsize=8)
-def _graph(topology: Topology) -> Any:
-    return topology.graph()
 
 
 def _shortest_paths(

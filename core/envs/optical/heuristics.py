@@ -53,8 +53,11 @@ def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
 
 
 def _start(path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
-    start = take(starts, path)
-    return path, jnp.where((start == NONE) | (start < 0), 0, start)
+    return path, _or_0(take(starts, path))
+
+
+def _or_0(start: Int[Array, ""]) -> Int[Array, ""]:
+    return jnp.where((start == NONE) | (start < 0), 0, start)
 
 
 def _first_path(starts: Int[Array, " K"]) -> Int[Array, ""]:
@@ -211,8 +214,7 @@ def start_of(
 ) -> _Number:
     """Return the start slot on a path by fit number `fit` of the settings; 0 without room."""
     starts = jnp.stack([FITS[name](env, state, offers, path) for name in env.settings.fits])
-    start = take(starts, fit)
-    return jnp.where((start == NONE) | (start < 0), 0, start)
+    return _or_0(take(starts, fit))
 
 
 def _first(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
@@ -252,8 +254,7 @@ Rule = Callable[[Network, OpticalState, Offers], Choice]
 def _on_first_path(fit: Fit) -> Rule:
     def rule(env: Network, state: OpticalState, offers: Offers) -> Choice:
         path = _first_path(first_set(offers.starts))
-        start = fit(env, state, offers, path)
-        return path, jnp.where((start == NONE) | (start < 0), 0, start)
+        return path, _or_0(fit(env, state, offers, path))
 
     return rule
 

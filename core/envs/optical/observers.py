@@ -170,12 +170,17 @@ def _paths(env: Network, state: OpticalState, params: OpticalParams) -> Float[Ar
     hops, fullest = counts.astype(jnp.float32), take(free, offers.hops).min(-1)
     taken_up = hops * offers.need.astype(jnp.float32) / slots
     costs = jnp.stack([hops / most, taken_up, fullest * exists], -1)
-    mean = params.mean_holding_time / env.traffic.time_per_tick(params)
-    holding = state.request.holding.astype(jnp.float32) / mean
-    bitrate = state.request.bitrate / np.float32(env.largest_bitrate)
+    holding, bitrate = _sizes(env, state, params)
     ends, request = _one_hot_ends(env, state), jnp.stack([holding, bitrate, 1.0 - free.mean()])
     of_paths = jnp.concatenate([_path_features(env, state, offers, params), costs], -1)
     return jnp.concatenate([ends, request, of_paths.reshape(-1), free])
+
+
+def _sizes(env: Network, state: OpticalState, params: OpticalParams) -> tuple[Array, Array]:
+    """Return the request's holding time over its mean, and its bitrate over the largest."""
+    mean = params.mean_holding_time / env.traffic.time_per_tick(params)
+    holding = state.request.holding.astype(jnp.float32) / mean
+    return holding, state.request.bitrate / np.float32(env.largest_bitrate)
 
 
 def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
@@ -296,9 +301,7 @@ def _relevance(
     best_rank = jnp.where(on_path, ranks, paths).min(0).astype(jnp.float32)
     best_quality = (uses * quality[:, None]).max(0)
     usable = jnp.where(exists, quality, jnp.float32(0.0)).max()
-    mean = params.mean_holding_time / env.traffic.time_per_tick(params)
-    holding = state.request.holding.astype(jnp.float32) / mean
-    bitrate = state.request.bitrate / np.float32(env.largest_bitrate)
+    holding, bitrate = _sizes(env, state, params)
     tiny = np.finfo(np.float32).tiny
     return jnp.stack(
         [

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....environments.table import ENVIRONMENTS
 from ....errors import ConfigError, UnknownNameError
@@ -17,6 +17,9 @@ from .candidate_paths import PATH_ORDERS
 
 ENVIRONMENT_IDS = tuple(id_ for id_, item in ENVIRONMENTS.items() if item.source == "optical")
 _ENTRY = ENVIRONMENTS["rmsa"]
+_DEFAULTS: dict[str, Any] = {
+    "id": "rmsa", **_ENTRY.params, **{name: key.default for name, key in _ENTRY.keys.items()},
+}  # fmt: skip
 # Of `heuristics`, which needs jax.
 HEURISTIC_NAMES = (
     "ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff", "kmc_ff",
@@ -28,51 +31,25 @@ OBSERVATIONS = _ENTRY.keys["observation"].choices
 
 @dataclass(frozen=True)
 class OpticalSettings:
-    """The `env:` keys of an optical environment, checked; ranges are those of `EnvKey`."""
+    """The `env:` keys and parameters of an optical environment, checked; see `EnvKey.meaning`."""
 
-    id: str = "rmsa"  # rsa, rmsa, deeprmsa, rwa or rwa_lightpath_reuse
-    topology: str = "nsfnet_deeprmsa"  # a name, or a node-link JSON or GraphML file
-    directed: bool = True  # a spectrum per direction of a link, or one for both
-    slots: int = 100  # frequency slots (wavelengths) per link, S
-    slot_width: float = 12.5  # GHz; for lightpath reuse it is always the largest bitrate
-    guardband: int = 1  # slots added to every service; 0 for rwa and rwa_lightpath_reuse
-    k: int = 5  # candidate paths per node pair
-    path_order: str = "spectral_resources"  # one of `PATH_ORDERS`
-    disjoint_paths: bool = False  # prefer edge-disjoint candidates
-    modulation: str = "deeprmsa"  # a table's name or a CSV file; rmsa and deeprmsa only
-    load: float = 250.0  # Erlang, of the whole network, before any truncation of holding times
-    mean_holding_time: float = 25.0  # any unit of time; arrival rate load / mean_holding_time
-    truncate_holding_time: bool = False  # cut holding times at twice the mean
-    bitrates: tuple[float, ...] = ()  # Gb/s, drawn uniformly; empty means the range below
-    min_bitrate: float = 25.0  # Gb/s, smallest of the range
-    max_bitrate: float = 100.0  # Gb/s, largest of the range, drawn too
-    step_bitrate: float = 1.0  # Gb/s between neighbours of the range
-    bitrate_scale: float = 1.0  # multiplies every bitrate
-    traffic_matrix: str = "uniform"  # uniform, random (redrawn at each reset) or a CSV file, N x N
-    continuous: bool = True  # no episodes; the network is never emptied
-    max_requests: int = 1000  # requests of an episode
-    warmup_requests: int = 3000  # requests before learning and metrics begin
-    incremental: bool = False  # services never end
-    requests: str = ""  # CSV of given requests, replayed exactly; empty for random traffic
-    aggregate_slots: int = 1  # starts per action block; the last block may be shorter
-    fits: tuple[str, ...] = ("first",)  # choices of an action of deeprmsa, of `heuristics.FITS`
-    no_op: bool = False  # a last action that refuses the request
-    reward: str = "service"  # -1 per blocked request, or bitrate: -bitrate / largest bitrate
-    end_first_blocking: bool = False  # an episode ends with the first blocked request
-    scale_factor: float = 1.0  # of lightpath capacities (rwa_lightpath_reuse)
-    observation: str = "flat"  # one of `OBSERVATIONS`
-    histograms: bool = False  # metrics of accepted services by path rank and by hops
-    shadow: str = ""  # a heuristic as control variate of the advantages, see `core.shadow`
+    __annotations__ = {name: type(value) for name, value in _DEFAULTS.items()}
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> OpticalSettings:
         given = {str(key): value for key, value in mapping.items()}
-        known = [field.name for field in fields(OpticalSettings)]
         for key in given:
-            if key not in known:
-                raise UnknownNameError("environment key", key, known, _ENTRY.elsewhere.get(key))
+            if key not in _DEFAULTS:
+                raise UnknownNameError(
+                    "environment key", key, _DEFAULTS, _ENTRY.elsewhere.get(key)
+                )
         given = {key: _coerce(key, value) for key, value in given.items()}
-        settings = cls(**_presets(given) | given)
+        settings = cls(**_defaults(given) | given)
         _check_ranges(settings)
         _check_together(settings, given)
         return settings
@@ -99,20 +76,18 @@ class OpticalSettings:
         return max(self.bitrate_list) if self.reuses_lightpaths else self.slot_width
 
 
-def _presets(given: Mapping[str, Any]) -> dict[str, Any]:
-    presets: dict[str, Any] = {}
-    kind = given.get("id", OpticalSettings.id)
-    if kind in ("rwa", "rwa_lightpath_reuse"):
-        presets["guardband"] = 0
+def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    kind = given.get("id", _DEFAULTS["id"])
+    if kind not in ENVIRONMENT_IDS:
+        raise UnknownNameError("environment", kind, ENVIRONMENT_IDS)
+    own = {name: key.default for name, key in ENVIRONMENTS[kind].keys.items()}
     if kind == "rwa":
-        presets["bitrates"] = (given.get("slot_width", OpticalSettings.slot_width),)
-    if kind == "deeprmsa":
-        presets["observation"] = "deeprmsa"
+        own["bitrates"] = (given.get("slot_width", own["slot_width"]),)
     if given.get("requests") or given.get("incremental"):
-        presets["continuous"] = False
-    if not (presets | dict(given)).get("continuous", True):
-        presets["warmup_requests"] = 0
-    return presets
+        own["continuous"] = False
+    if not (own | dict(given))["continuous"]:
+        own["warmup_requests"] = 0
+    return _DEFAULTS | own
 
 
 def _coerce(key: str, value: Any) -> Any:
@@ -125,7 +100,7 @@ def _coerce(key: str, value: Any) -> Any:
         return tuple(value) if isinstance(value, list | tuple) else (value,)
     if (key, value) in (("requests", None), ("shadow", None)):
         return ""
-    kind = type(getattr(OpticalSettings, key))
+    kind = type(_DEFAULTS[key])
     if kind in (int, float):
         if not _is_number(value):
             _refuse(key, value, "a number" if kind is float else "a whole number")
@@ -146,8 +121,6 @@ def _refuse(key: str, value: Any, allowed: str) -> NoReturn:
 
 
 def _check_ranges(settings: OpticalSettings) -> None:
-    if settings.id not in ENVIRONMENT_IDS:
-        raise UnknownNameError("environment", settings.id, ENVIRONMENT_IDS)
     for key, spec in _ENTRY.keys.items():
         value = getattr(settings, key)
         if spec.choices and value not in spec.choices:

@@ -60,6 +60,7 @@ class Topology:
             index |= {(v, u): number for (u, v), number in index.items()}
         return index
 
+    @cached_property
     def graph(self) -> networkx.Graph[NodeId]:
         import networkx as nx
 
@@ -174,7 +175,7 @@ def _require_connected(path: Path, topology: Topology) -> None:
     import networkx as nx
 
     # Both ways of a directed link are needed: a pair without a path could never be served.
-    parts = nx.strongly_connected_components(topology.graph().to_directed())
+    parts = nx.strongly_connected_components(topology.graph.to_directed())
     first, *rest = sorted(parts, key=len, reverse=True)
     if rest:
         outside = next(iter(rest[0]))

@@ -140,12 +140,7 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
 
 
 def pair_weights(matrix: np.ndarray, topology: Topology) -> np.ndarray:
-    size = topology.num_nodes
-    rows = size * (size - 1) // (1 if topology.directed else 2)
-    weights = np.zeros(rows)
-    for source in range(size):
-        for destination in range(size):
-            if source != destination:
-                row = pair_index(source, destination, size, topology.directed)
-                weights[row] += matrix[source, destination]
-    return weights
+    """Return the shares of pairs in the order of `pair_index`."""
+    low, high = np.triu_indices(topology.num_nodes, 1)
+    there, back = matrix[low, high], matrix[high, low]
+    return np.concatenate([there, back]) if topology.directed else there + back

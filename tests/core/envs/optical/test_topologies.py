@@ -164,7 +164,7 @@ def test_ties_between_paths_are_broken_by_the_order_of_the_file(tmp_path, direct
     nodes = [{"id": node} for node in grid.nodes]
     file = _write(tmp_path, _triangle(directed=directed, links=links, nodes=nodes))
     theirs = nx.node_link_graph(json.loads(Path(file).read_text()), edges="links")
-    ours = make_topology(file, directed).graph()
+    ours = make_topology(file, directed).graph
     assert list(theirs.edges()) != [tuple(link.values())[:2] for link in links]
     for node in theirs:
         assert list(ours[str(node)]) == [str(other) for other in theirs[node]]
