@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Literal
 
 from ..errors import ConfigError
-from .comparison import unpaired_interval
+from .comparison import chance_of_better, paired_interval, placement_interval, unpaired_interval
 from .interim_analyses import level_of
 from .libraries import np
-from .paired import chance_of_better, paired_interval, placement_interval
 from .statistics import (
     NO_INTERVAL,
     Interval,

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...environments.registry import find
 from ...errors import StoreError
+from ...files.plain_data import freeze
 from ...store.baselines import baselines_of
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
@@ -67,12 +68,8 @@ def _world(
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """Return the keys in which two environments differ, with both values; "" for none."""
-    keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
+    keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
