@@ -97,7 +97,7 @@ def flags_of(
         if waiting == _FILE:
             continue
         given = True if value is None else value
-        flags = _flags_in(value, folder, depth) if name == _FILE else {name: given}
+        flags = _flags_in(str(value), folder, depth) if name == _FILE else {name: given}
         for flag in flags:
             found.pop(flag, None)  # the last one is last in the order, too
         found |= flags

@@ -179,10 +179,8 @@ def _numbers(against: Against) -> str:
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
-    shown = _number(sign * against.difference)
-    if against.verdict in ("no_difference", "diverged", "feasible"):
-        shown = f"{sign * against.difference:+.4g}"
-    return f"{shown}{_ends(against, sign)}"
+    signed = against.verdict in ("no_difference", "diverged", "feasible")
+    return f"{sign * against.difference:{'+' if signed else ''}.4g}{_ends(against, sign)}"
 
 
 def _chance(winner: str, against: Against) -> list[str]:

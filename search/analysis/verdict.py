@@ -57,9 +57,8 @@ def _world(
         for key, value in params.items()
         if key.startswith("env.") and has_key(env, key)
     }
-    values = {key: value for key, value in given.items() if key != "id"}
-    own = {**values, **searched, **held_out}
-    kept = {key: value for key, value in own.items() if key not in OF_THE_POLICY}
+    own = {**given, **searched, **held_out}
+    kept = {key: value for key, value in own.items() if key not in ("id", *OF_THE_POLICY)}
     if (known := find(env)) is None:
         return {"env": env, **kept}
     keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
@@ -160,8 +159,7 @@ def without_copying(
     first = next(row for row in rows if row.trial == entries[0].trial)
     if apart(evaluated_in(asked, params), evaluated_in(study, first.params)):
         return None
-    feasible = entries[0].feasible
-    return WithoutCopying(other.name, first.trial, first.by_report_seed, feasible)
+    return WithoutCopying(other.name, first.trial, first.by_report_seed, entries[0].feasible)
 
 
 def _compared(study: Mapping[str, Any]) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def test_sinks_that_hang_or_fail_neither_stop_nor_hold_up_a_study(tmp_path, plai
     assert tables_equal(tmp_path / "study", plain) == []
     assert sum("the hanging logger was still busy after 0.2 s" in text for text in said) == 1
     assert sum("the failing logger failed" in text for text in said) == 1
-    assert sum("the hanging logger is slower" in text for text in said) == len(said) - 2 <= 1
+    assert len(said) == 2
 
 
 def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
