@@ -344,8 +344,8 @@ _PUREJAXRL_CONTINUOUS = {
 _MINIGRID = {"NUM_ENVS": 16, "TOTAL_TIMESTEPS": 1_000_000, "UPDATE_EPOCHS": 1,
              "NUM_MINIBATCHES": 8, "ENV_NAME": "Navix-DoorKey-5x5-v0"}
 _MLP: dict[str, Any] = {"network": "mlp", "hidden_sizes": [64, 64], "value_clip_eps": "same"}
-_GRU = {**_MLP, "network": "gru", "recurrent_size": 128, "hidden_sizes": [128],
-        "activation": "relu", "shared_encoder": True}
+_GRU = {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activation": "relu",
+        "shared_encoder": True, "value_clip_eps": "same"}
 
 
 _purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL, calls=("make_train",),
