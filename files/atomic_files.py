@@ -200,11 +200,9 @@ def make_folder(path: Path) -> None:
     if is_plain_folder(path):
         return
     with telling(path):
-        missing = [path]
-        while not missing[-1].parent.exists():
-            missing.append(missing[-1].parent)
-        for folder in reversed(missing):
-            folder.mkdir(exist_ok=True)
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
             sync(folder.parent)
 
 

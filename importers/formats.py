@@ -59,8 +59,7 @@ def file_name(name: str, otherwise: str) -> str:
     >>> file_name("my sweep/2", "x"), file_name("???", "sweep")
     ('my-sweep-2', 'sweep')
     """
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    return kept.strip("-._")[:100] or otherwise
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip("-._")[:100] or otherwise
 
 
 # -------------------------------------------------------------------------- command lines
@@ -86,27 +85,22 @@ def flags_of(
     {'LR': '3e-4', 'k': '5', 'WANDB': True}
     """
     found: dict[str, str | bool] = {}
-    waiting: str | None = None
-
-    def put(name: str, value: str | bool) -> None:
-        flags = {name: value} if name != _FILE else _flags_in(str(value), folder, depth)
-        for flag, given in flags.items():
-            found.pop(flag, None)  # the last one is last in the order, too
-            found[flag] = given
-
+    waiting = ""  # a flag whose value may be the next word
     for word in _after_the_program(words):
         match = _FLAG.fullmatch(word)
-        if match is None:
-            if waiting is not None:
-                put(waiting, word)
-                waiting = None
-            elif found:
+        if match is None and not waiting:
+            if found:
                 raise ConfigError(f"{word!r} is not a flag; flags look like --name=value")
             continue
-        name, value = match[1].replace("-", "_"), match[2]
-        if name != _FILE or value is not None:
-            put(name, True if value is None else value)
-        waiting = name if value is None else None
+        name, value = (match[1].replace("-", "_"), match[2]) if match else (waiting, word)
+        waiting = name if value is None else ""
+        if waiting == _FILE:
+            continue
+        given = True if value is None else value
+        flags = _flags_in(str(value), folder, depth) if name == _FILE else {name: given}
+        for flag in flags:
+            found.pop(flag, None)  # the last one is last in the order, too
+        found |= flags
     if waiting == _FILE:
         raise ConfigError("--flagfile names no file")
     return found
@@ -172,17 +166,13 @@ def _ordered(loader: _Loader, node: Any) -> dict[Any, Any]:
     return dict(pairs[0]) if pairs else {}
 
 
-def _tuple(loader: _Loader, node: Any) -> list[Any]:
-    return list(loader.construct_sequence(node, deep=True))
-
-
 def _number(loader: _Loader, node: Any) -> float:
     text = str(loader.construct_scalar(node)).replace("_", "").lower()
     return float(text.replace(".inf", "inf"))
 
 
 _Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _ordered)
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", yaml.SafeLoader.construct_yaml_seq)
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+"),
@@ -239,11 +229,8 @@ def _idles(target: str) -> bool:
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        if not any(type(value) is type(seen) and value == seen for seen in found):
-            found.append(value)
-    return found
+    """Return each value once; 1, 1.0 and true are different ones."""
+    return list({repr(value): value for value in values}.values())
 
 
 def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str, Any]:

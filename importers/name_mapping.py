@@ -345,7 +345,7 @@ def with_defaults(rows: Iterable[Row], defaults: Mapping[str, Any]) -> tuple[Row
 
 
 def name_sets(text: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(part.split()) for part in text.split(";"))
+    return tuple(frozenset(part.split()) for part in text.split(";") if part)
 
 
 @dataclass(frozen=True)

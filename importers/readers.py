@@ -6,6 +6,7 @@ would be typed. Omitted names have the program's defaults.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     path, words = Path(source), list[str]()
     found = Source(family=kind)
     one = system(str(given.get("system", kind)))
-    if not _is_file(path):
+    if not os.path.isfile(path):  # unlike Path's, false for a command too long for a path
         if " " not in source.strip():
             raise ConfigError(f"{source}: no such file")
         words = words_of(source)
@@ -62,13 +63,6 @@ def _one_configuration(draft: Draft, kind: str, source: Source, given: Mapping[s
     if entry is not None and entry.source == "gymnax" and f"{PREFIX}{env}" in registered():
         draft.note(f"env: {env} is gymnax's, compiled; {PREFIX}{env} is Gymnasium's own")
     return draft
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a command is too long for a path
-        return False
 
 
 def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
@@ -218,7 +212,7 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
     text, path = str(source), Path(source)
     if "--" in text and (text.lstrip().startswith("-") or len(text.split()) > 1):
         shown, folder = _TYPED, Path()
-    elif _is_file(path):
+    elif os.path.isfile(path):
         shown, text, folder = str(path), text_of(path), path.parent
     else:
         raise ConfigError(f"{text[:200]}: no such file, and no command line with flags")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..errors import UnknownNameError
-from .jax_tables import ARLBENCH, JAXDEM, LERAX, PUREJAXRL, REJAX
 from .name_mapping import COMMON, Row, System, plain_name
-from .torch_tables import CLEANRL, SB3, TORCH_PPO
+from .trainer_tables import ARLBENCH, CLEANRL, JAXDEM, LERAX, PUREJAXRL, REJAX, SB3, TORCH_PPO
 from .xlron_table import XLRON, XLRON_JULY
 
 SYSTEMS: Mapping[str, System] = {
@@ -21,11 +20,10 @@ _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
 
 
 def system(name: str) -> System:
-    if name == COMMON.name:
-        return COMMON
-    if name not in SYSTEMS:
-        raise UnknownNameError("system", name, (*SYSTEMS, COMMON.name))
-    return SYSTEMS[name]
+    known = {**SYSTEMS, COMMON.name: COMMON}
+    if name not in known:
+        raise UnknownNameError("system", name, tuple(known))
+    return known[name]
 
 
 def find(name: str, of: System = COMMON) -> Row | None:

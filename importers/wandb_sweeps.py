@@ -115,7 +115,10 @@ def _flattened(
 
 def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str, Any]) -> None:
     source.drop(name)
-    kind = fields.get("distribution") or _inferred(name, fields)
+    without_step = {key: value for key, value in fields.items() if key != "q"}
+    kind = fields.get("distribution") or infer_kind(without_step)
+    if kind is None:
+        raise ConfigError(f"parameters.{name} has neither values nor min and max")
     if kind == "constant" or ("value" in fields and "values" not in fields):
         source.constants[name] = _need(name, fields, "value")
         return
@@ -135,13 +138,6 @@ def _add_parameter(draft: Draft, source: Source, name: str, fields: Mapping[str,
         source.constants[name] = values[0]
     else:
         source.searched[name] = distribution
-
-
-def _inferred(name: str, fields: Mapping[str, Any]) -> str:
-    kind = infer_kind({key: value for key, value in fields.items() if key != "q"})
-    if kind is None:
-        raise ConfigError(f"parameters.{name} has neither values nor min and max")
-    return kind
 
 
 def _need(name: str, fields: Mapping[str, Any], key: str) -> Any:

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Literal
 
 from ..errors import ConfigError
-from .comparison import unpaired_interval
+from .comparison import chance_of_better, paired_interval, placement_interval, unpaired_interval
 from .interim_analyses import level_of
 from .libraries import np
-from .paired import chance_of_better, paired_interval, placement_interval
 from .statistics import (
     NO_INTERVAL,
     Interval,
@@ -24,7 +23,9 @@ from .statistics import (
     binomial_interval,
     expanded_tail,
     interval,
+    iqm_of_rows,
     mean,
+    percentiles,
     t_quantile,
     welch_degrees,
 )
@@ -92,7 +93,7 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
         return Interval(low, high, found.kind)
     beyond = expanded_tail(table.shape[1], _degrees((table,)))
     sampled = statistic(_resampled(table, 0))
-    return NO_INTERVAL if _is_flat(sampled, table) else _ends(sampled, beyond)
+    return NO_INTERVAL if _is_flat(sampled, table) else percentiles(sampled, beyond)
 
 
 def difference(
@@ -129,7 +130,7 @@ def difference(
     if _is_flat(sampled, np.concatenate([a, b], axis=1)):
         return value, NO_INTERVAL  # variation only in scores that the IQM cuts
     level = level_of(1)
-    found = _ends(sampled, expanded_tail(fewest, _degrees(varying), level))
+    found = percentiles(sampled, expanded_tail(fewest, _degrees(varying), level))
     if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
         return value, found
     if _swapped_p(a, b, statistic, paired) <= level:
@@ -226,15 +227,9 @@ def _both(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
 
 def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function of tables [resamples, environments, seeds] -> [resamples]."""
-
-    def iqm(tables: np.ndarray) -> np.ndarray:
-        flat = np.sort(tables.reshape(len(tables), -1), axis=1)
-        cut = flat.shape[1] // 4
-        return flat[:, cut : flat.shape[1] - cut].mean(axis=1)
-
     known: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "mean": lambda tables: tables.mean(axis=2).mean(axis=1),
-        "iqm": iqm,
+        "iqm": lambda tables: iqm_of_rows(tables.reshape(len(tables), -1)),
         "worst": lambda tables: tables.mean(axis=2).min(axis=1),
     }
     if over not in known:
@@ -251,11 +246,6 @@ def _draws(shape: tuple[int, ...], stream: int) -> np.ndarray:
 
 def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
     return np.take_along_axis(table[None], _draws(table.shape, stream), axis=2)
-
-
-def _ends(sampled: np.ndarray, beyond: float) -> Interval:
-    low, high = np.quantile(sampled, [beyond, 1.0 - beyond])
-    return Interval(float(low), float(high), "bootstrap")
 
 
 BySeed = Mapping[int, Sequence[float]]  # replicate -> score per environment, NaN if it diverged

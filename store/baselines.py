@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..files.plain_data import as_lists
+from .comparison import paired_interval
 from .journal import Journal
 from .leaderboard import Entry
-from .paired import paired_interval
 from .rows import AttributeRow, BaselineRow, Stream
 from .statistics import Interval, interval, mean
 

@@ -57,9 +57,8 @@ def _kind(value: Any) -> str:
     return "text" if isinstance(value, str) else "json"
 
 
-def _checked_param(name: str, kind: str, value: Any) -> Any:
-    if value is None:
-        return None
+def _typed(what: str, kind: str, value: Any) -> Any:
+    """Return plain data of a kind of `PARAM_KINDS`."""
     seen = _kind(value)
     if kind == "json":
         return plain_json(value)
@@ -67,7 +66,7 @@ def _checked_param(name: str, kind: str, value: Any) -> Any:
         return float(value)
     if seen != kind:
         raise StoreError(
-            f"param {name!r} is declared {kind}, but a trial gave {value!r} ({seen}); "
+            f"{what} is declared {kind}, but a trial gave {value!r} ({seen}); "
             "the type of a column cannot change within a study"
         )
     return int(value) if kind == "int" else value
@@ -111,33 +110,16 @@ _TUPLES = frozenset(
 )
 
 
-_NUMBERS: Mapping[str, tuple[type[Any], type[Any]]] = {
-    "int": (Integral, int),
-    "float": (Real, float),
-}
-
-
 def _checked(row: TrialRow | DecisionRow, entry: Field[Any]) -> Any:
+    value: Any = getattr(row, entry.name)
     kind = str(entry.type).removesuffix(" | None")
     each = kind.removeprefix("tuple[").removesuffix(", ...]")
-    if getattr(row, entry.name) is None and kind != entry.type:
-        return None
-    value: Any = getattr(row, entry.name)
-    if each not in _NUMBERS:
+    if each not in ("int", "float") or (value is None and kind != entry.type):
         return plain_json(value)
-    try:
-        return _number(value, each) if each == kind else [_number(one, each) for one in value]
-    except TypeError as error:
-        raise StoreError(
-            f"{entry.name} of trial {row.trial} must be a number of its type, got {value!r}"
-        ) from error
-
-
-def _number(value: Any, kind: str) -> float:
-    seen, plain = _NUMBERS[kind]
-    if isinstance(value, bool) or not isinstance(value, seen):
-        raise TypeError(value)
-    return plain(value)
+    what = f"{entry.name} of trial {row.trial}"
+    if each == kind:
+        return _typed(what, each, value)
+    return [_typed(what, each, one) for one in getattr(row, entry.name)]
 
 
 def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
@@ -148,7 +130,8 @@ def trial_to_text(row: TrialRow, param_kinds: Mapping[str, str]) -> str:
         )
     cells = {entry.name: _checked(row, entry) for entry in fields(TrialRow)}
     cells["params"] = {
-        name: _checked_param(name, param_kinds[name], value) for name, value in row.params.items()
+        name: None if value is None else _typed(f"param {name!r}", param_kinds[name], value)
+        for name, value in row.params.items()
     }
     return json.dumps(cells)
 
@@ -193,8 +176,7 @@ def pack_evaluations(rows: Iterable[EvaluationRow]) -> Iterator[PackedEvaluation
     for row in rows:
         key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
         groups.setdefault(key, []).append(row)
-    for key, group in groups.items():
-        yield _packed(key, group)
+    return (_packed(key, group) for key, group in groups.items())
 
 
 def _packed(key: tuple[int, str, int, int], group: Sequence[EvaluationRow]) -> PackedEvaluation:
@@ -229,8 +211,8 @@ _STUDY = -1  # the `trial` of an attribute of the study
 
 
 def meta_cells(meta: StudyMeta) -> list[Cells]:
-    values = {entry.name: getattr(meta, entry.name) for entry in fields(meta)}
-    return [(name, json.dumps(dict(v) if is_mapping(v) else v)) for name, v in values.items()]
+    each = vars(meta).items()
+    return [(name, json.dumps(dict(v) if is_mapping(v) else v)) for name, v in each]
 
 
 def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:

@@ -337,18 +337,17 @@ class FollowingSink(ABC, Generic[Run]):
     def _follow(self, directory: Path, final: bool) -> News:
         news = self._follower.news(directory, self._mark, final)
         self._write(directory, news)
-        self._keep_mark(directory)  # last: after a crash points come twice, and none is missing
-        return news
-
-    def _keep_mark(self, directory: Path) -> None:
+        # Last: after a crash points come twice, and none is missing.
         self._mark.write(self._place(directory), self.name)
+        return news
 
     def _id(self, directory: Path, key: str) -> str:
         """Return the lasting id of a run."""
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
-            self._keep_mark(directory)  # first, so that a crash does not cause a second run
+            # First, so that a crash does not cause a second run.
+            self._mark.write(self._place(directory), self.name)
         return ids[key]
 
     def _write(self, directory: Path, news: News) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -159,23 +159,17 @@ def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
     """Return a copy of an open journal and close that; a writer waits only for the copying."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        with sqlite_errors(path):
+        with closing(connection), sqlite_errors(path):
             connection.backup(copy)
     except BaseException:
         copy.close()
         raise
-    finally:
-        connection.close()
     return copy
 
 
 def is_empty(path: Path) -> bool:
-    connection = connect(path)
-    try:
-        with sqlite_errors(path):
-            return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    finally:
-        connection.close()
+    with closing(connect(path)) as connection, sqlite_errors(path):
+        return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
 
 
 @contextmanager
@@ -260,22 +254,18 @@ class Journal:
         if cls.exists(directory):
             raise StoreError(f"{directory} already has a study")
         path = Path(directory) / JOURNAL_NAME
-        connection = connect(path, create=True)
-        try:
-            with sqlite_errors(path):
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.executescript(
-                    f"BEGIN IMMEDIATE; {TABLES}"
-                    f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
-                )
-                connection.executemany("INSERT INTO meta VALUES (?, ?)", codec.meta_cells(meta))
-                head = codec.head_cells(Head(at=meta.created_at))
-                connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?)", head)
-                for table in _SUMMED:
-                    write_sum(connection, table, sum_of(connection, table))
-                connection.execute("COMMIT")
-        finally:
-            connection.close()
+        with closing(connect(path, create=True)) as connection, sqlite_errors(path):
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {TABLES}"
+                f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
+            )
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", codec.meta_cells(meta))
+            head = codec.head_cells(Head(at=meta.created_at))
+            connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?)", head)
+            for table in _SUMMED:
+                write_sum(connection, table, sum_of(connection, table))
+            connection.execute("COMMIT")
         return cls(directory, writable=True)
 
     @staticmethod
@@ -397,27 +387,21 @@ class Journal:
         raise damaged(self.path, "it has no last commit")
 
     def trials(self) -> list[TrialRow]:
-        statement = "SELECT row FROM trials ORDER BY trial"
-        return self._with_rungs(list(self._read(codec.trial_from_text, "trials", statement)))
+        return self._trials("SELECT row FROM trials ORDER BY trial")
 
     def trial(self, number: int) -> TrialRow | None:
-        statement = "SELECT row FROM trials WHERE trial = ?"
-        rows = list(self._read(codec.trial_from_text, "trials", statement, number))
-        return next(iter(self._with_rungs(rows)), None)
+        return next(iter(self._trials("SELECT row FROM trials WHERE trial = ?", number)), None)
 
-    def _with_rungs(self, rows: list[TrialRow]) -> list[TrialRow]:
-        """Add the env steps of the last rung, which earlier versions omitted."""
-        lack = {row.trial for row in rows if row.rung >= 0 and row.rung_env_steps is None}
-        if not lack:
-            return rows
-        one = next(iter(lack)) if len(lack) == 1 else None
-        at = {(found.trial, found.rung): found.env_steps for found in self.decisions(one)}
-        return [
-            replace(row, rung_env_steps=at.get((row.trial, row.rung)))
-            if row.trial in lack
-            else row
-            for row in rows
-        ]
+    def _trials(self, statement: str, *number: int) -> list[TrialRow]:
+        rows = list(self._read(codec.trial_from_text, "trials", statement, *number))
+        # Earlier versions omitted the env steps of the last rung.
+        lack = [n for n, row in enumerate(rows) if row.rung >= 0 and row.rung_env_steps is None]
+        if lack:
+            found = {(row.trial, row.rung): row.env_steps for row in self.decisions(*number)}
+            for n in lack:
+                at = found.get((rows[n].trial, rows[n].rung))
+                rows[n] = replace(rows[n], rung_env_steps=at)
+        return rows
 
     def count_by_state(self) -> dict[str, int]:
         statement = "SELECT state, count(*) FROM trials WHERE trial >= 0 GROUP BY state"

@@ -15,7 +15,8 @@ from typing import Any, Literal, Protocol
 
 from ..errors import ConfigError
 from .codec import finite_json
-from .paired import Bounds
+from .comparison import Bounds
+from .libraries import np
 from .pareto import excess, hypervolume, places, violation
 from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
@@ -151,20 +152,12 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     group = _shown_front(entries)
     if not group:
         return None
-    losses = [ranking.losses(entry.objectives) for entry in group]
-    low = [min(column) for column in zip(*losses, strict=True)]
-    high = [max(column) for column in zip(*losses, strict=True)]
-    if not all(0.0 < above - below < math.inf for below, above in zip(low, high, strict=True)):
+    losses = np.array([ranking.losses(entry.objectives) for entry in group])
+    low, high = losses.min(axis=0), losses.max(axis=0)
+    if not np.isfinite([low, high]).all() or (low == high).any():
         return None
-    shares = [
-        [
-            (loss - below) / (above - below)
-            for loss, below, above in zip(row, low, high, strict=True)
-        ]
-        for row, entry in zip(losses, group, strict=True)
-        if entry.front == 1  # the others add nothing
-    ]
-    return hypervolume(shares, [1.0] * len(low))
+    front = losses[[entry.front == 1 for entry in group]]  # the others add nothing
+    return hypervolume(((front - low) / (high - low)).tolist(), [1.0] * len(low))
 
 
 def _shown_front(entries: Sequence[Entry]) -> list[Entry]:

@@ -6,6 +6,7 @@ Objectives are losses (lower is better); a non-finite one dominates nothing.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -50,10 +51,8 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
     [0.0, 0.0, 2.0]
     """
     keys = [place.key for place in places(losses, violations)]
-    first: dict[tuple[float, int, float], int] = {}
-    for index, key in enumerate(sorted(keys)):
-        first.setdefault(key, index)
-    return [float(first[key]) for key in keys]
+    ordered = sorted(keys)
+    return [float(bisect_left(ordered, key)) for key in keys]
 
 
 def fronts(losses: Sequence[Losses]) -> list[int]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import glob
 import math
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -116,10 +115,8 @@ def streamed(
             rows = _opened(folder, sql, allowed, MEMORY_AT_FIRST, spill)
         except _OutOfMemoryError:
             rows = _opened(folder, sql, allowed, MEMORY, spill)
-        try:
+        with closing(rows):
             yield rows
-        finally:
-            rows.close()
 
 
 class Rows:
@@ -224,17 +221,14 @@ def _readable_errors(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _spill_folder() -> Generator[str]:
-    """Yield a temporary folder for large sorts; DuckDB creates it when it must."""
+    """Yield a temporary folder for large sorts, "" without one: then sorts have only memory."""
     try:
-        root = tempfile.gettempdir()
-    except FileNotFoundError:  # none: then sorts have only memory
+        made = tempfile.TemporaryDirectory(prefix="hpo-query-", ignore_cleanup_errors=True)
+    except OSError:
         yield ""
         return
-    path = Path(root) / f"hpo-query-{os.getpid()}-{os.urandom(8).hex()}"
-    try:
-        yield str(path)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    with made as path:
+        yield path
 
 
 def has_column(folder: Path, table: str, column: str) -> bool:

@@ -57,7 +57,7 @@ class Sinks:
 class Background:
     """A sink that runs another one in a thread and raises its errors at the next call.
 
-    `skipped`: publications that the sink saw only together with a later one.
+    A sink slower than the study sees several publications together, without loss.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Background:
         warn: Callable[[str], None] = lambda text: None,
         patience_seconds: float = 60.0,
     ):
-        self.name, self.skipped = sink.name, 0
+        self.name = sink.name
         self._sink, self._warn, self._patience = sink, warn, patience_seconds
         self._changed = threading.Condition()
         self._waiting: Path | None = None
@@ -78,18 +78,11 @@ class Background:
         """Notify the thread and return at once."""
         with self._changed:
             self._raise()
-            behind = self._waiting is not None
             self._waiting = directory
             self._changed.notify()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
-        self.skipped += behind
-        if behind and self.skipped == 1:
-            self._warn(
-                f"the {self.name} logger is slower than the study: from here on it takes several "
-                "publications together, without loss"
-            )
 
     def close(self) -> None:
         """Wait for the rest, but not forever; a second call does nothing."""

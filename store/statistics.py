@@ -132,10 +132,17 @@ def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
     elif kind == "median":
         statistics = np.median(sample, axis=1)
     else:
-        cut = len(values) // 4
-        statistics = np.sort(sample, axis=1)[:, cut : len(values) - cut].mean(axis=1)
-    tail = expanded_tail(len(values), len(values) - 1)
-    low, high = np.quantile(statistics, [tail, 1 - tail])
+        statistics = iqm_of_rows(sample)
+    return percentiles(statistics, expanded_tail(len(values), len(values) - 1))
+
+
+def iqm_of_rows(table: np.ndarray) -> np.ndarray:
+    cut = table.shape[1] // 4
+    return np.sort(table, axis=1)[:, cut : table.shape[1] - cut].mean(axis=1)
+
+
+def percentiles(sampled: np.ndarray, tail: float) -> Interval:
+    low, high = np.quantile(sampled, [tail, 1.0 - tail])
     return Interval(float(low), float(high), "bootstrap")
 
 

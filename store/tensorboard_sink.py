@@ -42,26 +42,22 @@ class TensorBoardSink(FollowingSink["SummaryWriter"]):
                 run.add_scalar(tag, value, point.env_steps)
 
     def _log_end(self, run: SummaryWriter, trial: TrialNews) -> None:
-        _add_hyperparameters(run, trial)
+        """Add the trial to the HParams page."""
+        from tensorboardX.summary import hparams
+
+        row = trial.row
+        value = row["value"] if row["value"] is not None else row["rung_value"]
+        if value is None or not math.isfinite(value):
+            return
+        if run.file_writer is None:
+            raise RuntimeError("the event file is closed")
+        params = {name: _plain(param) for name, param in trial.params.items()}
+        for summary in hparams(params, {"value": value}):
+            run.file_writer.add_summary(summary)
+        run.add_scalar("value", value, row["env_steps"])
 
     def _close(self, run: SummaryWriter, state: str) -> None:
         run.close()
-
-
-def _add_hyperparameters(writer: SummaryWriter, news: TrialNews) -> None:
-    """Add a followed trial to the HParams page."""
-    from tensorboardX.summary import hparams
-
-    value = news.row["value"] if news.row["value"] is not None else news.row["rung_value"]
-    if value is None or not math.isfinite(value):
-        return
-    params = {name: _plain(param) for name, param in news.params.items()}
-    file = writer.file_writer
-    if file is None:
-        raise RuntimeError("the event file is closed")
-    for summary in hparams(params, {"value": value}):
-        file.add_summary(summary)
-    writer.add_scalar("value", value, news.row["env_steps"])
 
 
 def _plain(value: Any) -> bool | float | str:

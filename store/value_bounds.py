@@ -9,7 +9,7 @@ from typing import Any, cast
 import yaml
 
 from ..environments.registry import find
-from .paired import Bounds
+from .comparison import Bounds
 from .rows import StudyMeta
 
 RETURN = "eval/return_mean"

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
-from .comparison import decided_pairs
+from .comparison import UNBOUNDED, Bounds, chance_of_better, decided_pairs, paired_interval
 from .interim_analyses import fewest_pairs, next_level
 from .libraries import np, special
-from .paired import UNBOUNDED, Bounds, chance_of_better, paired_interval
 from .statistics import NO_INTERVAL, Interval, mean
 
 _LEAST = 3  # trials

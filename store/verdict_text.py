@@ -179,10 +179,8 @@ def _numbers(against: Against) -> str:
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
-    shown = _number(sign * against.difference)
-    if against.verdict in ("no_difference", "diverged", "feasible"):
-        shown = f"{sign * against.difference:+.4g}"
-    return f"{shown}{_ends(against, sign)}"
+    signed = against.verdict in ("no_difference", "diverged", "feasible")
+    return f"{sign * against.difference:{'+' if signed else ''}.4g}{_ends(against, sign)}"
 
 
 def _chance(winner: str, against: Against) -> list[str]:
@@ -255,7 +253,7 @@ def concluded(
         )
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
-    named = {row.baseline: _sample(row.values.get(Stream.REPORT, ())) for row in baselines}
+    named = {} if apart else _by_baseline(baselines, Stream.REPORT)
     own = (winner.trial, None if default is None else default.trial)
     earlier: tuple[int, ...] = ()
     if default is not None:
@@ -268,13 +266,16 @@ def concluded(
         name=f"trial {first.trial}",
         is_default=default is not None and default.trial == first.trial,
         beaten=sum(entry.confirmed and entry.trial not in own for entry in entries),
-        baselines={} if apart else {name: sample for name, sample in named.items() if sample},
+        baselines=named,
         ceiling=ceiling,
         bounds=value_bounds(meta),
         sharing=sum(
-            _has_all(entry, winner.report_values)
+            {*entry.values} == {*winner.report_values}
             for entry in entries
-            if entry.trial not in own and entry.state is not TrialState.REFERENCE
+            if entry.value is not None
+            and entry.values
+            and entry.trial not in own
+            and entry.state is not TrialState.REFERENCE
         ),
         shown=_all_values(rows, entries),
         feasible=first.feasible,
@@ -309,8 +310,8 @@ def _among_chosen(
 def _lone_trial_verdict(
     meta: StudyMeta, trial: TrialRow, entry: Entry, baselines: Sequence[BaselineRow]
 ) -> Conclusion:
-    own = _sample(trial.seed_values)
-    named = {row.baseline: _sample(row.values.get(Stream.SEARCH, ())) for row in baselines}
+    own = dict(enumerate(trial.seed_values))
+    named = _by_baseline(baselines, Stream.SEARCH)
     found = conclude(
         own,
         None,
@@ -327,8 +328,10 @@ def _with_sentences(conclusion: Conclusion) -> Conclusion:
     return replace(conclusion, said=tuple(sentences(conclusion)))
 
 
-def _sample(values: Sequence[float]) -> Sample:
-    return dict(enumerate(values))
+def _by_baseline(rows: Sequence[BaselineRow], stream: Stream) -> dict[str, Sample]:
+    return {
+        row.baseline: dict(enumerate(values)) for row in rows if (values := row.values.get(stream))
+    }
 
 
 def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
@@ -336,7 +339,3 @@ def _all_values(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[floa
     means = [value for entry in entries
              for value in (entry.search_value, entry.choose_value, entry.rung_value)]  # fmt: skip
     return seeds + [value for value in means if value is not None]
-
-
-def _has_all(entry: Entry, values: Sequence[float]) -> bool:
-    return bool(entry.value is not None and entry.values) and {*entry.values} == {*values}

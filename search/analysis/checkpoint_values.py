@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError, counted
-from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
@@ -136,7 +135,7 @@ def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> 
     forms: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
     for index, packed in enumerate(evaluations):
         forms[packed.episodes, packed.names].append(index)
-    values = [math.nan] * len(evaluations)
+    values = np.empty(len(evaluations))
     for (episodes, names), those in forms.items():
         some = [evaluations[index] for index in those]
         returns = np.frombuffer(b"".join(packed.returns for packed in some), "<f8")
@@ -148,11 +147,8 @@ def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> 
             lengths=lengths.reshape(len(some), episodes),
             metrics={key: metrics[:, place] for place, key in enumerate(names)},
         )
-        for index, value in zip(
-            those, measures(objective.metric.name, result).tolist(), strict=True
-        ):
-            values[index] = value
-    return values
+        values[those] = measures(objective.metric.name, result)
+    return values.tolist()
 
 
 def result_of(packed: PackedEvaluation) -> EvaluationResult:
@@ -204,11 +200,10 @@ def importance_at(points: Points, at: int | None = None, everybody: bool = False
             f"{counted(len(among), 'trial')} evaluated at {here} env steps; importance needs at "
             f"least {_FEWEST}"
         )
-    rows = [(points.params(n, here), points.values[here][n]) for n in among]
-    shares = _shares(points.study.space, rows, points.study.metric.goal)
-    given = sum(points.trials[n].proposed_by in _GIVEN for n in set(among) - set(share))
-    modelled = len(set(among) - set(share)) - given
-    return Importance(shares, here, len(rows), random_only, random_trials, modelled)
+    shares = _shares(points, here, among)
+    informed = set(among) - set(share)
+    modelled = sum(points.trials[n].proposed_by not in _GIVEN for n in informed)
+    return Importance(shares, here, len(among), random_only, random_trials, modelled)
 
 
 def _nothing(points: Points) -> str:
@@ -243,10 +238,10 @@ def importance_over_progress(points: Points, everybody: bool = False) -> list[Im
     return [item for item in found if item.random_only] or found
 
 
-def _shares(
-    space: Space, rows: Sequence[tuple[Mapping[str, Any], float]], goal: str
-) -> dict[str, float]:
-    raw = ped_anova(space, [row for row, _ in rows], [value for _, value in rows], goal)
+def _shares(points: Points, at: int, among: Sequence[int]) -> dict[str, float]:
+    space, goal = points.study.space, points.study.metric.goal
+    params = [points.params(n, at) for n in among]
+    raw = ped_anova(space, params, [points.values[at][n] for n in among], goal)
     totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
     for key, share in raw.items():
         totals[key.partition("#")[0]] += max(0.0, float(share))

@@ -25,7 +25,7 @@ def ped_anova(
     losses = np.asarray(values, np.float64) * (-1.0 if goal == "maximize" else 1.0)
     last = math.ceil(_BEST * losses.size) - 1
     best = losses <= np.partition(losses, last)[last]
-    positions = positions_of(space, params)
+    positions = positions_of(space, params, lambda distribution, at: distribution.inward(at))
     found: dict[str, float] = {}
     for key, parameter in space.keyed:
         axis = parameter.distribution.axis
@@ -43,11 +43,7 @@ def ped_anova(
 
 
 def positions_of(
-    space: Space,
-    params: Sequence[Mapping[str, Any]],
-    place: Callable[[Distribution, Any], float] = lambda distribution, value: distribution.inward(
-        value
-    ),
+    space: Space, params: Sequence[Mapping[str, Any]], place: Callable[[Distribution, Any], float]
 ) -> dict[str, list[float | None]]:
     """Return distribution -> the place of every trial on its axis, None where it is not active."""
     found: dict[str, list[float | None]] = {key: [] for key, _ in space.keyed}

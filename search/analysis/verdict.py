@@ -14,6 +14,7 @@ from typing import Any
 
 from ...environments.registry import find
 from ...errors import StoreError
+from ...files.plain_data import freeze
 from ...store.baselines import baselines_of
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
@@ -56,9 +57,8 @@ def _world(
         for key, value in params.items()
         if key.startswith("env.") and has_key(env, key)
     }
-    values = {key: value for key, value in given.items() if key != "id"}
-    own = {**values, **searched, **held_out}
-    kept = {key: value for key, value in own.items() if key not in OF_THE_POLICY}
+    own = {**given, **searched, **held_out}
+    kept = {key: value for key, value in own.items() if key not in ("id", *OF_THE_POLICY)}
     if (known := find(env)) is None:
         return {"env": env, **kept}
     keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
@@ -67,12 +67,8 @@ def _world(
 
 def apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """Return the keys in which two environments differ, with both values; "" for none."""
-    keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
+    keys = [key for key in {**a, **b} if freeze(a.get(key)) != freeze(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
@@ -163,8 +159,7 @@ def without_copying(
     first = next(row for row in rows if row.trial == entries[0].trial)
     if apart(evaluated_in(asked, params), evaluated_in(study, first.params)):
         return None
-    feasible = entries[0].feasible
-    return WithoutCopying(other.name, first.trial, first.by_report_seed, feasible)
+    return WithoutCopying(other.name, first.trial, first.by_report_seed, entries[0].feasible)
 
 
 def _compared(study: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...store.comparison import Bounds
 from ...store.leaderboard import search_interval
-from ...store.paired import Bounds
 from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
 from ...store.value_bounds import RETURN, bounds_in
 from ...studies.spec import Study

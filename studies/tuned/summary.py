@@ -9,8 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from ...store.comparison import decided_pairs
-from ...store.paired import chance_of_better, paired_interval
+from ...store.comparison import chance_of_better, decided_pairs, paired_interval
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
 from .record import Contender, Record
 

@@ -58,19 +58,17 @@ def test_without_a_publication_nothing_is_begun() -> None:
 
 
 def test_a_slow_sink_holds_nobody_up_and_is_told_once_of_several() -> None:
-    gate, said = threading.Event(), list[str]()
+    gate = threading.Event()
     sink = Recording(gate=gate)
-    background = Background(sink, said.append)
+    background = Background(sink, pytest.fail)
     background.published(HERE)
     assert sink.taken.wait(60.0)  # the thread has the first notice and waits at the gate
     for _ in range(1000):
         background.published(HERE)
-    assert background.skipped == 999 and sink.told == []  # it waits there still
-    assert len(said) == 1 and "slower than the study" in said[0] and "recording" in said[0]
+    assert sink.told == []  # it waits there still
     gate.set()
     background.close()
     assert sink.told == ["published", "published", "closed"]
-    assert len(said) == 1
 
 
 def test_a_sink_that_never_ends_is_left_and_that_is_said() -> None:

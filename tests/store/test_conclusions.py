@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
+from hpo.store.comparison import deviation, paired_interval, seeds_to_tell
 from hpo.store.interim_analyses import next_level
-from hpo.store.paired import deviation, paired_interval, seeds_to_tell
 from hpo.store.verdict import Conclusion, conclude
 from hpo.store.verdict_text import as_json, details, sentences
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpo.store.paired import paired_interval
+from hpo.store.comparison import paired_interval
 from hpo.store.verdict import conclude_front, front_sentences
 
 UP = ("maximize", "maximize")

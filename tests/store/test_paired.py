@@ -11,8 +11,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from hpo.errors import ConfigError
-from hpo.store.interim_analyses import Look, earlier_looks, levels, winners_looks
-from hpo.store.paired import (
+from hpo.store.comparison import (
     Bounds,
     chance_of_better,
     paired_interval,
@@ -20,6 +19,7 @@ from hpo.store.paired import (
     seeds_to_tell,
     sign_flip_p,
 )
+from hpo.store.interim_analyses import Look, earlier_looks, levels, winners_looks
 
 
 @pytest.mark.parametrize("count", [6, 8, 16, 32])

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from hpo.environments.registry import find
+from hpo.store.comparison import Bounds
 from hpo.store.leaderboard import leaderboard_of
-from hpo.store.paired import Bounds
 from hpo.store.rows import StudyMeta, TrialRow, TrialState
 from hpo.store.value_bounds import return_bounds, value_bounds
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpo.store.comparison import compare, decided_pairs
-from hpo.store.paired import Bounds, paired_interval, unseen_p
+from hpo.store.comparison import Bounds, compare, decided_pairs, paired_interval, unseen_p
 from hpo.store.verdict import conclude
 
 SAID = ("better", "worse")

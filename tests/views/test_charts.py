@@ -11,7 +11,7 @@ import pytest
 from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.spaces import make_distribution
-from hpo.store.paired import Bounds
+from hpo.store.comparison import Bounds
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric

@@ -9,9 +9,9 @@ from typing import Any
 
 from ...errors import counted
 from ...spaces.space import Parameter
+from ...store.comparison import Bounds
 from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
-from ...store.paired import Bounds
 from ...store.query import has_column, query
 from ...store.rows import DecisionRow, Stream, TrialState
 from ...store.statistics import interval, mean

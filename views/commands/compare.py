@@ -21,11 +21,10 @@ from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
 from ...store.aggregate_environments import BySeed, beside, on_each, profiles
 from ...store.codec import finite_json
-from ...store.comparison import WORDS, Comparison, compare
+from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare
 from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins_interim
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
-from ...store.paired import FEWEST_PAIRS, Bounds
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen

@@ -15,7 +15,7 @@ from ...environments.registry import find
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, StoreError, counted
 from ...machine.software import enable_compilation_cache
-from ...store.paired import Bounds
+from ...store.comparison import Bounds
 from ...store.statistics import interval, mean
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.evaluation import LONGEST

@@ -15,8 +15,8 @@ from ...errors import ConfigError, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import Results
+from ...store.comparison import FEWEST_PAIRS
 from ...store.environment_columns import ENVIRONMENT
-from ...store.paired import FEWEST_PAIRS
 from ...store.study_folder import StudyFolder, find_study, one_policy
 from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single

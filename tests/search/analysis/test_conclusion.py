@@ -19,10 +19,10 @@ from hpo.search.state.loop_state import Phase
 from hpo.search.state.search_state import Ledger
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
+from hpo.store.comparison import paired_interval
 from hpo.store.interim_analyses import Look, earlier_looks, looks_of, winners_looks
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
-from hpo.store.paired import paired_interval
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.store.verdict import conclude

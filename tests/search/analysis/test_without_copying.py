@@ -13,8 +13,8 @@ from helpers import search_samples as samples
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
+from hpo.store.comparison import chance_of_better, paired_interval
 from hpo.store.journal import Journal
-from hpo.store.paired import chance_of_better, paired_interval
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.store.verdict import WithoutCopying, conclude
