@@ -98,12 +98,7 @@ def allowed(knob: Knob) -> str:
         words.append("a list of integers of at least 1, such as [64, 64]")
     else:
         noun = "an integer" if knob.type == "int" else "a number"
-        bounds = []
-        if knob.low > -math.inf:
-            bounds.append(f"{'above' if knob.low_open else 'at least'} {knob.low:g}")
-        if knob.high < math.inf:
-            bounds.append(f"at most {knob.high:g}")
-        words.append(" ".join([noun, " and ".join(bounds)]).strip())
+        words.append(knob.in_words(noun))
         words.extend(repr(choice) for choice in knob.choices)
     if knob.off:
         words.append("off")
@@ -148,7 +143,7 @@ def _canonical(knob: Knob, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return _ILLEGAL
-    if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
+    if not knob.contains(value):
         return _ILLEGAL
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
         text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "

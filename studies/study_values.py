@@ -176,7 +176,7 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     if spec.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if not spec.is_legal(value):
-        too_large = isinstance(value, int) and spec.high is None and value > INT32
+        too_large = isinstance(value, int) and min(spec.high, value) > INT32
         size = " that fits an int32" if too_large else ""
         raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
     return freeze(value)
