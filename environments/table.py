@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..files.value_range import Range
+from ..files.plain_data import Range
 from ..importers.tables import env_names
 from ..importers.xlron_table import XLRON
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..files.value_range import Range
+from ..files.plain_data import Range
 
 KnobType = Literal["float", "int", "bool", "choice", "widths"]
 SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")

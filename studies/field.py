@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import ConfigError
-from ..files.value_range import Range
+from ..files.plain_data import Range
 
 FieldType = Literal[
     "word",
