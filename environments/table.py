@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ..files.plain_data import Range
 from ..importers.tables import env_names
 from ..importers.xlron_table import XLRON
 
@@ -18,41 +19,28 @@ _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True)
-class EnvKey:
+class EnvKey(Range):
     """A key of `env:`, fixed for a program: when searched, each value needs a separate one."""
 
     type: KeyType
     default: Any
     choices: tuple[Any, ...] = ()  # legal values, if they are few
     meaning: str = ""  # one line, with unit where there is one
-    low: float = -math.inf  # smallest legal number
-    low_open: bool = False  # `low` itself is not legal
-    high: int | None = None  # largest legal number; None: int32's for whole numbers, else none
     file: bool = False  # may be a path, relative to the folder of the study file
 
     def allowed(self) -> str:
         if self.choices:
             return ", ".join(map(str, self.choices))
-        noun = _NOUNS[self.type]
-        if self.low == -math.inf:
-            return noun
-        if self.high is not None:
-            return f"{noun} from {self.low:g} to {self.high}"
-        return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
+        return self.in_words(_NOUNS[self.type])
 
     def is_legal(self, value: Any) -> bool:
         if value is None and self.default is None:
             return True
         legal = self.type == "any" or type(value) is _TYPES[self.type]
         if self.type in ("int", "float") and isinstance(value, int | float):
-            legal = legal and self.in_range(value)
+            most = INT32 if self.type == "int" else math.inf
+            legal = legal and math.isfinite(value) and self.contains(value) and value <= most
         return legal and (not self.choices or value in self.choices)
-
-    def in_range(self, number: float) -> bool:
-        highest = INT32 if self.type == "int" else math.inf
-        if not math.isfinite(number) or number > (highest if self.high is None else self.high):
-            return False
-        return number > self.low if self.low_open else number >= self.low
 
 
 @dataclass(frozen=True)
@@ -185,7 +173,7 @@ def _switch(meaning: str, default: bool = False) -> EnvKey:
     return EnvKey("bool", default, meaning=meaning)
 
 
-def _count(default: int, meaning: str, low: int = 1, high: int | None = None) -> EnvKey:
+def _count(default: int, meaning: str, low: int = 1, high: float = math.inf) -> EnvKey:
     return EnvKey("int", default, meaning=meaning, low=low, high=high)
 
 

@@ -1,4 +1,4 @@
-"""Type guards for parsed files, and reading them with errors that name the file.
+"""Plain values: type guards, ranges of numbers, and files read with errors that name them.
 
 `isinstance(value, dict)` leaves keys and values untyped; these guards make them `str` and `Any`.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -29,6 +31,41 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     return isinstance(value, list | tuple)
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number; True and False are not."""
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return numeric and math.isfinite(value)
+
+
+_TOO_LARGE_TO_SAY = 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False  # `low` itself is not legal
+
+    def contains(self, number: float) -> bool:
+        above = number > self.low if self.low_open else number >= self.low
+        return above and number <= self.high
+
+    def in_words(self, noun: str) -> str:
+        """Return the legal numbers in words; whole bounds are written out in full.
+
+        >>> Range(low=0.0, high=1.0).in_words("a number")
+        'a number from 0 to 1'
+        """
+        first, last = (f"{x:.0f}" if x % 1 == 0 else f"{x:g}" for x in (self.low, self.high))
+        endless = self.high >= _TOO_LARGE_TO_SAY
+        if self.low == -math.inf:
+            return noun if endless else f"{noun} of at most {last}"
+        if endless or self.low_open:
+            start = f"{noun} {'above' if self.low_open else 'of at least'} {first}"
+            return start if endless else f"{start} and at most {last}"
+        return f"{noun} from {first} to {last}"
 
 
 def as_lists(value: Any) -> Any:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigError, listed, suggestion
+from ..files.plain_data import is_number
 from ..importers.name_mapping import Row
 from ..importers.tables import hints
-from .table import KNOBS, REGISTRABLE, Knob, choices_of
+from .table import KNOBS, RECURRENT_NETWORKS, REGISTRABLE, Knob, choices_of
 
 
 def canonical_name(name: str) -> str | None:
@@ -98,12 +99,7 @@ def allowed(knob: Knob) -> str:
         words.append("a list of integers of at least 1, such as [64, 64]")
     else:
         noun = "an integer" if knob.type == "int" else "a number"
-        bounds = []
-        if knob.low > -math.inf:
-            bounds.append(f"{'above' if knob.low_open else 'at least'} {knob.low:g}")
-        if knob.high < math.inf:
-            bounds.append(f"at most {knob.high:g}")
-        words.append(" ".join([noun, " and ".join(bounds)]).strip())
+        words.append(knob.in_words(noun))
         words.extend(repr(choice) for choice in knob.choices)
     if knob.off:
         words.append("off")
@@ -146,9 +142,7 @@ def _canonical(knob: Knob, value: Any) -> Any:
         return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
     if isinstance(value, str) and value in knob.choices:
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return _ILLEGAL
-    if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
+    if not is_number(value) or not knob.contains(value):
         return _ILLEGAL
     if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
         text = f"{knob.name} is {value!r}, which float32 cannot represent; allowed: 0, if that is "
@@ -158,7 +152,6 @@ def _canonical(knob: Knob, value: Any) -> Any:
     return float(value)
 
 
-_RECURRENT = ("lstm", "gru")
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
@@ -263,7 +256,7 @@ def _check_together(config: dict[str, Any]) -> None:
 def _check_segments(config: dict[str, Any]) -> None:
     """Refuse more minibatches than segments where a minibatch has whole ones."""
     drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
-    whole = drawn or config["rho_clip"] is not None or config["network"] in _RECURRENT
+    whole = drawn or config["rho_clip"] is not None or config["network"] in RECURRENT_NETWORKS
     parts, envs = config["num_minibatches"], config["num_envs"]
     free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
     if whole and not free and parts > envs:

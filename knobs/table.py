@@ -7,21 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..files.plain_data import Range
+
 KnobType = Literal["float", "int", "bool", "choice", "widths"]
 SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
 
 
 @dataclass(frozen=True)
-class Knob:
+class Knob(Range):
     """One hyperparameter."""
 
     name: str
     type: KnobType  # `widths` is a list of positive integers
     default: Any  # None means off, or a rule that `meaning` states
     traced: bool  # a leaf of `Hypers` (may vary per lane); else a part of `Plan`
-    low: float = -math.inf
-    high: float = math.inf
-    low_open: bool = False  # `low` itself is illegal
     choices: tuple[str, ...] = ()  # the legal words of a `choice`; of a number, other legal words
     off: bool = False  # `null` and `off` are legal
     meaning: str = ""  # one line, with unit where there is one

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +52,7 @@ from .ray_tune.loop import drive
 from .rules.registry import make_pruner
 from .samplers.proposal_queue import AskAhead, Proposer
 from .samplers.registry import make_sampler
-from .state.loop_state import LoopState, Phase, encode
+from .state.loop_state import LoopState, Phase
 from .state.progress import Observer
 from .state.search_state import Ledger
 from .state.usage import Usage
@@ -142,7 +143,7 @@ def run(
         if not store.created:
             lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
         # also because the bounds of the study grew
-        goes_on = ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
+        goes_on = ledger.state.go_on(json.dumps([study.budget, study.confirm], default=vars))
         if not store.created:
             store.journal.replace_meta(_continued(store.meta, meta, ledger, goes_on, settings))
         ledger.state.take_bits(store.meta.bits)
@@ -191,18 +192,20 @@ def _run(
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
-    telling.start(store.folder.path, resumed=not store.created)
-    measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
+    telling.tell("on_start", study, store.folder.path, not store.created)
+    measure_baselines(
+        ledger, factory, baselines_of(store.journal), partial(telling.tell, "on_baseline")
+    )
     asked = StopRequest(store.folder.path, store.holder)
     with (
         closing(asked),
         closing(AskAhead(proposer)) as ahead,
-        Interrupts(telling.interrupt, asked) as interrupts,
+        Interrupts(partial(telling.tell, "on_interrupt"), asked) as interrupts,
         CompileBeside() as beside,
     ):
         fresh = read_fresh(ledger, store)
         names = study.confirm is not None and bool(study.confirm.also)
-        curves = fresh.only_new(store.curves, cut=names)
+        add_rows = fresh.only_new(store.curves.add_chunk, cut=names)
         policies = Policies(ledger, buckets, store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.tidy_snapshots()
@@ -212,7 +215,7 @@ def _run(
             ledger,
             factory,
             buckets,
-            curves=callbacks.listening(curves) if settings.callbacks else curves,
+            add_rows=callbacks.listening(add_rows) if settings.callbacks else add_rows,
             committer=Committer(store, ledger, buckets, every, soon=given is None, shelf=shelf),
             policies=policies,
             telling=telling,
@@ -234,7 +237,7 @@ def _run(
         with ledger.state.usage.spending("store"):
             store.publish(force=True)
     telling.count_time()
-    telling.end(outcome)
+    telling.tell("on_end", telling.progress(), outcome)
     return _results(outcome, ledger, store)
 
 

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard
+from typing import Any, ClassVar, Literal, Protocol
 
-from ..files.plain_data import freeze
+from ..files.plain_data import freeze, is_number
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,6 @@ def same(one: Any, other: Any) -> bool:
     (True, False, True)
     """
     return freeze(one) == freeze(other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def is_number(value: Any) -> TypeGuard[int | float]:
-    """Return whether a value is a finite number; True and False are not."""
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and math.isfinite(value)
 
 
 class Random(Protocol):

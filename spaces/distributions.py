@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from .base import Axis, Distribution, is_number, same
+from ..files.plain_data import is_number
+from .base import Axis, Distribution, same
 
 
 @dataclass(frozen=True)

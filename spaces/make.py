@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, suggestion
-from ..files.plain_data import freeze, is_sequence
+from ..files.plain_data import freeze, is_number, is_sequence
 from ..knobs import KNOBS
 from .base import Distribution, same
 from .distributions import KINDS
@@ -133,9 +133,7 @@ def _check_values(given: Mapping[str, Any]) -> list[Fault]:
 def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     for key, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            faults.append(Fault(key, f"{key} is {value!r}; allowed: a number"))
-        elif not math.isfinite(value):
+        if not is_number(value):
             faults.append(Fault(key, f"{key} is {value!r}; allowed: a finite number"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(Fault(key, f"{key} is {value!r}, which is too large"))

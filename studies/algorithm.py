@@ -6,7 +6,6 @@ The resolved study records them, so that a study that ran is read without its co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -89,13 +88,10 @@ class Algorithm:
 def _as_data(knob: Knob) -> dict[str, Any]:
     usual = {one.name: one.default for one in fields(Knob)}
     given: dict[str, Any] = as_lists(asdict(knob))
-    infinite = (math.inf, -math.inf)
-    return {
-        name: value
-        for name, value in given.items()
-        if name in ("type", "default", "traced")
-        or (name != "name" and value != as_lists(usual[name]) and value not in infinite)
-    }
+    always = {name: given.pop(name) for name in ("type", "default", "traced")}
+    del given["name"]
+    changed = {name: value for name, value in given.items() if value != as_lists(usual[name])}
+    return {**always, **changed}
 
 
 def knob_of_data(name: str, data: Mapping[str, Any]) -> Knob:

@@ -27,13 +27,8 @@ def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
     if node.is_map and source is None:
         data = plain(node)
         table = {name: knob_of_data(name, one) for name, one in data["hyperparameters"].items()}
-        return Algorithm(
-            data["class"],
-            table,
-            data["unit"],
-            data.get("environment", False),
-            data.get("acts", False),
-        )
+        env = (data.get("environment", False), data.get("acts", False))
+        return Algorithm(data["class"], table, data["unit"], *env)
     given = node.value["class"].value if node.is_map and "class" in node.value else node.value
     match = _CLASS.fullmatch(given) if isinstance(given, str) else None
     if match is None or source is None:  # a record never runs a file
@@ -98,9 +93,8 @@ def set_custom_keys(notes: Notes, root: Node, algorithm: Algorithm) -> None:
     if not algorithm.takes_env:
         given = plain(root.value["env"]) if "env" in root.value else algorithm.label
         if given not in (algorithm.label, {"id": algorithm.label}):  # as a record has it
-            notes.add(
-                f"{algorithm.label} makes the environment itself; leave env out", root, "env"
-            )
+            text = f"{algorithm.label} makes the environment itself; leave env out"
+            notes.add(text, root, "env")
         root.value["env"] = Node(here, {"id": Node(here, algorithm.label)}, {"id": here})
         root.key_lines.setdefault("env", here)
     file = algorithm.name.partition(":")[0]

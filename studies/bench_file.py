@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError
-from ..files.plain_data import is_mapping
 from .field import key, keys_of
 from .load import of_its_day, study_of
 from .overrides import apply_overrides
 from .sections import read_section
 from .spec import Budget, Metric, Study
-from .yaml_io import Node, Notes, read_file, read_text
+from .yaml_io import Node, Notes, node_of, read_file, read_text
 
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
                "population", "metric")  # fmt: skip
@@ -81,16 +80,18 @@ class BenchFile:
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
         apply_overrides(notes, root, of_its_day(root))
         kept = {name: root.value[name] for name in _FROM_TABLE if name in root.value}
-        extra = {name: _node(value) for name, value in _OWN.items()}
+        extra = {name: node_of(value) for name, value in _OWN.items()}
         made = Node(own.line, {**kept, **own.value, **extra}, dict(own.key_lines))
-        given = own.value.get("evaluation", _node({}))
-        every = {"every": _node("rungs")}
+        given = own.value.get("evaluation", node_of({}))
+        every = {"every": node_of("rungs")}
         if given.is_map:  # episodes and steps are those that were recorded
             values = {**root.value["evaluation"].value, **every, **given.value}
             made.value["evaluation"] = Node(given.line, values, given.key_lines)
-        metric = root.value.get("metric", _node({}))
-        if (weight := own.value.get("metric", _node({}))).is_map:  # checked: training_weight alone
-            shows = metric.value.get("name", _node(Metric.name)).value == Metric.name
+        metric = root.value.get("metric", node_of({}))
+        if (
+            weight := own.value.get("metric", node_of({}))
+        ).is_map:  # checked: training_weight alone
+            shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
         study = study_of(made, self.shown, self.source, "bench", (), None)
@@ -159,10 +160,3 @@ def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
     if notes:
         raise notes.error()
     return BenchFile(spec, methods.value, str(path), path.parent)
-
-
-def _node(value: Any) -> Node:
-    """Return a mapping of scalars, an empty list or a scalar as a node."""
-    if is_mapping(value):
-        return Node(None, {name: Node(None, child) for name, child in value.items()})
-    return Node(None, value)

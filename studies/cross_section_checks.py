@@ -74,8 +74,7 @@ def unused_keys(root: Node, study: Study) -> Problems:
             if key in given:
                 yield f"{section}.{key}", f"{section}.{key} {text}; leave it out"
     if "over_environments" in root.value and not study.more_envs:
-        text = "over_environments is for several environments, but env is one; leave it out"
-        yield "over_environments", text
+        yield "over_environments", "over_environments is for several environments; leave it out"
 
 
 # ---------------------------------------------------------------------- one function per topic
@@ -101,13 +100,14 @@ def _seeds(study: Study) -> Problems:
     if seeds.first >= seeds.per_config:
         yield "seeds.racing", f"starts with {counted(seeds.first, 'seed')}; {below}"
     elif seeds.tolerate >= seeds.first:
-        text = f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
-        yield "seeds.tolerate", text
+        yield "seeds.tolerate", f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
     if len(study.objectives) > 1:
         yield "seeds.racing", "compares one objective; leave racing out, or give one metric"
     elif study.metric.aggregate != "mean":
-        text = f"compares means, but aggregate is {study.metric.aggregate}; take mean, or leave "
-        yield "seeds.racing", f"{text}racing out"
+        yield (
+            "seeds.racing",
+            f"compares means, but aggregate is {study.metric.aggregate}; take mean",
+        )
     if early is not None and (rule_row(early.type).finishes or early.evolves):
         text = f"adds seeds to whole runs, which {early.type} does not have; leave one of them out"
         yield "seeds.racing", text
@@ -144,10 +144,8 @@ def _lengths(study: Study) -> Problems:
     if early is not None and not early.evolves:
         path = "early_terminate.min"
         if early.min < 1 or not early.eta > 1:
-            text = (
-                f"is {early.min} and eta {early.eta:g}; allowed: min of at least 1 env step and "
-            )
-            yield path, f"{text}eta above 1, such as min: 50k, eta: 4"
+            text = f"is {early.min} and eta {early.eta:g}; allowed: min of at least 1 env step"
+            yield path, f"{text}, eta above 1, such as min: 50k, eta: 4"
         elif early.min >= length:
             yield path, f"is {early.min}, but a run has {length} env steps; allowed: below that"
         elif rule_row(early.type).even and early.min * _MOST_RUNGS < length:
@@ -155,8 +153,7 @@ def _lengths(study: Study) -> Problems:
     if isinstance(every, int) and every > length:
         yield "evaluation.every", f"is {every}, but a run has {length} env steps"
     if isinstance(every, int) and every * _MOST_EVALUATIONS < length:
-        text = f"is {every}: more than {_MOST_EVALUATIONS} evaluations in a run"
-        yield "evaluation.every", text
+        yield "evaluation.every", f"is {every}: more than {_MOST_EVALUATIONS} evaluations in a run"
     workers = study.executor.workers
     if study.executor.type == "local" and workers != 1:
         text = f"is {workers}, but executor.type local is one process; type executor: "
@@ -177,8 +174,7 @@ def _early(study: Study) -> Problems:
     if study.constraints:
         yield "constraints", f"are not for {early.type}; leave them out, or take asha"
     if study.budget.trials is None or study.budget.trials < 2:
-        text = f"must be at least 2 with {early.type}: they are its population"
-        yield "budget.trials", text
+        yield "budget.trials", f"must be at least 2 with {early.type}: they are its population"
     yield from _copies(study, early.type, study.executor.workers > 1)
 
 
@@ -190,10 +186,8 @@ def _copies(study: Study, rule: str, moves: bool) -> Problems:
             text = f"is part of the compiled program, and {rule} copies networks between trials of"
             yield f"space.{parameter.name}|space", f"{text} one program; fix it, or take asha"
     if lanes is not None and trials is not None and lanes < trials * seeds:
-        text = (
-            f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time; "
-        )
-        yield "population.lanes", f"{text}type lanes: {trials * seeds}, or auto"
+        text = f"is {lanes}, but {rule} runs all {trials} trials x {seeds} seeds at the same time"
+        yield "population.lanes", f"{text}; type lanes: {trials * seeds}, or auto"
     hosted = _hosted(study)
     if moves and hosted:
         text = f"{hosted[0]} is stepped by the host, which cannot move it as {rule} does; take a "
@@ -226,8 +220,7 @@ def _budget(study: Study) -> Problems:
     budget, confirm, trials = study.budget, study.confirm, study.budget.trials
     endless = trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
-        text = "has no bound, so nothing ends the study; give budget.trials, env_steps or wall"
-        yield "budget", text
+        yield "budget", "has no bound, so nothing ends the study; give trials, env_steps or wall"
     reserved, run = 0, study.env_steps * study.spread
     if confirm is not None:
         reserved = confirm.runs(len(study.objectives)) * run
@@ -259,8 +252,8 @@ def _default(study: Study) -> Problems:
     rule = study.space.forbidden(params)
     if rule is not None:
         words = ", ".join(f"{name}={params[name]!r}" for name in rule.names if name in params)
-        text = f"{rule} forbids the default configuration ({words}); change a `default:` or the "
-        yield "forbid|space", f"{text}rule"
+        text = f"{rule} forbids the default configuration ({words}); change a `default:` or it"
+        yield "forbid|space", text
 
 
 def _ray_tune(study: Study) -> Problems:
@@ -276,10 +269,8 @@ def _ray_tune(study: Study) -> Problems:
     ):
         module = given.rpartition(".")[0]
         if given not in known and not module:
-            text = (
-                f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}, or "
-            )
-            yield f"search.{key}", f"{text}a class of Ray Tune by its dotted name"
+            text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
+            yield f"search.{key}", f"{text}, or a class of Ray Tune by its dotted name"
         elif module and not f"{module}.".startswith("ray.tune.") and module not in stems:
             text = f"{given!r} is neither a class of ray.tune nor of a file that `imports` names; "
             text += "for a custom class type imports: [my_file.py] and my_file.MyClass"
@@ -296,8 +287,10 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is needed by driver ray_tune; type budget: {trials: 64}"
     if len(study.objectives) > 1:
-        text = "are several, but Ray Tune's schedulers compare one; give metric instead"
-        yield "objectives", text
+        yield (
+            "objectives",
+            "are several, but Ray Tune's schedulers compare one; give metric instead",
+        )
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
     if scheduler in ("pbt", "PopulationBasedTraining"):
@@ -354,21 +347,16 @@ def _workers(study: Study) -> Problems:
 
 def _custom_training(study: Study) -> Problems:
     """What custom trainings cannot do."""
+    acts = study.algorithm.acts
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
         ("init", study.init, "makes states itself; read a file in init"),
         ("checkpoint.parts", study.checkpoint.parts, "keeps whole states, not parts"),
-        (
-            "eval_env",
-            study.evaluation.env,
-            "is evaluated where it trains" if study.algorithm.acts else "has its evaluate instead",
-        ),
-        (
-            "evaluation.steps",
-            study.evaluation.steps and not study.algorithm.acts,
-            "evaluates whole episodes; give episodes",
-        ),
-    ):
+        ("eval_env", study.evaluation.env, "is evaluated where it trains" if acts else
+         "has its evaluate instead"),
+        ("evaluation.steps", study.evaluation.steps and not acts,
+         "evaluates whole episodes; give episodes"),
+    ):  # fmt: skip
         if given and not study.algorithm.is_ppo:
             yield path, f"is not for {study.algorithm.label}, which {why}"
 

@@ -73,9 +73,8 @@ def read_env(
         notes.add(text, items[0] if items else node)
         return Listed(), None
     if node.is_map and "scores" in node.value:
-        notes.add(
-            "scores are for several environments, env is one; leave them out", node, "scores"
-        )
+        text = "scores are for several environments, env is one; leave them out"
+        notes.add(text, node, "scores")
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
         return Listed(), None
@@ -294,10 +293,8 @@ def optical_faults(study: Study) -> Iterator[tuple[str, str]]:
         for key in _SHAPES:
             ours, theirs = getattr(settings, key), getattr(judged, key)
             if ours != theirs:
-                text = (
-                    f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see "
-                )
-                yield _path("eval_env", key), f"{text}and choose among the same, so leave it out"
+                text = f"eval_env: {key} is {theirs!r} but {ours!r} in training; a policy must see"
+                yield _path("eval_env", key), f"{text} and choose among the same: leave it out"
         endless = judged.continuous and not judged.end_first_blocking
         if endless and study.evaluation.steps is None:
             text = "evaluation.steps is not given, but in continuous operation no episode ends; "

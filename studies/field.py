@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import ConfigError
+from ..files.plain_data import Range
 
 FieldType = Literal[
     "word",
@@ -24,20 +24,16 @@ FieldType = Literal[
     "factors",  # a list of numbers
     "counts",  # a list of whole numbers of at least 1
 ]
-_TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
 """The default of a key that must be given."""
 
 
 @dataclass(frozen=True)
-class Field:
+class Field(Range):
     key: str  # as written
     type: FieldType
     default: Any  # or REQUIRED
     meaning: str  # one line
-    low: float = -math.inf
-    high: float = math.inf
-    low_open: bool = False  # `low` itself is not legal
     words: tuple[str, ...] = ()  # of a `word`; of a number, words that are legal instead
     off: bool = False  # whether `null` or `off` is legal
     attribute: str = ""  # the field of the dataclass, if it has another name
@@ -52,10 +48,6 @@ class Field:
     def has_default(self) -> bool:
         return self.default is not REQUIRED
 
-    def contains(self, number: float) -> bool:
-        above = number > self.low if self.low_open else number >= self.low
-        return above and number <= self.high
-
     def allowed(self) -> str:
         listed = ", ".join(self.words)
         nouns = {
@@ -67,24 +59,9 @@ class Field:
             "factors": "a list of numbers",
             "points": "a whole number, or a mapping of knob to whole number,",
         }  # fmt: skip
-        noun = f"{nouns[self.type]} {_range(self.low, self.high, self.low_open)}".strip()
-        parts = [noun, "" if self.type == "words" else listed]
+        parts = [self.in_words(nouns[self.type]), "" if self.type == "words" else listed]
         parts.append("null" if self.off else "")
         return " or ".join(part for part in parts if part)
-
-
-def _range(low: float, high: float, low_open: bool) -> str:
-    """Format a range in words; whole bounds are written out in full."""
-    first, last = (f"{x:.0f}" if x % 1 == 0 else f"{x:g}" for x in (low, high))
-    high = math.inf if high >= _TOO_LARGE_TO_SAY else high
-    if low == -math.inf and high == math.inf:
-        return ""
-    if low == -math.inf:
-        return f"of at most {last}"
-    start = f"above {first}" if low_open else f"of at least {first}"
-    if high == math.inf:
-        return start
-    return f"{start} and at most {last}" if low_open else f"from {first} to {last}"
 
 
 def key(value: Any, meaning: str, *, also: tuple[Field, ...] = (), **rest: Any) -> Any:

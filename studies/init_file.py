@@ -68,11 +68,9 @@ def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
     """
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
-        given = '{"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'
-        text = (
-            f"{algorithm.label} declares no range to search; give one, such as hpo.traced(1e-3, "
-        )
-        raise ConfigError(f"{text}search={given})")
+        given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'
+        text = f"{algorithm.label} declares no range to search; give one"
+        raise ConfigError(f"{text}, such as hpo.traced(1e-3, {given})")
     given = [] if env_id is None else [f"fixed: {{env: {env_id}}}"]
     if algorithm.takes_env:
         given = [f"env: {env_id or 'CartPole-v1'}"]

@@ -222,11 +222,9 @@ class _Reader:
     def _name(self, given: str | None) -> str:
         name = self.stem if given is None else given
         if not _NAME.fullmatch(name):
-            text = (
-                f"name is {name[:60]!r}; allowed: up to 100 letters, digits, '.', '_', '-', the "
-            )
-            text += "first a letter or digit" + ("; give `name:`" if given is None else "")
-            self.notes.add(text, self.root, "name")
+            text = "allowed: up to 100 letters, digits, '.', '_', '-', the first a letter or digit"
+            text += "; give `name:`" if given is None else ""
+            self.notes.add(f"name is {name[:60]!r}; {text}", self.root, "name")
         return name
 
     def _fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:

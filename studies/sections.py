@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UnknownNameError, suggestion
-from ..files.plain_data import is_list, is_mapping, is_sequence
+from ..files.plain_data import is_list
 from ..importers.name_mapping import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from .field import Field, keys_of
@@ -20,7 +20,7 @@ from .stopping_rules import FIRST_RUNG, RULES
 from .study_keys import SECTIONS, TOP
 from .study_values import amount_meant, count_of, number_of, seconds_of
 from .user_code import import_user_code
-from .yaml_io import Node, Notes, flow, plain
+from .yaml_io import Node, Notes, flow, node_of, plain
 
 _POPULATION = ("population", "population_size", "pop_size", "popsize", "members")
 """Names elsewhere for the number of trials that run at the same time; here all trials do."""
@@ -61,21 +61,14 @@ def defaults(fields: Sequence[Field]) -> dict[str, Any]:
 def checked_options(
     what: str, fields: Sequence[Field], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    known = {field.key: field for field in fields}
+    known, found = {field.key: field for field in fields}, defaults(fields)
     for key, value in given.items():
         if key not in known:
             raise UnknownNameError(f"option of {what}", key, known)
-        if _convert(known[key], _node(value)) is _BAD:
+        found[key] = _convert(known[key], node_of(value))
+        if found[key] is _BAD:
             raise ConfigError(f"{what}: {key} is {value!r}; allowed: {known[key].allowed()}")
-    return {**defaults(fields), **{k: _convert(known[k], _node(v)) for k, v in given.items()}}
-
-
-def _node(value: Any) -> Node:
-    if is_mapping(value):
-        return Node(None, {key: _node(item) for key, item in value.items()})
-    if is_sequence(value):
-        return Node(None, [_node(item) for item in value])
-    return Node(None, value)
+    return found
 
 
 def read_section(

@@ -175,7 +175,7 @@ class SpaceReader:
             name = self.vocabulary.name(given)
             raw = plain(node.value[given])
             listed = isinstance(raw, list)
-            if self.vocabulary.type(name) == "widths":
+            if self.vocabulary.type(name) in ("widths", "any"):
                 listed = listed and any(isinstance(item, list) for item in raw)
             values = [self.vocabulary.value(name, item) for item in (raw if listed else [raw])]
             if values:
@@ -288,10 +288,6 @@ def read_enqueue(
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def ships(name: str) -> bool:
-    return (_PACKAGE / name).is_file()
 
 
 def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | None, list[Node]]:

@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from ..environments.table import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
-from ..files.plain_data import freeze
+from ..files.plain_data import freeze, is_number
 from ..knobs import REGISTRABLE, canonical_name, canonical_value, check_name
 from .algorithm import Algorithm
 
@@ -31,9 +31,7 @@ def number_of(value: Any) -> float | int | None:
     """
     if isinstance(value, str):
         return _suffixed(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value
+    return value if is_number(value) else None
 
 
 def count_of(value: Any) -> int | None:
@@ -110,11 +108,12 @@ class Vocabulary:
             return None
         return self.env.keys.get(name.removeprefix("env."))
 
-    def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
+    def type(self, name: str) -> str:
+        """Return the type of a knob, or of a key of the environment."""
         if not name.startswith("env."):
             return self.algorithm.knobs[name].type
         key = self.env_key(name)
-        return "float" if key is None else _KEY_TYPES[key.type]
+        return "float" if key is None else key.type
 
     def is_real(self, name: str) -> bool:
         """Return whether a name is known to be a real number.
@@ -148,15 +147,6 @@ class Vocabulary:
         return self.env_values.get(key, None if self.env is None else self.env.default_of(key))
 
 
-_KEY_TYPES: Mapping[str, Literal["float", "int", "bool", "choice", "widths"]] = {
-    "int": "int",
-    "bool": "bool",
-    "float": "float",
-    "str": "choice",
-    "any": "widths",  # a value may be a list
-}
-
-
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     if key in env.params:
         number, positive = number_of(given), key in env.positive
@@ -166,17 +156,15 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
         return float(number)
     if key not in env.keys:
         raise _unknown(env, key)
-    spec = env.keys[key]
-    if given is None and spec.default is None:
-        return None
-    number = number_of(given) if isinstance(given, str) else None
-    value = given if number is None or spec.type not in ("int", "float") else number
-    if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
+    spec, value = env.keys[key], given
+    if isinstance(given, str) and spec.type in ("int", "float"):
+        value = given if (number := number_of(given)) is None else number
+    if spec.type == "float" and type(value) is int:
         value = float(value)
     if spec.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if not spec.is_legal(value):
-        too_large = isinstance(value, int) and spec.high is None and value > INT32
+        too_large = isinstance(value, int) and min(spec.high, value) > INT32
         size = " that fits an int32" if too_large else ""
         raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
     return freeze(value)

@@ -88,6 +88,15 @@ def plain(node: Node) -> Any:
     return [plain(child) for child in node.value] if node.is_list else node.value
 
 
+def node_of(value: Any) -> Node:
+    """Return a value as a node; `plain` undoes it."""
+    if is_mapping(value):
+        return Node(None, {key: node_of(item) for key, item in value.items()})
+    if is_sequence(value):
+        return Node(None, [node_of(item) for item in value])
+    return Node(None, value)
+
+
 def scalar_of(text: str) -> Any:
     """Return the meaning of an unquoted scalar in the core schema of YAML 1.2.
 

@@ -39,8 +39,8 @@ def test_choices_and_names_are_known_to_the_environments():
 def test_the_lowest_value_is_the_settings_too(name):
     key = OPTICAL["rmsa"].keys[name]
     lowest = key.low if key.type == "float" else int(key.low)
-    assert key.in_range(lowest) is not key.low_open
-    assert not key.in_range(lowest - 1)
+    assert key.contains(lowest) is not key.low_open
+    assert not key.contains(lowest - 1)
     with pytest.raises(ConfigError, match=f"{name} is"):
         OpticalSettings.from_mapping({name: lowest if key.low_open else lowest - 1})
 

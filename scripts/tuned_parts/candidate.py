@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import hpo
 from hpo.environments.registry import Reference, reference_of
 from hpo.errors import ConfigError, StudyError
 from hpo.files import atomic_files
@@ -40,7 +41,6 @@ from hpo.store.rows import Stream, StudyMeta
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads, recorded
 from hpo.studies.resolved import diff, resolved
-from hpo.studies.space_section import ships
 from hpo.studies.spec import Study, only_one_environment, only_ppo
 from hpo.studies.study_keys import METRICS
 from hpo.studies.tuned.record import DEFAULT, TUNED, Curve, Made, Origin, Record, file_name
@@ -142,7 +142,7 @@ def _own_space(folder: StudyFolder) -> list[str]:
     given = plain(read_text(folder.study_file.read_text(encoding="utf-8"), str(folder.study_file)))
     space = given.get("space") if isinstance(given, Mapping) else None
     name = str(space["file"]) if isinstance(space, Mapping) and "file" in space else ""
-    return [name] if name and not ships(name) else []
+    return [name] if name and not (Path(hpo.__file__).parent / name).is_file() else []
 
 
 def _confirm_steps(folder: StudyFolder) -> int:

@@ -21,7 +21,7 @@ from ...errors import CallbackError
 from ...store.rows import EvaluationRow, Stream, TrialRow
 from ...studies.spec import Study
 from ..state.progress import Observer, Progress, Standing
-from .evaluate import CurveSink
+from .evaluate import AddRows
 
 
 class StopStudy(Exception):
@@ -137,17 +137,6 @@ class Callback(Protocol):
         """A trial has ended."""
 
 
-class _Listening:
-    """A `CurveSink` that records all rows that pass through it."""
-
-    def __init__(self, heard: list[dict[str, Any]], to: CurveSink):
-        self._heard, self._to = heard, to
-
-    def add_chunk(self, **rows: Any) -> None:
-        self._to.add_chunk(**rows)
-        self._heard.append(rows)
-
-
 class Callbacks(Observer):
     """All callbacks of a study, as one observer.
 
@@ -159,9 +148,14 @@ class Callbacks(Observer):
         self._heard: list[dict[str, Any]] = []
         self._raised: Exception | None = None  # in a start event; raised at the next boundary
 
-    def listening(self, curves: CurveSink) -> CurveSink:
-        """Return a sink that records the rows for `on_chunk` and passes them to `curves`."""
-        return _Listening(self._heard, curves)
+    def listening(self, add_rows: AddRows) -> AddRows:
+        """Return an `add_rows` that also records the rows for `on_chunk`."""
+
+        def listen(**rows: Any) -> None:
+            add_rows(**rows)
+            self._heard.append(rows)
+
+        return listen
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self._call_at_start("on_run_start", RunStartEvent(study, folder, resumed))

@@ -40,11 +40,8 @@ class Shelf:
         return len(self._kept)
 
     def take(self, bucket: Bucket) -> None:
-        runs = [
-            run
-            for run in bucket.busy()
-            if run.state is RunState.PAUSED and _key(run) not in self._kept
-        ]
+        paused = (run for run in bucket.busy() if run.state is RunState.PAUSED)
+        runs = [run for run in paused if _key(run) not in self._kept]
         if not runs or bucket.population is None:
             return
         states = bucket.population.take([run.lane for run in runs if run.lane is not None])
@@ -52,28 +49,24 @@ class Shelf:
             self._kept[_key(run)] = bucket.key, state
 
     def put_back(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        back = [run for run in runs if run.kept]
-        if not back or bucket.population is None:
+        population, back = bucket.population, {run.lane: run for run in runs if run.kept}
+        if not back or population is None:
             return
-        bucket.population.put(
+        population.put(
             {
-                run.lane: (
-                    self._state(bucket.population, run),
-                    self._ledger.resolved_of(run.trial),
-                )
-                for run in back
-                if run.lane is not None
+                lane: (self._state(population, run), self._ledger.resolved_of(run.trial))
+                for lane, run in back.items()
+                if lane is not None
             }
         )
-        for run in back:
+        for run in back.values():
             run.come_back()
             del self._kept[_key(run)]
 
     def forget(self) -> None:
-        if not self._kept:
-            return
-        wanted = _buckets_of_kept(self._ledger)
-        self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
+        if self._kept:
+            wanted = _buckets_of_kept(self._ledger)
+            self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
 
     def _state(self, population: Population, run: Run) -> Any:
         _, kept = self._kept[_key(run)]

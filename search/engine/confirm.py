@@ -38,7 +38,7 @@ from ..state.loop_state import Phase
 from ..state.progress import bounds_of
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial
-from .evaluate import CurveSink
+from .evaluate import AddRows
 from .finish_trials import Policies, in_lanes
 
 Replicate = tuple[int, Stream, int]
@@ -73,27 +73,22 @@ class Fresh:
     def has_all(self, trial: int, stream: Stream, seeds: int) -> bool:
         return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
-    def only_new(self, curves: CurveSink, cut: bool = False) -> CurveSink:
-        """Return a sink that skips curve rows written before; after a cut they may come again."""
-        return _OnlyNew(curves, dict(self.reached)) if self.reached or cut else curves
+    def only_new(self, add_rows: AddRows, cut: bool = False) -> AddRows:
+        """Return an `add_rows` that skips rows written before; after a cut they may come again."""
+        reached = dict(self.reached)
 
+        def add(*, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
+            keys = zip(rows["trials"], rows["streams"], rows["replicates"], strict=True)
+            ends = list(zip(keys, rows["env_steps"], strict=True))
+            new = [row for row, (key, at) in enumerate(ends) if at > reached.get(key, 0)]
+            fresh = (ends[row] for row in new)
+            reached.update((key, at) for key, at in fresh if key[1] is not Stream.SEARCH)
+            add_rows(
+                **{name: [column[row] for row in new] for name, column in rows.items()},
+                metrics={name: values[new] for name, values in metrics.items()},
+            )
 
-class _OnlyNew:
-    """See `Fresh.only_new`."""
-
-    def __init__(self, to: CurveSink, reached: dict[Replicate, int]):
-        self._to, self._reached = to, reached
-
-    def add_chunk(self, *, metrics: Mapping[str, np.ndarray], **rows: Any) -> None:
-        keys = zip(rows["trials"], rows["streams"], rows["replicates"], strict=True)
-        ends = list(zip(keys, rows["env_steps"], strict=True))
-        new = [row for row, (key, at) in enumerate(ends) if at > self._reached.get(key, 0)]
-        self._reached |= {key: at for key, at in map(ends.__getitem__, new)
-                          if key[1] is not Stream.SEARCH}  # fmt: skip
-        self._to.add_chunk(
-            **{name: [column[row] for row in new] for name, column in rows.items()},
-            metrics={name: values[new] for name, values in metrics.items()},
-        )
+        return add if reached or cut else add_rows
 
 
 def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
@@ -136,11 +131,8 @@ class ConfirmStage:
         """End the search: run the best finished trials on the selection seeds."""
         ledger, confirm = self._ledger, self._confirm
         self._look()
-        finished = ledger.order(
-            trial
-            for trial in ledger.trials.values()
-            if trial.state is TrialState.FINISHED and trial.value is not None
-        )
+        over = (t for t in ledger.trials.values() if t.state is TrialState.FINISHED)
+        finished = ledger.order(trial for trial in over if trial.value is not None)
         if confirm is None or not finished or confirm.top_k < 1:
             self._leave()
             return
@@ -255,11 +247,11 @@ class ConfirmStage:
             _was_cut(self._ledger.trials[number]) for number in both
         )
         self._look(is_interim)
-        if is_interim and not self._is_clear():
-            for number in both:
-                self._run_tests(number, confirm.report)
-        else:
+        if not is_interim or self._is_clear():
             self._leave()
+            return
+        for number in both:
+            self._run_tests(number, confirm.report)
 
     def _is_clear(self) -> bool:
         """Return whether the seeds of an interim look decide, or do not favour the winner."""

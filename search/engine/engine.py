@@ -37,7 +37,7 @@ from .callbacks import StopStudy
 from .commits import Committer, Shelf
 from .evaluate import (
     LONGEST,
-    CurveSink,
+    AddRows,
     changes_of,
     count_chunk,
     due_for_evaluation,
@@ -112,7 +112,7 @@ class Engine:
         ledger: Ledger,
         factory: PopulationFactory,
         buckets: dict[str, Bucket],
-        curves: CurveSink,
+        add_rows: AddRows,
         committer: Committer,
         policies: Policies,
         telling: Telling,
@@ -121,7 +121,7 @@ class Engine:
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
         self.committer, self.policies, self.telling = committer, policies, telling
-        self._curves, self._beside = curves, beside
+        self._add_rows, self._beside = add_rows, beside
         self._shelf = Shelf(ledger, buckets, factory) if shelf is None else shelf
         self._whole = True  # the state is one between two steps, which may be committed
 
@@ -199,7 +199,7 @@ class Engine:
             self.fail_lanes(bucket, error)
             return False
         self.telling.worked(bucket, lanes)
-        count_chunk(self.ledger, bucket, runs, result, self._curves)
+        count_chunk(self.ledger, bucket, runs, result, self._add_rows)
         return True
 
     def _evaluate(self, bucket: Bucket, runs: Sequence[Run]) -> list[EvaluationRow]:
@@ -259,8 +259,11 @@ class Engine:
 
     def prepare(self, bucket: Bucket) -> bool:
         """Return whether a bucket has a population now; if not, its trials have failed."""
+        return self._succeeds(bucket, lambda: self.make(bucket))
+
+    def _succeeds(self, bucket: Bucket, step: Callable[[], object]) -> bool:
         try:
-            self.make(bucket)
+            step()
         except Exception as error:
             self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False
@@ -273,16 +276,13 @@ class Engine:
         lanes = bucket.lanes
         if self.study.population.lanes is None and len(self.buckets) > 1:
             lanes = lanes_to_keep(self.ledger, bucket)
-        try:
-            if lanes == bucket.lanes:
-                bucket.fix_lanes()
-            else:
-                bucket.drop()  # before the other one is made: both may not find room
-                bucket.fix_lanes(self.factory.make(bucket.resolved, lanes))
-        except Exception as error:
-            self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
-            return False
-        return True
+        if lanes == bucket.lanes:
+            bucket.fix_lanes()
+            return True
+        bucket.drop()  # before the other one is made: both may not find room
+        return self._succeeds(
+            bucket, lambda: bucket.fix_lanes(self.factory.make(bucket.resolved, lanes))
+        )
 
     def compile_ahead(self, bucket: Bucket) -> None:
         """Start compiling for a bucket with its final lanes, while another one runs."""
@@ -329,8 +329,7 @@ class Engine:
 
     def affordable(self, bucket: Bucket) -> float:
         """Return the lanes for which the budget pays another chunk; may be infinite."""
-        state, quantum = self.ledger.state, bucket.schedule.quantum
-        return affordable_lanes(self.study, state.usage, state.phase, self._longest, quantum)
+        return affordable_lanes(self.ledger, self._longest, bucket.schedule.quantum)
 
     def pays_for_any(self) -> bool:
         """Return whether the budget pays a chunk of any bucket, or there is none yet."""
@@ -339,8 +338,7 @@ class Engine:
 
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except the reserve for confirming."""
-        state = self.ledger.state
-        return out_of_time(self.study, state.usage, state.phase, self._longest)
+        return out_of_time(self.ledger, self._longest)
 
     def check_first_bucket(self) -> None:
         """Refuse a budget too small for confirming, once the length of a run is known."""
@@ -357,7 +355,7 @@ def engine_in_memory(study: Study, factory: PopulationFactory, rows: bool = Fals
         ledger,
         factory,
         buckets := {},
-        curves=_NoCurves(),
+        add_rows=lambda **rows: None,
         committer=_NoCommits(ledger, rows),
         policies=Policies(ledger, buckets, Path("nowhere"), study.checkpoint),
         telling=Telling(ledger, buckets, ()),
@@ -374,8 +372,3 @@ class _NoCommits(Committer):
 
     def commit(self, phase: Any = "running") -> None:
         self.commit_if_due()
-
-
-class _NoCurves:
-    def add_chunk(self, *args: Any, **kwargs: Any) -> None:
-        """Drop them."""

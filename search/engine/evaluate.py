@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -34,19 +33,9 @@ def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
         ledger.fail(run.trial, why[:LONGEST])
 
 
-class CurveSink(Protocol):
-    """A receiver of curve rows, such as `store.parquet.CurveParts`."""
-
-    def add_chunk(
-        self,
-        *,
-        trials: Sequence[int],
-        streams: Sequence[Stream],
-        replicates: Sequence[int],
-        env_steps: Sequence[int],
-        metrics: dict[str, np.ndarray],
-    ) -> None:
-        """Take rows of many lanes by columns: of a chunk, a part of one, or several."""
+AddRows = Callable[..., None]
+"""Takes curve rows by columns as `store.parquet.CurveParts.add_chunk`, each named: `trials`,
+`streams`, `replicates`, `env_steps`, `metrics`."""
 
 
 def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
@@ -76,7 +65,7 @@ def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Chan
 
 
 def count_chunk(
-    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, curves: CurveSink
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, add_rows: AddRows
 ) -> None:
     """Count one chunk for its replicates, and mark those that diverged."""
     shown: dict[int, Run] = {}
@@ -94,7 +83,7 @@ def count_chunk(
     trained = [bucket.trained(run) for run in shown.values()]
     rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
     for made in rows:
-        curves.add_chunk(
+        add_rows(
             trials=[run.trial for run in made.runs],
             streams=[run.stream for run in made.runs],
             replicates=[run.replicate for run in made.runs],

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...store.rows import EvaluationRow, Stream
@@ -43,21 +42,9 @@ class Telling:
         begins = state.phase is Phase.ALSO and not state.asked
         self._phase = Phase.DONE if begins else state.phase  # that observers know of
 
-    def _tell(self, event: str, *about: Any) -> None:
+    def tell(self, event: str, *about: Any) -> None:
         for observer in self._observers:
             getattr(observer, event)(*about)
-
-    def start(self, folder: Path, resumed: bool) -> None:
-        self._tell("on_start", self._ledger.study, folder, resumed)
-
-    def baseline(self, baseline: str, value: float) -> None:
-        self._tell("on_baseline", baseline, value)
-
-    def interrupt(self) -> None:
-        self._tell("on_interrupt")
-
-    def end(self, outcome: str) -> None:
-        self._tell("on_end", self.progress(), outcome)
 
     def count_time(self) -> None:
         now = time.monotonic()
@@ -98,10 +85,10 @@ class Telling:
         self.count_time()
         self._look_ahead()
         if evaluations:
-            self._tell("on_evaluations", evaluations)
+            self.tell("on_evaluations", evaluations)
         self.changes()
         if self._observers:
-            self._tell("on_chunk", self.progress())
+            self.tell("on_chunk", self.progress())
         check_health(self._ledger)
 
     def _look_ahead(self) -> None:
@@ -138,12 +125,12 @@ class Telling:
 
     def changes(self) -> None:
         for trial in self._ledger.take_ended():
-            self._tell("on_trial_end", trial.row())
+            self.tell("on_trial_end", trial.row())
         phase = self._ledger.state.phase
         if phase is not self._phase and phase in _STREAMS:
             live, stream = self._ledger.state.live.values(), _STREAMS[phase]
             trials = [t.number for t in live if any(run.is_live for run in t.runs_of(stream))]
-            self._tell("on_confirm", phase, tuple(trials))
+            self.tell("on_confirm", phase, tuple(trials))
         self._phase = phase
 
 

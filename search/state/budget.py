@@ -34,10 +34,9 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     return (confirm.report if objectives < 2 else 0) * each
 
 
-def affordable_lanes(
-    study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
-) -> float:
-    left = env_steps_left(study, usage)
+def affordable_lanes(ledger: Ledger, run_env_steps: int, quantum: int) -> float:
+    study, phase = ledger.study, ledger.state.phase
+    left = env_steps_left(study, ledger.state.usage)
     if left == inf or phase is Phase.ALSO:
         return inf
     return max(0, left - reserve(study, phase, run_env_steps)) // (quantum * study.spread)
@@ -54,21 +53,19 @@ def trials_left(study: Study, proposed: int) -> float:
 
 def may_propose(ledger: Ledger) -> bool:
     state = ledger.state
-    return (
-        state.phase is Phase.SEARCH
-        and not state.exhausted
-        and trials_left(ledger.study, state.proposed) > 0
-    )
+    searches = state.phase is Phase.SEARCH and not state.exhausted
+    return searches and trials_left(ledger.study, state.proposed) > 0
 
 
-def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) -> bool:
+def out_of_time(ledger: Ledger, run_env_steps: int) -> bool:
     """Return whether the wall time is used up, except what confirming may take."""
-    if study.budget.wall_seconds is None or phase is Phase.ALSO:
+    wall, phase, usage = ledger.study.budget.wall_seconds, ledger.state.phase, ledger.state.usage
+    if wall is None or phase is Phase.ALSO:
         return False
-    later = reserve(study, phase, run_env_steps)
+    later = reserve(ledger.study, phase, run_env_steps)
     rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     kept_back = later / rate if rate > 0 else 0.0
-    return usage.run_seconds + kept_back >= study.budget.wall_seconds
+    return usage.run_seconds + kept_back >= wall
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:
@@ -86,10 +83,8 @@ def check_health(ledger: Ledger) -> None:
     """Stop a study that only fails (SearchError)."""
     failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
     if failures > 0 and failures >= most:
-        last = max(
-            (trial for trial in ledger.trials.values() if trial.error),
-            key=lambda trial: trial.number,
-        )
+        failed = (trial for trial in ledger.trials.values() if trial.error)
+        last = max(failed, key=lambda trial: trial.number)
         raise SearchError(
             f"{failures} errors, and budget.max_failures is {most}; the last, in trial "
             f"{last.number}: {last.error}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,22 +22,11 @@ from .usage import Usage
 T = TypeVar("T")
 
 
-def encode(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: encode(getattr(value, entry.name)) for entry in fields(value)}
-    if isinstance(value, Mapping):
-        return {_key(key): encode(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [encode(item) for item in value]
-    raise TypeError(f"no JSON form for {value!r} of type {type(value).__name__}")
-
-
 def decode(kind: type[T], value: Any) -> T:
-    """Invert `encode`; `kind` is the declared type. TypeError if the value does not fit it."""
+    """Return parsed JSON as the declared type; TypeError if it does not fit.
+
+    It undoes `json.dumps(value, default=vars)`, which writes dataclasses by their fields.
+    """
     declared: Any = kind
     found: Any = value
     origin, inner = get_origin(declared), get_args(declared)
@@ -65,12 +54,6 @@ def decode(kind: type[T], value: Any) -> T:
 @cache
 def _hints(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
-
-
-def _key(key: Any) -> str:
-    if not isinstance(key, (str, int)) or isinstance(key, bool):
-        raise TypeError(f"a key must be text or an integer, got {key!r}")
-    return str(key)
 
 
 VERSION = 3
@@ -301,7 +284,8 @@ class LoopState:
         self.phase, self.live, self.outlook = Phase.DONE, {}, None
 
     def to_text(self) -> str:
-        return json.dumps({"version": VERSION, **encode(self)}, separators=(",", ":"))
+        data = {"version": VERSION, **vars(self)}
+        return json.dumps(data, default=vars, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> LoopState:

@@ -20,19 +20,15 @@ from ...store.leaderboard import Ranking
 from ...store.pareto import places
 from ...store.statistics import aggregate
 from ...studies.spec import Constraint, Metric, Study, scales
-from ...studies.study_keys import COSTS
+from ...studies.study_keys import COSTS, METRICS
 from ..lanes.contract import EvaluationResult
 
 _PREFIX = "eval/"
 TRAINING_RETURN = "training_return"
 """Metric of an evaluation: what training showed by then, see `Metric.training_weight`."""
-_STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "mean": lambda values: np.mean(values, axis=-1),
-    "median": lambda values: np.median(values, axis=-1),
-    "min": lambda values: np.min(values, axis=-1),
-    "max": lambda values: np.max(values, axis=-1),
-    "std": lambda values: np.std(values, axis=-1),
-}
+_STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
+    "mean": np.mean, "median": np.median, "min": np.min, "max": np.max, "std": np.std,
+}  # fmt: skip
 
 
 def measure(name: str, result: EvaluationResult) -> float:
@@ -50,15 +46,11 @@ def measures(name: str, results: EvaluationResult) -> np.ndarray:
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:
         values = results.returns if quantity == "return" else results.lengths
-        return _STATISTICS[statistic](np.asarray(values, dtype=np.float64))
+        return _STATISTICS[statistic](np.asarray(values, dtype=np.float64), axis=-1)
     if name.startswith(_PREFIX) and key in results.metrics:
         return np.mean(results.metrics[key], axis=-1)
-    known = [
-        f"{_PREFIX}{quantity}_{statistic}"
-        for quantity in ("return", "length")
-        for statistic in _STATISTICS
-    ]
-    raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in results.metrics])
+    known = [*METRICS, *(f"{_PREFIX}{key}" for key in results.metrics)]
+    raise UnknownNameError("metric", name, known)
 
 
 def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:
@@ -69,15 +61,13 @@ def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResu
     [[1.0], [2.0]]
     """
     each = len(result.returns) // environments
-    slices = [slice(at * each, (at + 1) * each) for at in range(environments)]
-    return [
-        EvaluationResult(
-            result.returns[own],
-            result.lengths[own],
-            {name: values[own] for name, values in result.metrics.items()},
-        )
-        for own in slices
-    ]
+
+    def part(at: int) -> EvaluationResult:
+        own = slice(at * each, (at + 1) * each)
+        metrics = {name: values[own] for name, values in result.metrics.items()}
+        return EvaluationResult(result.returns[own], result.lengths[own], metrics)
+
+    return [part(at) for at in range(environments)]
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,10 @@ class Unwritten:
             match row:
                 case EvaluationRow():
                     self.evaluations.append(row)
+                case DecisionRow(action="promote", trial=trial, rung=rung):
+                    others = (o for o in self.decisions if (o.trial, o.rung) != (trial, rung))
+                    self.decisions = [*others, row]
                 case DecisionRow():
-                    if row.action == "promote":
-                        place = (row.trial, row.rung)
-                        others = [one for one in self.decisions if (one.trial, one.rung) != place]
-                        self.decisions = others
                     self.decisions.append(row)
                 case AskRow():
                     self.asks.append(row)

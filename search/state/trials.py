@@ -6,6 +6,7 @@ must see, and every change reaches the store as a `TrialRow`.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -128,14 +129,9 @@ class Run:
         self.kept = False
 
     def adopt(self, other: Run) -> None:
-        self.state, self.chunks, self.value = other.state, other.chunks, other.value
-        self.rung_values = list(other.rung_values)
-        self.extras, self.rung_extras = list(other.extras), list(other.rung_extras)
-        self.scores, self.rung_scores = list(other.scores), list(other.rung_scores)
-        self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
-        self.recent_length = other.recent_length
-        self.recents = {number: list(recent) for number, recent in other.recents.items()}
-        self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
+        vars(self).update(
+            {name: copy.deepcopy(value) for name, value in vars(other).items() if name not in _OWN}
+        )
 
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Add a chunk's episodes; return rolling means of the last 100 returns and lengths.
@@ -182,6 +178,10 @@ class Run:
 
     def end_row(self) -> None:
         self.half_row, self.half_row_chunks = {}, 0
+
+
+_OWN = ("trial", "stream", "replicate", "lane", "seconds", "row_seconds", "kept")
+"""What a replicate does not adopt."""
 
 
 def cut(runs: Iterable[Run]) -> None:

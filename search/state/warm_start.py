@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,7 @@ from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded
 from ...studies.spec import Study
 from ..samplers.registry import Past
-from .loop_state import decode, encode
 from .objective import Objective, Objectives
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """A trial of an earlier study, as in this study's folder."""
-
-    params: dict[str, Any]
-    state: str
-    losses: list[float]
-    violations: list[float]
 
 
 @dataclass(frozen=True)
@@ -54,10 +43,11 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
         return WarmStart()
     kept = None if folder is None else folder / WARM_START_NAME
     if kept is not None and is_plain_file(kept):
-        rows, words = _read_copy(kept)
+        found, words = _read_copy(kept)
     else:
-        rows, words = _read(study, Path(study.source) / given.study)
-    return WarmStart(tuple(_past(rows, index) for index in range(len(rows))), words)
+        found, words = _read(study, Path(study.source) / given.study)
+    numbered = (replace(past, trial=at - len(found)) for at, past in enumerate(found))
+    return WarmStart(tuple(numbered), words)
 
 
 def write_warm_start(found: WarmStart, folder: Path) -> None:
@@ -66,50 +56,48 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
     if not found.history or path.is_file():
         return
     rows = [
-        Earlier(dict(past.params), str(past.state), list(past.losses or ()), list(past.violations))
+        {"params": past.params, "state": past.state, "losses": past.losses or (),
+         "violations": past.violations}
         for past in found.history
-    ]
-    data = {"words": found.words, "trials": encode(rows)}
+    ]  # fmt: skip
+    data = {"words": found.words, "trials": rows}
     write_text(path, json.dumps({**data, "sum": _sum(data)}))
 
 
-def _read_copy(path: Path) -> tuple[list[Earlier], str]:
+def _read_copy(path: Path) -> tuple[list[Past], str]:
     """Read the copy in the study's folder; older ones have no checksum."""
     try:
         data = json.loads(read_file(path))
-        rows, words = decode(list[Earlier], data["trials"]), str(data["words"])
+        found, words = [_past(**row) for row in data["trials"]], str(data["words"])
         if data.pop("sum", None) not in (None, _sum(data)):
             raise ValueError("its checksum is another")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise not_as_written(f"{path} is damaged ({error})") from error
-    return rows, words
+    return found, words
 
 
 def _sum(data: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(data).encode(), digest_size=16).hexdigest()
 
 
-def _past(rows: Sequence[Earlier], index: int) -> Past:
-    row = rows[index]
+def _past(
+    params: dict[str, Any], state: str, losses: Sequence[float], violations: Sequence[float]
+) -> Past:
+    loss, more = (losses[0] if losses else None), tuple(losses[1:])
     return Past(
-        trial=index - len(rows),
-        params=row.params,
-        state=TrialState(row.state),
-        loss=row.losses[0] if row.losses else None,
-        more=tuple(row.losses[1:]),
-        violations=tuple(row.violations),
+        0, params, state=TrialState(state), loss=loss, more=more, violations=tuple(violations),
         proposed_by="warm_start",
-    )
+    )  # fmt: skip
 
 
-def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
+def _read(study: Study, path: Path) -> tuple[list[Past], str]:
     rows, meta = _rows_of(path)
     rows = [row for row in rows if row.state is not TrialState.REFERENCE]
     other: dict[str, Any] = {}
     if meta is not None:
         _check_same_metrics(study, meta, path)
         other = as_recorded(meta.study_text, str(path))
-    found: list[Earlier] = []
+    found: list[Past] = []
     left_out: Counter[str] = Counter()
     for row in rows:
         reason = _why_unusable(study, row)
@@ -246,13 +234,12 @@ def _our_value(study: Study, name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _earlier(study: Study, params: dict[str, Any], row: TrialRow) -> Earlier:
+def _earlier(study: Study, params: dict[str, Any], row: TrialRow) -> Past:
     if row.state is TrialState.DIVERGED:
-        return Earlier(params, str(row.state), [], [])
+        return _past(params, row.state, (), ())
     metrics = study.objectives or (study.metric,)
     losses = [Objective(m).loss(v) for m, v in zip(metrics, _values(row), strict=True)]
-    violations = Objectives.of(study).violations(row.constraints)
-    return Earlier(params, str(row.state), losses, list(violations))
+    return _past(params, row.state, losses, Objectives.of(study).violations(row.constraints))
 
 
 def _counts(left_out: Counter[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ...environments.registry import full_id
 from ...errors import ConfigError, StudyError, UnknownNameError
-from ...spaces.base import is_number
+from ...files.plain_data import is_number
 from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"

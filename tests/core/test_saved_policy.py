@@ -236,7 +236,7 @@ def test_no_value_of_a_description_is_trusted(policies, tmp_path):
         (("about",), "\x1b", "about is '\\x1b'; allowed: an object"),
         (("reward_state", "returns"), {"count": 1}, "numbers count, mean, square"),
         (("reward_state",), {"returns": None}, "it has no reward_state.centring"),
-        (("config", "gamma"), "high", "policy.json: gamma is 'high'; allowed: a number at least"),
+        (("config", "gamma"), "high", "policy.json: gamma is 'high'; allowed: a number from"),
     ],
 )
 def test_what_is_wrong_in_a_description_is_named(policies, tmp_path, way, wrong, told):

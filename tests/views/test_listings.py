@@ -53,7 +53,7 @@ def test_without_a_word_the_usual_ones_are_listed_and_one_name_shows_all(capsys)
     assert len(capsys.readouterr().out.splitlines()) == len(KNOBS) + 2
     assert main(["knobs", "gamma"]) == 0
     out = capsys.readouterr().out
-    assert "a number at least 0 and at most 1" in out and "discount" in out
+    assert "a number from 0 to 1" in out and "discount" in out
     assert main(["envs", "Pendulum-v1"]) == 0
     assert "env.max_torque" in capsys.readouterr().out
 

@@ -297,7 +297,7 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("env_steps: 100", "length and env_steps are both given; keep one"),
         ("length: 4 weeks", "a number of steps, a number of epoch"),
         ("fixed: {rat: 1}", "Walk has no hyperparameter 'rat'; did you mean 'rate'?"),
-        ("fixed: {width: 0}", "width is 0; allowed: an integer at least 1"),
+        ("fixed: {width: 0}", "width is 0; allowed: an integer of at least 1"),
         ("fixed: {gamma: 0.9}", "Walk has no hyperparameter 'gamma'"),
         ("init: {from: x}", "init"),
         ("checkpoint: {parts: [losses]}", "keeps whole states, not parts"),
