@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ....environments.table import ENVIRONMENTS
 from ....errors import ConfigError, UnknownNameError
@@ -33,12 +33,39 @@ OBSERVATIONS = _ENTRY.keys["observation"].choices
 class OpticalSettings:
     """The `env:` keys and parameters of an optical environment, checked; see `EnvKey.meaning`."""
 
-    __annotations__ = {name: type(value) for name, value in _DEFAULTS.items()}
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **values: Any) -> None: ...
-        def __getattr__(self, name: str) -> Any: ...
+    id: str
+    topology: str
+    directed: bool
+    slots: int
+    slot_width: float
+    guardband: int
+    k: int
+    path_order: str
+    disjoint_paths: bool
+    modulation: str
+    load: float
+    mean_holding_time: float
+    truncate_holding_time: bool
+    bitrates: tuple[float, ...]
+    min_bitrate: float
+    max_bitrate: float
+    step_bitrate: float
+    bitrate_scale: float
+    traffic_matrix: str
+    continuous: bool
+    max_requests: int
+    warmup_requests: int
+    incremental: bool
+    requests: str
+    aggregate_slots: int
+    fits: tuple[str, ...]
+    no_op: bool
+    reward: str
+    end_first_blocking: bool
+    scale_factor: float
+    observation: str
+    histograms: bool
+    shadow: str
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> OpticalSettings:
