@@ -20,6 +20,7 @@ from ..files.plain_data import is_mapping, is_sequence
 from .rows import (
     AskRow,
     AttributeRow,
+    Commit,
     DecisionRow,
     EvaluationRow,
     Head,
@@ -224,7 +225,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
     return StudyMeta(**{key: value for key, value in values.items() if key in known})
 
 
-def head_cells(head: Head) -> Cells:
+def head_cells(head: Head | Commit) -> Cells:
     at = repr(float(head.at))
     return (1, int(head.number), at, str(head.phase), head.loop_state, head.checkpoint)
 

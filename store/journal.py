@@ -487,8 +487,7 @@ class Journal:
         self._put("attributes", map(codec.attribute_cells, commit.attributes))
         self._delete("parts", "name = ?", [(name,) for name in commit.merged])
         self._put("parts", map(codec.part_cells, commit.parts))
-        last = (commit.number, commit.at, commit.phase, commit.loop_state, commit.checkpoint)
-        self._put("head", [codec.head_cells(Head(*last))])
+        self._put("head", [codec.head_cells(commit)])
 
     def _put(self, table: str, rows: Iterable[Cells]) -> None:
         keys = _KEYS.get(table, ())
