@@ -21,25 +21,16 @@ from .lane_state import LaneState
 from .networks.mlp import takes_flags
 from .plan import AUTOMATIC, CPU, Plan, backend_of, for_backend
 from .population import lane_shapes
+from .pytree import equations, inner_jaxprs
 from .rollout import values_wait
 
 
 def computed_numbers(plan: Plan, params: Any, rows: int) -> int:
     struct = environments.make(plan.env).observation_struct
     batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((rows, *s.shape), s.dtype), struct)
-    return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, batch).jaxpr)
-
-
-def _computed(jaxpr: Any) -> int:
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = [getattr(value, "jaxpr", None) for value in equation.params.values()]
-        nested = [found for found in inner if hasattr(found, "eqns")]
-        if nested:
-            total += sum(_computed(found) for found in nested)
-        else:
-            total += sum(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars)
-    return total
+    made = jax.make_jaxpr(partial(policy.apply, plan))(params, batch).jaxpr
+    innermost = (equation for equation in equations(made) if not inner_jaxprs(equation))
+    return sum(math.prod(out.aval.shape) for equation in innermost for out in equation.outvars)
 
 
 MEMORY_SHARE = 0.6  # of a device's memory, for a program

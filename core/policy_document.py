@@ -24,8 +24,7 @@ TRAINING = "training.json"  # in its place in the folder of a custom training
 FORMAT = 1
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _MOST = (2.0 - 2.0**-23) * 2.0**127  # of float32
-_STATISTICS = ("count", "mean", "square")
-_AVERAGE = ("average", "trace")
+_REWARDS = {"returns": ("count", "mean", "square"), "centring": ("average", "trace")}
 _Fits = Callable[[Any], bool]
 
 
@@ -39,9 +38,8 @@ class PolicyDocument:
     eval_params: Mapping[str, float]
     about: Mapping[str, Any]
     imports: tuple[str, ...]  # files of user code
-    returns: Mapping[str, float] | None  # statistics of the returns
-    centring: Mapping[str, float] | None  # the average reward
-    has_rewards: bool  # False of a version that wrote neither
+    # `returns`, their statistics, and `centring`, the average reward; None of an earlier version
+    rewards: Mapping[str, Mapping[str, float] | None] | None
 
 
 def saved_env(id_: str, keys: Mapping[str, Any], directory: Path) -> EnvPlan:
@@ -58,8 +56,10 @@ def read_document(path: Path) -> PolicyDocument:
     missing = [name for name in _FIELDS if name not in data.fields]
     if missing:
         raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
-    has_rewards = "reward_state" in data.fields
-    rewards = _Data(path, data.mapping("reward_state"), "reward_state.") if has_rewards else None
+    rewards = None
+    if "reward_state" in data.fields:
+        given = _Data(path, data.mapping("reward_state"), "reward_state.")
+        rewards = {name: given.all_of(name, parts) for name, parts in _REWARDS.items()}
     config = data.mapping("config")
     return PolicyDocument(
         env=data.environment("env"),
@@ -70,9 +70,7 @@ def read_document(path: Path) -> PolicyDocument:
         eval_params=data.numbers("eval_params"),
         about=data.mapping("about"),
         imports=data.words("imports") if "imports" in data.fields else (),
-        returns=rewards.all_of("returns", _STATISTICS) if rewards else None,
-        centring=rewards.all_of("centring", _AVERAGE) if rewards else None,
-        has_rewards=has_rewards,
+        rewards=rewards,
     )
 
 

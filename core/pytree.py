@@ -7,7 +7,7 @@ Unflattening does not run `__init__`: jax fills trees with shapes, axes and sent
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
@@ -65,6 +65,20 @@ def pytree(cls: type[T]) -> type[T]:
 
 def is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a jaxpr, and of those inside of it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in inner_jaxprs(equation):
+            yield from equations(inner)
+
+
+def inner_jaxprs(equation: Any) -> list[Any]:
+    leaves = jax.tree.leaves(list(equation.params.values()))
+    found = [getattr(leaf, "jaxpr", leaf) for leaf in leaves]
+    return [jaxpr for jaxpr in found if hasattr(jaxpr, "eqns")]
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:

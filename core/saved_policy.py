@@ -348,13 +348,13 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         each = f"; inside it are {', '.join(inside)}" if inside else ""
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     document = read_document(path)
-    rewards = RewardState.from_data(document.returns, document.centring)
+    given = document.rewards
+    rewards = None if given is None else RewardState.from_data(**given)
     with _explain_unknown(document.imports, directory):
         plan = make_plan(document.config, document.env, document.eval_env, document.features)
         empty = SavedPolicy(
             plan, document.config, document.env_params, document.eval_params, {},
-            RunningStatistics.empty(()), document.about,
-            rewards if document.has_rewards else None, document.imports,
+            RunningStatistics.empty(()), document.about, rewards, document.imports,
         )  # fmt: skip
         shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}

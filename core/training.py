@@ -13,7 +13,7 @@ on with them. Arrays that `init` computed from `h` stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ from .envs.traced_once import differences
 from .evaluation import EVALUATION, STEP_LIMIT, Players, play, step_words
 from .lane_state import use_key
 from .plan import EnvPlan
-from .pytree import named_leaves
+from .pytree import equations, named_leaves
 
 _NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given",
              "env_params")  # fmt: skip
@@ -451,28 +451,13 @@ def _traced(cls: type[Training], method: str, call: Callable[..., Any], *given: 
     """Return the shapes of a method's results; it must not call back into Python."""
     with _named(cls, method):
         jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
-    names = {str(eqn.primitive) for eqn in _equations(jaxpr.jaxpr)} & set(_CALLBACKS)
+    names = {str(eqn.primitive) for eqn in equations(jaxpr.jaxpr)} & set(_CALLBACKS)
     if names:
         raise ConfigError(
             f"{cls.__name__}.{method} calls back into Python ({', '.join(sorted(names))}); lanes "
             "are pure programs: return a value instead"
         )
     return shapes
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in _inner(eqn.params):
-            yield from _equations(inner)
-
-
-def _inner(params: Mapping[str, Any]) -> Iterator[Any]:
-    for value in params.values():
-        for each in value if isinstance(value, list | tuple) else (value,):
-            found = getattr(each, "jaxpr", each)
-            if hasattr(found, "eqns"):
-                yield found
 
 
 @contextmanager
