@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
@@ -101,15 +101,6 @@ class EnvPlan:
     unrolled: bool = dataclasses.field(default=False, repr=False)
 
 
-# Static hyperparameters that other fields say, and newer ones: names and order of the rest are
-# part of `plan_hash`, so that new ones are added here.
-_ELSEWHERE = ("num_layers", "hidden_size", "history", "transformer_obs_type",
-              "transformer_share_layers")  # fmt: skip
-_NEWER = ("accumulate_minibatches", "path_mlp_begins")
-_STATIC = [name for name, knob in KNOBS.items()
-           if not (knob.traced or name in _ELSEWHERE or name in _NEWER)]  # fmt: skip
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
@@ -120,16 +111,68 @@ class Plan:
 
     env: EnvPlan
     eval_env: EnvPlan
-    __annotations__ |= dict.fromkeys(_STATIC, Any)
+    num_envs: int
+    rollout_length: int
+    num_minibatches: int
+    minibatch_size: int
+    network: str
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool
+    shared_encoder: bool
+    cnn_channels: tuple[int, ...] | None
+    cnn_kernels: tuple[int, ...] | None
+    cnn_strides: tuple[int, ...] | None
+    cnn_dense: tuple[int, ...] | None
+    recurrent_size: int
+    link_critic_sees: str
+    gnn_message_passing_steps: int
+    gnn_edge_embedding_size: int
+    gnn_node_embedding_size: int
+    gnn_global_embedding_size: int
+    gnn_edge_mlp_layers: int
+    gnn_node_mlp_layers: int
+    gnn_global_mlp_layers: int
+    gnn_edge_mlp_latent: int
+    gnn_node_mlp_latent: int
+    gnn_global_mlp_latent: int
+    gnn_attn_mlp_layers: int
+    gnn_attn_mlp_latent: int
+    gnn_num_spectral_features: int
+    gnn_layer_norm: bool
+    gnn_mlp_layer_norm: bool
+    gnn_normalise_by_link_length: bool
+    gnn_node_features: bool
+    transformer_layers: int
+    transformer_heads: int
+    transformer_embedding_size: int
+    transformer_intermediate_size: int
+    transformer_wire_features: int
+    transformer_actor_mlp_width: int
+    transformer_actor_mlp_depth: int
+    transformer_critic_mlp_width: int
+    transformer_critic_mlp_depth: int
+    transformer_actor_pooling: str
+    transformer_critic_pooling: str
+    transformer_dropout: float
+    transformer_attention_dropout: float
+    transformer_enable_dropout: bool
+    initialisation: str
+    hidden_gain: float
+    policy_gain: float
+    value_gain: float
+    optimiser: str
+    gradient_accumulation: int
+    priority_over: str | None
+    distribution: str | None
+    action_low: float | None
+    action_high: float | None
+    dtype: str
+    matmul_precision: str
     features: tuple[str, ...] = ()  # costly switches compiled in, see `FEATURES`
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
     path_mlp_begins: str = dataclasses.field(default="path", repr=False)
     backend: Backend = dataclasses.field(default=CPU, repr=False)  # set when a `Program` is made
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **values: Any) -> None: ...
-        def __getattr__(self, name: str) -> Any: ...
 
     @property
     def steps_per_update(self) -> int:
@@ -181,6 +224,7 @@ def plan_of(
     """
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     features = on if features is None else features
+    names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
     unused = set(features) - set(FEATURES)
     if unused:
         raise ConfigError(f"unknown features {sorted(unused)}; known: {', '.join(FEATURES)}")
@@ -189,8 +233,7 @@ def plan_of(
         raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
     network = full["network"]
     chosen = {
-        name: full[name] if matters(name, network) else KNOBS[name].default
-        for name in (*_STATIC, *_NEWER)
+        name: full[name] if matters(name, network) else KNOBS[name].default for name in names
     }
     if chosen["gradient_accumulation"] == "auto":
         chosen["gradient_accumulation"] = AUTOMATIC if network in _OVER_LINKS else 1
