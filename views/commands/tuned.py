@@ -111,7 +111,9 @@ def _verdict(record: Record) -> list[str]:
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        lines.append(f"The default is that of {record.made.on}: {words}; today's was not run.")
+        lines.append(
+            f"The default is that of {record.made.on}, with {words}; today's was not run."
+        )
     return lines
 
 
