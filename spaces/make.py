@@ -134,7 +134,8 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     for key, value in given.items():
         if not is_number(value):
-            faults.append(Fault(key, f"{key} is {value!r}; allowed: a finite number"))
+            finite = "finite " if isinstance(value, float) else ""
+            faults.append(Fault(key, f"{key} is {value!r}; allowed: a {finite}number"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(Fault(key, f"{key} is {value!r}, which is too large"))
         elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
