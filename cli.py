@@ -286,8 +286,16 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
 
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
-    _option(serve, "out", "DIR", "the folder of results", nargs="?", default="results")
-    host = "the address (default: 127.0.0.1, for this machine only); others demand a token"
+    _option(
+        serve,
+        "out",
+        "DIR",
+        "the folder of results (default: results)",
+        nargs="?",
+        default="results",
+    )
+    host = "the address (default: 127.0.0.1, for this machine only); others demand the token "
+    host += "that is part of the URL printed"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
     _option(serve, "--port", "N", "0: any (default: 8765, or the next free)", type=types.port)
     _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")

@@ -246,5 +246,8 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            on = f"hpo runs on Linux and macOS (on Windows: WSL 2); {sys.platform} has no {module}"
-            raise ConfigError(f"{on}, to {purpose}") from None
+            told = (
+                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
+            )
+            told += f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            raise ConfigError(told) from None

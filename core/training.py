@@ -131,7 +131,12 @@ class StudyEnvironment:
 
 
 class _EnvironmentOfStudy(property):
-    pass
+    """Made by the class, so that a training can be asked whether it takes the environment."""
+
+
+def _environment_of(training: Training) -> Environment:
+    assert training.given is not None  # the study checks it
+    return environments.make(training.given.plan)
 
 
 def environment() -> Any:
@@ -139,7 +144,7 @@ def environment() -> Any:
 
     Its functions `reset`, `step` and `action_mask` take `h.env_params` as parameters.
     """
-    return _EnvironmentOfStudy(lambda training: environments.make(training.given.plan))
+    return _EnvironmentOfStudy(_environment_of)
 
 
 _TYPES: Mapping[type, KnobType] = {
@@ -418,8 +423,11 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
         lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
         state, hypers,
     )  # fmt: skip
-    for line in differences({"state": after}, {"state": state}):
+    for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
         raise ConfigError(f"{cls.__name__}.update: {line}")
+    if [*named_leaves(after)] != [*leaves]:  # lanes keep leaves by their place
+        ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
+        raise ConfigError(f"{cls.__name__}.update: the state is {ours}; init gave {theirs}")
     values = _traced(
         cls, "act" if cls.acts() else "evaluate",
         lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),

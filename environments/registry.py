@@ -27,8 +27,8 @@ def allow_distribution(kind: str, name: str) -> None:
     DISTRIBUTIONS[kind].append(name)
 
 
-def fitting_distributions(kind: str) -> list[str]:
-    return DISTRIBUTIONS.get(kind, [])
+def fitting_distributions(kind: str) -> tuple[str, ...]:
+    return tuple(DISTRIBUTIONS.get(kind, ()))
 
 
 def entry(id_: str) -> EnvEntry:

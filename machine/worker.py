@@ -10,18 +10,31 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle
 from typing import Any, TextIO, cast
 
 from ..core.host.batch import Slots, numbers
 from ..core.host.shared_arrays import SharedArrays
 from ..errors import HpoError
+
+
+def send_descriptor(link: Connection, descriptor: int) -> None:
+    with socket.socket(fileno=os.dup(link.fileno())) as same:
+        socket.send_fds(same, [b"."], [descriptor])
+
+
+def receive_descriptor(link: Connection) -> int:
+    with socket.socket(fileno=os.dup(link.fileno())) as same:
+        descriptors = socket.recv_fds(same, 1, 1)[1]
+    if not descriptors:
+        raise EOFError("the other side has ended")
+    return descriptors[0]
 
 
 def shared_block(size: int) -> tuple[int, memoryview]:
@@ -51,7 +64,7 @@ def serve(descriptor: int, parent: int) -> None:
         while True:
             try:
                 message = link.recv()
-                block = recv_handle(link) if message["do"] == "begin" else None
+                block = receive_descriptor(link) if message["do"] == "begin" else None
             except (EOFError, OSError):
                 return
             try:

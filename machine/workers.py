@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from ..errors import ConfigError
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from . import worker
-from .worker import serve, shared_block
+from .worker import send_descriptor, serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -99,7 +98,7 @@ class Workers:
                 try:
                     there.link.send(message)
                     if block is not None:
-                        send_handle(there.link, block, there.process.pid)
+                        send_descriptor(there.link, block)
                 except OSError:
                     ended[at] = self._bury(at)
             for at in messages:

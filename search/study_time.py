@@ -132,7 +132,8 @@ def expected_work(
     ledger, buckets, shapes = engine.ledger, list(engine.buckets.values()), list[list[Shape]]()
     for bucket in buckets:
         own = shapes_of(factory, bucket.resolved, asked)
-        bucket.equip(cast(Any, own[0]))
+        block = max(shape.block for shape in own)  # as of `SeveralPopulation`
+        bucket.equip(cast(Any, replace(own[0], block=block)))
         if asked is None and len(buckets) > 1:
             own = shapes_of(factory, bucket.resolved, lanes_to_keep(ledger, bucket))
         bucket.fix_lanes(cast(Any, own[0]))

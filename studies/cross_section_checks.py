@@ -104,10 +104,8 @@ def _seeds(study: Study) -> Problems:
     if len(study.objectives) > 1:
         yield "seeds.racing", "compares one objective; leave racing out, or give one metric"
     elif study.metric.aggregate != "mean":
-        yield (
-            "seeds.racing",
-            f"compares means, but aggregate is {study.metric.aggregate}; take mean",
-        )
+        text = f"compares means, but aggregate is {study.metric.aggregate}; take mean, or leave "
+        yield "seeds.racing", f"{text}racing out"
     if early is not None and (rule_row(early.type).finishes or early.evolves):
         text = f"adds seeds to whole runs, which {early.type} does not have; leave one of them out"
         yield "seeds.racing", text
@@ -220,7 +218,8 @@ def _budget(study: Study) -> Problems:
     budget, confirm, trials = study.budget, study.confirm, study.budget.trials
     endless = trials is None and budget.env_steps is None and budget.wall_seconds is None
     if endless and not method_row(study.search.method).ends:
-        yield "budget", "has no bound, so nothing ends the study; give trials, env_steps or wall"
+        text = "has no bound, so nothing ends the study; give budget.trials, env_steps or wall"
+        yield "budget", text
     reserved, run = 0, study.env_steps * study.spread
     if confirm is not None:
         reserved = confirm.runs(len(study.objectives)) * run
@@ -252,8 +251,8 @@ def _default(study: Study) -> Problems:
     rule = study.space.forbidden(params)
     if rule is not None:
         words = ", ".join(f"{name}={params[name]!r}" for name in rule.names if name in params)
-        text = f"{rule} forbids the default configuration ({words}); change a `default:` or it"
-        yield "forbid|space", text
+        text = f"{rule} forbids the default configuration ({words}); change a `default:` or the "
+        yield "forbid|space", f"{text}rule"
 
 
 def _ray_tune(study: Study) -> Problems:

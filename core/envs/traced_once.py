@@ -98,7 +98,8 @@ def _check_step(env: Environment, method: str, after: Any, wanted: Mapping[str, 
             f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
         )
     wanted = {**wanted, "info": dict.fromkeys(after.info, jax.ShapeDtypeStruct((), np.float32))}
-    _compare(env, method, {name: getattr(after, name) for name in wanted}, wanted)
+    given = {name: getattr(after, name) for name in wanted} | {"info": dict(after.info)}
+    _compare(env, method, given, wanted)
 
 
 def _check_parts(env: Any) -> None:
@@ -146,13 +147,17 @@ def _per_agent(env: Environment, struct: Any) -> Any:
     )
 
 
+_SOURCES = {"state": ", as from reset", "observation": ", as in observation_struct"}
+
+
 def _compare(
     env: Environment, method: str, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> None:
-    found = list(differences(given, wanted))
-    ours, theirs = map(jax.tree.structure, (given, wanted))
-    if not found and ours != theirs:
-        found = [f"its structure is {ours}; it must be {theirs}"]
+    found = list(differences(given, wanted, _SOURCES))
+    for part in () if found else wanted:
+        ours, theirs = map(jax.tree.structure, (given[part], wanted[part]))
+        if ours != theirs:
+            found.append(f"{part} is {ours}; it must be {theirs}{_SOURCES.get(part, '')}")
     if found:
         more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
         lines = "".join(f"\n  {line}" for line in found[:_MOST])
@@ -161,18 +166,28 @@ def _compare(
         )
 
 
-def differences(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line on each leaf of trees by name that differs from the wanted one."""
+def differences(
+    given: Mapping[str, Any], wanted: Mapping[str, Any], sources: Mapping[str, str] = {}
+) -> Iterator[str]:
+    """Yield a line on each leaf of trees by name that differs from the wanted one.
+
+    `sources`: name -> where its wanted tree comes from, in words.
+    """
     ours, theirs = _leaves(given), _leaves(wanted)
     for path, leaf in ours.items():
-        other = theirs.get(path)
+        other, source = theirs.get(path), _source(path, sources)
         if other is None:
             yield f"{path} is {_text(leaf)}; nothing belongs there"
         elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
-            yield f"{path} is {_text(leaf)}; it must be {_text(other)}{_hint(leaf, other)}"
+            hint = _hint(leaf, other)
+            yield f"{path} is {_text(leaf)}; it must be {_text(other)}{source}{hint}"
     for path, other in theirs.items():
         if path not in ours:
-            yield f"{path} is missing; it must be {_text(other)}"
+            yield f"{path} is missing; it must be {_text(other)}{_source(path, sources)}"
+
+
+def _source(path: str, sources: Mapping[str, str]) -> str:
+    return next((words for name, words in sources.items() if path.startswith(name)), "")
 
 
 def _leaves(trees: Mapping[str, Any]) -> dict[str, Any]:

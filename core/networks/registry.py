@@ -132,8 +132,8 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             "path_mlp_begins is 'slot', for which start slots must be seen as they are; leave out "
             "normalise_observations and dtype, or begin by path"
         )
-    env: Any = unwrapped(environments.make(plan.env))
-    return PathMLP(plan, outputs, routes, env.slots)
+    slots = getattr(unwrapped(environments.make(plan.env)), "slots", 100)
+    return PathMLP(plan, outputs, routes, slots)
 
 
 def _shown(plan: Plan) -> set[Any]:

@@ -114,20 +114,22 @@ class Population(Protocol):
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; lanes not `busy` may rest."""
-        ...
+        raise NotImplementedError
 
     def change(self, changes: Sequence[Change]) -> None:
         """Change lanes between two chunks; all sources are read before any change.
 
         Raises ConfigError if lanes of this kind cannot be changed.
         """
+        raise NotImplementedError
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """Return the training states of some lanes; ConfigError if they cannot be moved."""
-        ...
+        raise NotImplementedError
 
     def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         """Resume lanes from (state, configuration), taken here or in an equal population."""
+        raise NotImplementedError
 
     def save_state(self, state: Any, directory: Path) -> None:
         """Write a state from `take` into a new directory."""
@@ -151,7 +153,8 @@ class Population(Protocol):
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
 
-    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]: ...
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        raise NotImplementedError
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -285,7 +285,7 @@ class LoopState:
 
     def to_text(self) -> str:
         data = {"version": VERSION, **vars(self)}
-        return json.dumps(data, default=vars, separators=(",", ":"))
+        return json.dumps(data, default=_fields_of, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> LoopState:
@@ -319,3 +319,7 @@ def _split_bounds(bounds: str) -> tuple[list[Any], Any]:
     if confirm is not None:
         confirm.setdefault("default", True)
     return [budget, confirm if confirm and confirm["top_k"] else None], also or []
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}

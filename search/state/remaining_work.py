@@ -152,7 +152,8 @@ class WorkAhead:
 
         A block works until the last of its lanes ends.
         """
-        quantum, block = bucket.schedule.quantum, bucket.block if bucket.lanes else self._block
+        quantum = bucket.schedule.quantum
+        block = self._block if bucket.population is None else bucket.block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
         for left, warm, _ in ends:
             heapq.heapreplace(free, (free[0][0] + left + warm, free[0][1]))
@@ -180,10 +181,11 @@ class WorkAhead:
         live = sum(
             max(0.0, (self._study.seeds.per_config if trial.number < firsts else usual)
                 - len(trial.runs))
+            * math.prod(chances[len(trial.reports) :])
             for trial in ledger.live()
             if trial.runs
         )  # fmt: skip
-        return math.prod(chances) * (live + to_come * max(0.0, usual - first))
+        return live + to_come * math.prod(chances) * max(0.0, usual - first)
 
     def _confirm(self, ledger: Ledger, bucket: Bucket, share: float) -> Work:
         """Return the work of confirming: running replicates, then this bucket's later ones."""

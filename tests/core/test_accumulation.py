@@ -46,7 +46,7 @@ def test_what_is_said_holds_and_only_networks_over_links_are_cut():
 
     assert plan().gradient_accumulation == plan(network="lstm").gradient_accumulation == 1
     given = plan(network="gnn", gradient_accumulation=3)
-    assert for_platform(given, "cpu") is given and given.gradient_accumulation == 3
+    assert for_platform(given, "cpu") == given and given.gradient_accumulation == 3
     assert plan(network="gnn").gradient_accumulation == AUTOMATIC
     assert for_platform(plan(), "cpu") == plan()
     with pytest.raises(ConfigError, match="gradient_accumulation is 0; allowed: an integer"):

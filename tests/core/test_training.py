@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -263,6 +265,16 @@ class Loses(Base):
         return {"x": state["x"]}, {}
 
 
+class Reorders(Base):
+    """Its leaves have the same names and shapes; lanes would swap them."""
+
+    def init(self, key, h):
+        return OrderedDict(target=jnp.float32(1.0), best=jnp.float32(2.0))
+
+    def update(self, state, h):
+        return dict(state), {}
+
+
 class Stays(Base):
     steps_per_update = 0
 
@@ -279,6 +291,7 @@ class Stays(Base):
         (CallsLate, r"CallsLate.evaluate calls back into Python \(debug_"),
         (Raises, r"Raises.init: .*test_training.py:\d+: KeyError: 'buffer'"),
         (Loses, r"Loses.update: state\['n'\] is missing; it must be int32\[\]"),
+        (Reorders, r"Reorders.update: the state is PyTreeDef.*; init gave PyTreeDef"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],
 )

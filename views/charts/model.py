@@ -36,7 +36,7 @@ class Scale:
         if self.log:
             low, high = math.log(low), math.log(high)
             value = math.log(value) if value > 0.0 else low
-        return min(max((value - low) / (high - low), -beyond), 1.0 + beyond)
+        return min(max((value - low) / (high - low), 0.0 - beyond), 1.0 + beyond)
 
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high

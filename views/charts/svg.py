@@ -51,16 +51,17 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
     below = 38.0 if panel.x.label else 22.0
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
+    if not panel.y.cut:
+        return height, [*body, *(_mark(mark, panel, frame) for mark in panel.marks)]
     dots = [_mark(mark, panel, frame) for mark in panel.marks if isinstance(mark, Dot)]
     lines = [_mark(mark, panel, frame) for mark in panel.marks if not isinstance(mark, Dot)]
-    if panel.y.cut:
-        x, y = _n(frame.left), _n(frame.top)
-        wide, high = _n(frame.right - frame.left), _n(frame.bottom - frame.top)
-        lines = [
-            f'<svg class="window" x="{x}" y="{y}" width="{wide}" height="{high}" '
-            f'viewBox="{x} {y} {wide} {high}">{"".join(lines)}</svg>'
-        ]
-    return height, [*body, *lines, *dots]
+    x, y = _n(frame.left), _n(frame.top)
+    wide, high = _n(frame.right - frame.left), _n(frame.bottom - frame.top)
+    window = (
+        f'<svg class="window" x="{x}" y="{y}" width="{wide}" height="{high}" '
+        f'viewBox="{x} {y} {wide} {high}">{"".join(lines)}</svg>'
+    )
+    return height, [*body, window, *dots]
 
 
 def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:

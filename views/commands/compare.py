@@ -113,7 +113,9 @@ def do_compare(args: Namespace) -> int:
     if len(numbers) == 2:
         meta, sides = _trials(find_study(args.study, root, note), numbers)
     elif numbers:
-        raise ConfigError("compare two trials of one study, or two studies, not one of each")
+        raise ConfigError(
+            "compare two trials of one study, or two studies; not a trial with a study"
+        )
     elif args.study is not None:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
@@ -172,7 +174,8 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         winners = [side.name for side in (a, b) if side.wins]
         caution = ""
         if a.at is None and stream is not Stream.REPORT and len(winners) == 1:
-            caution = f"These seeds also picked {winners[0]} as the winner, so its mean is high."
+            picked = f"These seeds also picked {winners[0]} as the winner"
+            caution = f"{picked}, so its mean is a little high."
         earlier: tuple[int, ...] = ()
         if paired and stream is Stream.REPORT:
             seeds = [seed for _, seed in shared]

@@ -117,7 +117,8 @@ def _eval_training(args: Namespace) -> int:
         raise ConfigError(f"--sample is for PPO; {label} chooses its actions itself")
     made = loaded_algorithm(f"{Path(file).name}:{label}", places[0]).made
     saved = SavedTraining.read(folder, made)
-    if _is_written(args, saved.env_id, saved.trace, saved.film):
+    watched = args.trace is not None or args.video is not None
+    if watched and _is_written(args, saved.env_id, saved.trace, saved.film):
         return 0
     values = saved.evaluate(args.episodes, args.seed)
     lengths = [float(value) for value in values.pop("length", [])]

@@ -76,8 +76,16 @@ def _notebook() -> bool:
 def _in_notebook() -> Callable[[str], None]:
     from IPython.display import display  # type: ignore[import-not-found]  # a notebook has it
 
-    handle = display({"text/plain": ""}, raw=True, display_id=True)
-    return lambda text: handle.update({"text/plain": text}, raw=True)
+    handle: list[Any] = []
+
+    def show(text: str) -> None:
+        data = {"text/plain": text}
+        if handle:
+            handle[0].update(data, raw=True)
+        else:
+            handle.append(display(data, raw=True, display_id=True))
+
+    return show
 
 
 def _at_terminal(text: str) -> None:
@@ -220,7 +228,8 @@ def learn(
         HpoError: as for `run`; a SearchError if the training diverged or failed.
     """
     if not isinstance(config or {}, Mapping):
-        raise ConfigError(f"config is {config!r}; allowed: a mapping of hyperparameters")
+        told = f"config is {config!r}; allowed: a mapping of hyperparameters"
+        raise ConfigError(f"{told}, such as {{'learning_rate': 1e-3}}")
     if not isinstance(env, str | Mapping):
         told = f"env is {env!r}; allowed: an id or a mapping with `id`"
         raise ConfigError(f"{told}; for several environments: hpo.train({{'env': [...], ...}})")

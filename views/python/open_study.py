@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from ...search.what_if import WhatIf
 
 
-def _method(build: Callable[..., Picture], text: str) -> Callable[..., Any]:
-    def draw(self: Plots, ax: Any = None, **options: int | None) -> Any:
-        return self._draw(build(self._read(), **options), ax)
-
-    draw.__doc__ = text
-    return draw
-
-
 @dataclass(frozen=True)
 class Plots:
     """Each method draws one picture and returns its axes, or a list with one per panel.
@@ -56,14 +48,42 @@ class Plots:
 
     folder: Path
 
-    curves = _method(curves, "Draw the learning curves of the best trials.")
-    history = _method(history, "Draw the value of every trial in order, and the best so far.")
-    importance = _method(importance, "Draw what explains the ranking; `at`: at these env steps.")
-    effects = _method(effects, "Draw the mean value along each significant hyperparameter.")
-    schedule = _method(schedule, "Draw the hyperparameters of a population over env steps.")
-    parallel = _method(parallel, "Draw all trials across parallel coordinates.")
-    slices = _method(slices, "Draw values along each hyperparameter, one panel each.")
-    pareto = _method(pareto, "Draw the front of a study with several objectives.")
+    def curves(self, ax: Any = None) -> Any:
+        """Draw the learning curves of the best trials."""
+        return self._draw(curves(self._read()), ax)
+
+    def history(self, ax: Any = None) -> Any:
+        """Draw the value of every trial in the order of their numbers, and the best so far."""
+        return self._draw(history(self._read()), ax)
+
+    def importance(self, ax: Any = None, *, at: int | None = None) -> Any:
+        """Draw how much of the ranking every hyperparameter explains.
+
+        Args:
+            ax: where to draw.
+            at: env steps at which trials are compared; None: the latest that most reached.
+        """
+        return self._draw(importance(self._read(), at), ax)
+
+    def effects(self, ax: Any = None) -> Any:
+        """Draw the mean value along each significant hyperparameter, one panel each."""
+        return self._draw(effects(self._read()), ax)
+
+    def schedule(self, ax: Any = None) -> Any:
+        """Draw the hyperparameters of every member of a population over env steps."""
+        return self._draw(schedule(self._read()), ax)
+
+    def parallel(self, ax: Any = None) -> Any:
+        """Draw all trials across parallel coordinates."""
+        return self._draw(parallel(self._read()), ax)
+
+    def slices(self, ax: Any = None) -> Any:
+        """Draw values along each hyperparameter, one panel each."""
+        return self._draw(slices(self._read()), ax)
+
+    def pareto(self, ax: Any = None) -> Any:
+        """Draw the front of a study with several objectives."""
+        return self._draw(pareto(self._read()), ax)
 
     def _read(self) -> Snapshot:
         require_matplotlib("hpo.open(...).plot")

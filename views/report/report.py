@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import counted
-from ...files.atomic_files import output
+from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
 from ...store.rows import Stream
@@ -175,9 +175,12 @@ _ROWS = 200
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     text = report_html(read_snapshot(folder))
-    with output(path or folder.report) as file:
+    if path is None:
+        write_text(folder.report, text)
+        return folder.report
+    with output(path) as file:
         file.write(text)
-    return path or folder.report
+    return path
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:

@@ -123,6 +123,7 @@ class RunView(Observer):
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures = 0
+        self._evolves = False  # then trial 0 may have left the default
         self._every_trial = False
         self._lock = threading.Lock()
         self.is_compiling = False
@@ -184,6 +185,7 @@ class RunView(Observer):
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         self.unit = study.algorithm.unit
+        self._evolves = bool(study.early_terminate and study.early_terminate.evolves)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
         self.say(
@@ -209,7 +211,8 @@ class RunView(Observer):
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
         if trials:
-            names = ", ".join(f"{n} (the default)" if n < 0 else str(n) for n in trials)
+            default = (-1,) if self._evolves else (-1, 0)
+            names = ", ".join(f"{n} (the default)" if n in default else str(n) for n in trials)
             seeds = "selection" if phase is Phase.CHOOSE else "test"
             which = f"trial {names} runs" if len(trials) == 1 else f"trials {names} run"
             self.say(f"confirm: {which} on {seeds} seeds")

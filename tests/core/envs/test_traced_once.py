@@ -54,11 +54,11 @@ def test_what_is_right_passes(corridor):
     ("old", "new", "words"),
     [
         ('"time": state["time"] + 1,', '"time": jnp.float32(0.0),',
-         ["state['time'] is float32[]; it must be int32[] (write .astype(jnp.int32))"]),
+         ["state['time'] is float32[]; it must be int32[], as from reset (write .astype(jnp.int32))"]),
         ('"time": state["time"] + 1,', '"time": state["time"] + 1, "extra": jnp.int32(0),',
          ["state['extra'] is int32[]; nothing belongs there"]),
         ("observation=self._observe(after)", "observation=jnp.zeros((3,), jnp.float32)",
-         ["observation is float32[3]; it must be float32[2]"]),
+         ["observation is float32[3]; it must be float32[2], as in observation_struct"]),
         ("jnp.where(arrived, 1.0, -0.1).astype(jnp.float32)", "jnp.zeros((1,), jnp.float32)",
          ["reward is float32[1]; it must be float32[]"]),
         ("terminated=arrived", "terminated=jnp.stack([arrived, arrived])",
