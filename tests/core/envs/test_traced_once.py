@@ -54,7 +54,7 @@ def test_what_is_right_passes(corridor):
     ("old", "new", "words"),
     [
         ('"time": state["time"] + 1,', '"time": jnp.float32(0.0),',
-         ["state['time'] is float32[]; it must be int32[], as from reset (write .astype(jnp.int32)"]),
+         ["state['time'] is float32[]; it must be int32[], as from reset (write .astype("]),
         ('"time": state["time"] + 1,', '"time": state["time"] + 1, "extra": jnp.int32(0),',
          ["state['extra'] is int32[]; nothing belongs there"]),
         ("observation=self._observe(after)", "observation=jnp.zeros((3,), jnp.float32)",
