@@ -20,13 +20,13 @@ import rungs
 
 def test_an_interval_covers_the_mean_of_tables_that_were_not_drawn():
     draws, covered = np.random.default_rng(0), 0
-    for _ in range(60):
+    for _ in range(30):
         tables = 0.05 * draws.normal(size=(9, 1))
         values = 0.5 + tables + 0.2 * draws.normal(size=(9, 12))
         middle, low, high = judges.interval(values)
         assert middle == pytest.approx(100 * values.mean(), abs=0.006)
         covered += low <= 50 <= high
-    assert covered >= 53
+    assert covered >= 26
 
 
 @pytest.mark.parametrize(("points", "eta"), [([], 1), ([6], 4), ([2, 6, 18], 3), ([2, 4, 8], 2)])
