@@ -60,6 +60,15 @@ def text(folder):
     return write_report(folder).read_text(encoding="utf-8")
 
 
+def test_a_link_in_place_of_the_report_is_replaced_and_its_target_stays(folder, tmp_path):
+    other = tmp_path / "other.html"
+    other.write_text("mine")
+    folder.report.unlink(missing_ok=True)
+    folder.report.symlink_to(other)
+    write_report(folder)
+    assert other.read_text() == "mine" and not folder.report.is_symlink()
+
+
 def test_every_section_is_there_and_linked(text, folder):
     parsed = Page(text)
     assert parsed.ids == WITH_EFFECTS

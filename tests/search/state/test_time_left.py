@@ -287,3 +287,15 @@ def test_the_end_of_a_run_says_the_seconds_that_its_report_says(tmp_path, clock,
     _, results = watched(study_of("asha"), tmp_path / "s", clock)
     with Journal(tmp_path / "s") as journal:
         assert results.usage == usage_at(journal.head())
+
+
+@pytest.mark.parametrize("population", [None, object()])
+def test_a_bucket_without_a_population_works_in_the_usual_blocks(population):
+    """After a resume or an error a bucket knows its lanes, but not yet the block of them."""
+    ahead = SimpleNamespace(_block=16)
+    block = 16 if population is not None else 1
+    bucket = SimpleNamespace(
+        population=population, block=block, lanes=64, schedule=SimpleNamespace(quantum=10)
+    )
+    work = WorkAhead._in_lanes(ahead, bucket, [(3, 0, 1)] * 64)
+    assert (work.env_steps, work.block_steps) == (64 * 3 * 10, 4 * 3 * 10)
