@@ -45,7 +45,8 @@ PACKAGES = (
     ("gym:LunarLander", "Box2D"),
 )
 COSTLY = ("architecture", "cost239", "defaults_check", "jpn48", "jpn48_from_265", "networks",
-          "nsfnet", "nsfnet_250", "nsfnet_networks", "nsfnet_rmsa", "returns", "usnet")  # fmt: skip
+          "nsfnet", "nsfnet_250", "nsfnet_networks", "nsfnet_rmsa", "returns",
+          "usnet")  # fmt: skip
 """Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
 
 
