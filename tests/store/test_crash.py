@@ -26,7 +26,7 @@ from hpo.store import (
 )
 
 TOY = Path(__file__).with_name("toy.py")
-STEPS, KILLS = 240, 10
+STEPS, KILLS = 240, 20
 LIMIT = 10  # steps that a child takes at the most before it is killed; about 4 of them
 
 
