@@ -17,7 +17,7 @@ from weakref import WeakSet
 from ...errors import ConfigError, HpoError, Leave, StoreError, format_error_if_own
 from ...files.atomic_files import has_refused, telling
 from ...store.rows import EvaluationRow, Stream, TrialState
-from ...studies.chunk_sizes import rung_steps
+from ...studies.chunk_sizes import quanta_of, rung_steps
 from ...studies.spec import Study
 from ..lanes.contract import Population, PopulationFactory, Resolved, Resolver
 from ..lanes.lane_count import fitting_lanes
@@ -26,8 +26,10 @@ from ..state.budget import (
     affordable_lanes,
     check_confirm_fits,
     check_health,
+    env_steps_left,
     may_propose,
-    out_of_time,
+    reserve,
+    seconds_left,
     trials_left,
 )
 from ..state.loop_state import LoopState, Phase
@@ -331,14 +333,39 @@ class Engine:
         """Return the lanes for which the budget pays another chunk; may be infinite."""
         return affordable_lanes(self.ledger, self._longest, bucket.schedule.quantum)
 
-    def pays_for_any(self) -> bool:
-        """Return whether the budget pays a chunk of any bucket, or there is none yet."""
-        buckets = self.buckets.values()
-        return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
+    def trials_to_start(self) -> float:
+        """Return how many new trials the budget lets finish; may be infinite.
+
+        Live trials may need all the env steps that they have left, since a rung may stop none. The
+        first trial may always start. A population that evolves is bounded as a whole.
+        """
+        ledger, study, early = self.ledger, self.study, self.study.early_terminate
+        usage, buckets = ledger.state.usage, self.buckets.values()
+        left = env_steps_left(study, usage)
+        if early is not None and early.evolves:
+            return inf if not buckets or any(map(self.affordable, buckets)) else 0
+        if usage.chunks and buckets:
+            chunk = (usage.chunk_seconds + usage.evaluate_seconds) / usage.chunks
+            run = chunk * min(bucket.schedule.length for bucket in buckets)
+            if seconds_left(ledger, self._longest) < run:
+                return 0
+        if left == inf:
+            return inf
+        longest = self._longest or quanta_of(study, study.steps_per_update(study.default())).env_steps
+        left -= reserve(study, ledger.state.phase, longest)
+        for trial in ledger.live():
+            bucket = self.buckets[trial.bucket]
+            left -= study.spread * sum(
+                bucket.schedule.env_steps - bucket.env_steps_of(run)
+                for run in trial.runs
+                if run.is_live
+            )
+        more = max(0, left // (longest * study.seeds.first * study.spread))
+        return more if ledger.trials else max(1, more)
 
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except the reserve for confirming."""
-        return out_of_time(self.ledger, self._longest)
+        return seconds_left(self.ledger, self._longest) <= 0
 
     def check_first_bucket(self) -> None:
         """Refuse a budget too small for confirming, once the length of a run is known."""

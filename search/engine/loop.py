@@ -110,7 +110,9 @@ class Loop:
 
     def _work_remains(self) -> bool:
         waiting = any(bucket.waiting for bucket in self._buckets.values())
-        return waiting or self._ledger.state.pending is not None or may_propose(self._ledger)
+        if waiting or self._ledger.state.pending is not None:
+            return True
+        return may_propose(self._ledger) and self._engine.trials_to_start() >= 1
 
     def _set_aside(self, trial: Trial) -> bool:
         return self._evolver is not None and set_aside(trial, self._buckets)

@@ -56,8 +56,11 @@ class Intake:
 
     def _number(self, count: float) -> PendingAsk | None:
         state = self._ledger.state
-        number = int(min(count, trials_left(self._ledger.study, state.proposed)))
-        if number < 1 or not may_propose(self._ledger):
+        if not may_propose(self._ledger):
+            return None
+        left = trials_left(self._ledger.study, state.proposed)
+        number = int(min(count, left, self._engine.trials_to_start()))
+        if number < 1:
             return None
         return state.begin_batch(number)  # pending until it is there: an error must not lose it
 
@@ -153,7 +156,7 @@ class Refiller:
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
         if bucket is None:
-            return 1 if self._engine.pays_for_any() else 0
+            return 1
         busy = len(bucket.busy())
         free = min(bucket.lanes, self._engine.affordable(bucket)) - busy
         if free < 1 or self._is_next_ready(bucket, busy):
@@ -179,7 +182,7 @@ class Refiller:
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
         """Return how many trials to draw during the next chunk, for lanes that it frees."""
-        if not self._ahead or not may_propose(self._ledger) or not self._engine.pays_for_any():
+        if not self._ahead:
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 

@@ -57,15 +57,15 @@ def may_propose(ledger: Ledger) -> bool:
     return searches and trials_left(ledger.study, state.proposed) > 0
 
 
-def out_of_time(ledger: Ledger, run_env_steps: int) -> bool:
-    """Return whether the wall time is used up, except what confirming may take."""
+def seconds_left(ledger: Ledger, run_env_steps: int) -> float:
+    """Return the wall time that is left, except what confirming may take; may be infinite."""
     wall, phase, usage = ledger.study.budget.wall_seconds, ledger.state.phase, ledger.state.usage
     if wall is None or phase is Phase.ALSO:
-        return False
+        return inf
     later = reserve(ledger.study, phase, run_env_steps)
     rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     kept_back = later / rate if rate > 0 else 0.0
-    return usage.run_seconds + kept_back >= wall
+    return wall - kept_back - usage.run_seconds
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:

@@ -110,9 +110,10 @@ class WorkAhead:
             return [Work() for _ in buckets], True
         chances = chances_to_pass(ledger.trials.values(), self._passing)
         to_come = 0 if state.exhausted else max(0, (self._trials or 0) - state.proposed)
-        if endless:  # as many as use up the rest
-            quick = min(min(b.schedule.evaluations) * b.schedule.quantum for b in buckets)
-            to_come = math.ceil(left / (quick * seeds.first))
+        if left < math.inf:  # at most as many as use up the rest
+            each = min(expected_chunks(b.schedule, chances) * b.schedule.quantum for b in buckets)
+            payable = math.ceil(left / (each * seeds.first))
+            to_come = payable if endless else min(to_come, payable)
         further = self._further_seeds(ledger, buckets, chances, to_come)
         found, finishes = list[Work](), False
         for bucket, share in zip(buckets, shares, strict=True):
@@ -262,6 +263,18 @@ def ladder(
             alive *= chances[rung] if rung < len(chances) else 1.0
         found.append((alive, mark - trained, len(found) + 1))
     return found or [(1.0, 0, 0)]
+
+
+def expected_chunks(schedule: Schedule, chances: tuple[float, ...]) -> float:
+    """Return the mean chunks of a new trial.
+
+    >>> expected_chunks(Schedule(1000, 8, (2,), frozenset({2, 8})), (0.25,))
+    3.5
+    """
+    steps, going, mean = ladder(schedule, chances, 0), 1.0, 0.0
+    for alive, chunks, _ in steps[:-1]:
+        going, mean = alive, mean + (going - alive) * chunks
+    return mean + going * steps[-1][1]
 
 
 _HALF_LIFE = 60.0  # seconds after which past work counts half, at least

@@ -12,6 +12,7 @@ from hpo.search.analysis.checkpoint_values import importance_at, read_points
 from hpo.search.run import Settings, run
 from hpo.search.state.loop_state import LoopState, Phase
 from hpo.search.state.progress import Observer
+from hpo.search.state.usage import Usage
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
@@ -119,26 +120,37 @@ def test_all_trials_finish_without_a_rule(tmp_path):
 
 @pytest.mark.parametrize("total", [100_500, 333_333, 1_000_000])
 @pytest.mark.parametrize("lanes", [5, 16])
-def test_the_budget_is_used_up_and_never_exceeded(tmp_path, total, lanes):
+def test_the_budget_is_never_exceeded_and_less_than_a_trial_is_left(tmp_path, total, lanes):
     study = samples.study(budget=Budget(trials=None, env_steps=total))
     results = go(tmp_path, study, Factory(lanes=lanes))
-    assert total - 1_000 < results.usage.env_steps <= total
+    assert total - 2 * 16_000 < results.usage.env_steps <= total
     with opened(tmp_path) as journal:
         rows = journal.trials()
         assert sum(row.env_steps for row in rows) == results.usage.env_steps
-        assert any(row.state == "unfinished" for row in rows)
-        # The last chunk goes to the earliest replicates: those cut have younger numbers.
-        cut = [row.trial for row in rows if row.state == "unfinished"]
-        assert all(row.value is None for row in rows if row.trial in cut)
+        assert "unfinished" not in {row.state for row in rows}
+
+
+@pytest.mark.parametrize("runs", [1, 2, 6, 20])
+@pytest.mark.parametrize("rule", [None, EarlyTerminate("asha", 8_000, 4.0)])
+def test_a_budget_smaller_than_the_lanes_ends_with_a_winner(tmp_path, runs, rule):
+    """Started all at once, they would share the env steps and none would finish."""
+    budget = Budget(trials=None, env_steps=(runs + 3 + 4) * 16_000)
+    confirm = samples.Confirm(1, 3, 4, default=False)
+    study = samples.study(early_terminate=rule, budget=budget, confirm=confirm, seeds=Seeds(1))
+    results = go(tmp_path, study, Factory(lanes=64))
+    assert results.best.confirmed and results.usage.env_steps <= budget.env_steps
+    states = [entry.state for entry in results.leaderboard]
+    assert "unfinished" not in states
+    assert len(states) >= runs  # more, where some ended early
 
 
 def test_confirming_is_paid_for_first(tmp_path):
     confirm = samples.Confirm(2, 3, 4, default=False)
-    study = samples.study(budget=Budget(trials=None, env_steps=600_000), confirm=confirm)
+    study = samples.study(budget=Budget(trials=None, env_steps=500_000), confirm=confirm)
     results = go(tmp_path / "without", study)
     assert results.usage.confirm_env_steps == (2 * 3 + 4) * 16_000
-    assert 599_000 < results.usage.env_steps <= 600_000
-    more = Budget(trials=None, env_steps=600_000 + 4 * 16_000)
+    assert 500_000 - 2 * 16_000 < results.usage.env_steps <= 500_000
+    more = Budget(trials=None, env_steps=500_000 + 4 * 16_000)
     study = samples.study(budget=more, confirm=samples.Confirm(2, 3, 4))
     again = go(tmp_path / "with", study)
     assert again.best.trial == 0  # so its second run, which was reserved, was not needed
@@ -178,8 +190,25 @@ def test_a_study_without_bounds_is_refused(tmp_path):
 def test_the_wall_clock_cuts_a_study_short(tmp_path):
     study = samples.study(budget=Budget(trials=10_000, wall_seconds=0.5))
     results = go(tmp_path, study, Factory(chunk_seconds=0.005))
-    assert results.state == "finished" and 0.5 <= results.usage.run_seconds < 1.5
-    assert any(entry.state == "unfinished" for entry in results.leaderboard)
+    assert results.state == "finished" and 0.1 <= results.usage.run_seconds < 1.5
+    assert results.best.state == "finished"
+
+
+def test_no_trial_starts_when_the_time_left_is_less_than_a_run_takes(tmp_path, monkeypatch):
+    """16 chunks of 10 s are a run: those that start after 0, 160 and 320 s end in time."""
+
+    def count_seconds(self, seconds):
+        self.chunk_seconds += 10.0
+
+    def count_wall(self, seconds):
+        self.run_seconds = self.chunk_seconds
+
+    monkeypatch.setattr(Usage, "count_seconds", count_seconds)
+    monkeypatch.setattr(Usage, "count_wall", count_wall)
+    study = samples.study(early_terminate=None, seeds=Seeds(1),
+                          budget=Budget(trials=None, wall_seconds=500.0))  # fmt: skip
+    results = go(tmp_path, study, Factory(lanes=4, diverges_above=2.0))
+    assert [entry.state for entry in results.leaderboard] == ["finished"] * 12
 
 
 def test_warmup_is_counted_apart(tmp_path):

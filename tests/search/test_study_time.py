@@ -32,7 +32,7 @@ STUDIES = {
     "median": {"early_terminate": samples.EarlyTerminate("median", 2_000, 3.0)},
     "nobody is stopped": {"early_terminate": None, "confirm": CONFIRM},
     "buckets": {"space": samples.WITH_BUCKETS, "confirm": CONFIRM},
-    "bounded": {"budget": BUDGET(trials=64, env_steps=720_000), "confirm": CONFIRM},
+    "bounded": {"budget": BUDGET(trials=64, env_steps=1_440_000), "confirm": CONFIRM},
     "env steps alone": {"budget": BUDGET(trials=None, env_steps=900_000), "confirm": CONFIRM},
     "racing": {"seeds": Seeds(8, racing=Racing(2)), "early_terminate": None},
     "pbt": {"early_terminate": samples.EarlyTerminate("pbt", every=2_000),

@@ -189,7 +189,8 @@ def test_what_it_costs_is_kept_back(tmp_path):
     alone = spent(dataclasses.replace(CONFIRM, default=False), 600_000)
     more = spent(CONFIRM, 600_000 + 6 * LENGTH)
     assert more.search_env_steps == alone.search_env_steps
-    assert 600_000 + 6 * LENGTH - 1_000 < more.env_steps <= 600_000 + 6 * LENGTH
+    assert alone.confirm_env_steps + 6 * LENGTH == more.confirm_env_steps
+    assert 600_000 + 4 * LENGTH < more.env_steps <= 600_000 + 6 * LENGTH
 
 
 def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path, monkeypatch):

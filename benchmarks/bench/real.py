@@ -1,0 +1,100 @@
+"""Plans of rungs and seeds by real studies, on environments that chose none of them.
+
+    python benchmarks/bench/real.py                       # all, 10 searches each; resumes
+    python benchmarks/bench/real.py Reacher-misc --searches 2
+
+A study of `studies/held_out` gives environment, fixed values and space. Each plan searches it from
+the same study seeds, default first, and its choice is trained on 16 test seeds that chose nothing.
+Their mean is placed among the recorded random configurations (`results/held_out`, means over 8
+seeds): the share that it beats, ties half. Prints each plan and what it gains over the first;
+intervals are over tables and searches. The same numbers are in `real.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from judges import interval
+
+from hpo.search.api import run
+from hpo.search.bench import read_table
+from hpo.store.journal import Journal
+from hpo.studies.load import load
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = (
+    "Breakout-MinAtar", "FourRooms-misc", "MetaMaze-misc", "MountainCarContinuous-v0",
+    "Reacher-misc", "Swimmer-misc",
+)  # fmt: skip
+SELECTION, TESTS = 9, 16  # full runs of one seed: three trials on three seeds, the winner's test
+FIRST = ["early_terminate={type: asha, min: 10240, eta: 4}", "seeds={per_config: 3}"]
+TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}", "metric={training_weight: 0.5}"]
+PLANS = {"first version, 49 runs": (FIRST, 40), "today's, 49 runs": (TODAY, 40),
+         "today's, 17 runs": (TODAY, 8)}  # fmt: skip
+COMMON = [
+    "search={method: tpe}", "confirm={top_k: 3, choose: 3, report: 16, default: false}",
+    "population={lanes: 12}", "log_every=null",
+]  # fmt: skip
+
+
+def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
+    """Return the choice of one search: trial, values on test seeds, env steps of the search."""
+    changes, full_runs = PLANS[plan]
+    file = ROOT / "studies" / "held_out" / f"{name}.yaml"
+    each = load(file).env_steps
+    budget = f"budget={{trials: 10000, env_steps: {each * (full_runs + SELECTION + TESTS)}}}"
+    title = f"{plan.replace(',', '').replace(chr(39), '').replace(' ', '-')}-{repetition:02d}"
+    own = [f"name={title}", f"seed={repetition}", budget]
+    results = run(load(file, overrides=[*COMMON, *changes, *own]), out / name)
+    if results.state != "finished":
+        raise KeyboardInterrupt
+    with Journal(results.folder) as journal:
+        tested = [row for row in journal.trials() if row.report_values]
+        spent = sum(row.env_steps for row in journal.trials())
+    (winner,) = tested
+    return {"environment": name, "plan": plan, "search": repetition, "trial": winner.trial,
+            "values": list(winner.report_values), "env_steps": spent}  # fmt: skip
+
+
+def share_beaten(value: float, means: np.ndarray, goal: str) -> float:
+    """Return the share of recorded configurations that are worse than a value, ties half."""
+    worse = means < value if goal == "maximize" else means > value
+    return float(np.mean(worse + 0.5 * (means == value)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare plans by real studies.")
+    parser.add_argument("environments", nargs="*", default=ENVIRONMENTS, metavar="ENV")
+    parser.add_argument("--searches", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "plans")
+    args = parser.parse_args()
+    rows = list[dict[str, Any]]()
+    for name in args.environments:
+        table = read_table(ROOT / "results" / "held_out" / name)
+        means = table.finals[1:].mean(axis=1)
+        for repetition in range(args.searches):
+            for plan in PLANS:
+                row = search(name, plan, repetition, args.out)
+                mean = float(np.mean(row.pop("values")))
+                rows.append({**row, "mean": mean, "beats": share_beaten(mean, means, table.goal)})
+                print(name, plan, repetition, f"{mean:.5g}", f"{rows[-1]['beats']:.3f}", flush=True)
+    told = {}
+    shape = (len(args.environments), args.searches)
+    found = {plan: np.array([row["beats"] for row in rows if row["plan"] == plan]).reshape(shape)
+             for plan in PLANS}  # fmt: skip
+    base = next(iter(found.values()))
+    for plan, beats in found.items():
+        told[plan] = {"beats": interval(beats), "gain": interval(beats - base)}
+        each = "  ".join(f"{100 * one:.0f}" for one in beats.mean(axis=1))
+        gain = told[plan]["gain"]
+        print(f"{plan:24}{told[plan]['beats'][0]:6.1f} %  {gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]  {each}")
+    data = {"plans": told, "searches": rows}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
