@@ -39,7 +39,7 @@ class BenchSpec:
         "move proposals to the nearest recorded configuration not yet tried; "
         "else only its runs are taken",
     )
-    lanes: int = key(12, "lanes of a search; at most a quarter of the budget", low=1)
+    lanes: int = key(12, "lanes of a search", low=1)
     test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
     baseline: str | None = key(None, "the method to compare with; left out: the first")
     baseline_budget: int | None = key(None, "its budget there; left out: 48, or the largest")
@@ -112,10 +112,6 @@ class BenchFile:
         return replace(
             study, budget=Budget(trials=None, env_steps=(runs + confirm) * study.env_steps)
         )
-
-    def lanes(self, study: Study, runs: int) -> int:
-        """Return the lanes of a search: few enough that a small budget ends runs."""
-        return max(study.seeds.first, min(self.spec.lanes, runs // 4))
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:

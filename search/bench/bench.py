@@ -88,7 +88,7 @@ class BenchRunner:
         spec, study = self.file.spec, self.study(environment, method)
         order = generator(spec.seed, "bench", number).permutation(table.seeds).tolist()
         plan = plan_seeds(study, order, spec.test_seeds)
-        factory = TableFactory(table, plan, self.file.lanes(study, budget))
+        factory = TableFactory(table, plan, max(study.seeds.first, spec.lanes))
         asked = replace(self.file.budgeted(study, budget), seed=spec.seed + number)
         engine = search_table(asked, factory, spec.move)
         trials = engine.ledger.trials
