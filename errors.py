@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any
 
 _MOST_LISTED, _NEAREST = 12, 5
+_OURS = f"{__name__.partition('.')[0]}."
 
 
 class HpoError(Exception):
@@ -163,9 +164,6 @@ def listed(name: str, known: Sequence[str]) -> str:
     return f"Nearest of {len(known)}: {', '.join(near)}"
 
 
-_OURS = f"{__name__.partition('.')[0]}."
-
-
 class Leave(KeyboardInterrupt):
     """A second Ctrl-C while a study runs: leave at once."""
 
@@ -246,8 +244,6 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            told = (
-                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
-            )
-            told += f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            told = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
+            told += f" which it needs to {purpose}; on Windows use WSL 2, which is Linux"
             raise ConfigError(told) from None

@@ -10,6 +10,7 @@ from typing import Any
 from ..environments.registry import find as find_environment
 from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, check_value, matters
+from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from . import xlron_rules
@@ -353,14 +354,12 @@ def _is_ours(draft: Draft, target: str, value: Any) -> bool:
 
 # ----------------------------------------------------------------- around a configuration
 
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
-
 
 def add_space(draft: Draft) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise draft.fault("it has a search space already; only a single configuration gets one")
-    for name in _SEARCHED:
+    for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:

@@ -50,6 +50,19 @@ _METRICS_ELSEWHERE: Mapping[str, str] = {
     "eval/std_reward": "eval/return_std", "eval/min_reward": "eval/return_min",
     "eval/max_reward": "eval/return_max",
 }  # fmt: skip
+# theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
+_RANGES = {
+    "int_uniform": ("int_uniform", 0, False),
+    "uniform": ("uniform", 0, False),
+    "q_uniform": ("uniform", 0, True),
+    "log_uniform": ("log_uniform", 1, False),
+    "log_uniform_values": ("log_uniform", 0, False),
+    "q_log_uniform": ("log_uniform", 1, True),
+    "q_log_uniform_values": ("log_uniform", 0, True),
+    "inv_log_uniform": ("log_uniform", -1, False),  # the logarithm of its values is uniform, too
+    "inv_log_uniform_values": ("log_uniform", 0, False),
+}
+_KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
@@ -165,21 +178,6 @@ def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str
     if len(several) < len(values):
         draft.note(f"{name}: repeated values are kept once")
     return {"values": several}
-
-
-# theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
-_RANGES = {
-    "int_uniform": ("int_uniform", 0, False),
-    "uniform": ("uniform", 0, False),
-    "q_uniform": ("uniform", 0, True),
-    "log_uniform": ("log_uniform", 1, False),
-    "log_uniform_values": ("log_uniform", 0, False),
-    "q_log_uniform": ("log_uniform", 1, True),
-    "q_log_uniform_values": ("log_uniform", 0, True),
-    "inv_log_uniform": ("log_uniform", -1, False),  # the logarithm of its values is uniform, too
-    "inv_log_uniform_values": ("log_uniform", 0, False),
-}
-_KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
 
 
 def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dict[str, Any]:

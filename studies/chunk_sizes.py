@@ -26,6 +26,11 @@ from dataclasses import dataclass, replace
 from .spec import Study
 from .stopping_rules import RULES
 
+_FEWEST_CHUNKS = 16
+_MOST_CHUNKS = 64
+_TOLERANCE = 0.05
+_MOST_CANDIDATES = 100_000
+
 
 def rows_per_chunk(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> int:
     """Return the rows of a chunk's curve, at most `log_every` env steps apart.
@@ -45,12 +50,6 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
     ((3, 6, 10), ())
     """
     return tuple(updates * (row + 1) // rows for row in range(rows)) if rows > 1 else ()
-
-
-_FEWEST_CHUNKS = 16
-_MOST_CHUNKS = 64
-_TOLERANCE = 0.05
-_MOST_CANDIDATES = 100_000
 
 
 @dataclass(frozen=True)

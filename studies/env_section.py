@@ -20,6 +20,8 @@ from .yaml_io import Node, Notes, plain, read_file
 
 _MOST_IMPORTS = 100
 _MOST = 64
+_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
+"""Keys that decide the number of actions and the observation."""
 
 
 def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
@@ -236,10 +238,6 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
         },
         elsewhere=merged("elsewhere"),
     )
-
-
-_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
-"""Keys that decide the number of actions and the observation."""
 
 
 class _FaultError(ConfigError):

@@ -11,7 +11,8 @@ from .algorithm import Algorithm
 from .search_methods import METHODS
 from .yaml_io import flow, to_yaml
 
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+"""Hyperparameters that the studies written for somebody search."""
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
@@ -29,7 +30,7 @@ def init_text(env_id: str) -> str:
     env = entry(full_id(env_id))
     name = env.id.lower().replace(":", "-").replace("/", "-")
     flat = env.source != "optical"  # those show bits, graphs or tokens
-    searched = (*_SEARCHED, _NORMALISED) if flat else _SEARCHED
+    searched = (*SEARCHED, _NORMALISED) if flat else SEARCHED
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",

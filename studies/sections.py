@@ -26,6 +26,12 @@ _POPULATION = ("population", "population_size", "pop_size", "popsize", "members"
 """Names elsewhere for the number of trials that run at the same time; here all trials do."""
 _BAD = object()
 _OFF = (None, "off")
+_NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "search": ("method", METHODS),
+    "early_terminate": ("type", RULES),
+}
+"""Section -> its key that names a row of a table, and the table."""
+_OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def belongs(where: str, key: str, child: Node) -> str:
@@ -210,14 +216,6 @@ def _amount(field: Field, value: Any) -> Any:
     if number is None or not math.isfinite(number) or not field.contains(number):
         return _BAD
     return number if whole else float(number)
-
-
-_NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "search": ("method", METHODS),
-    "early_terminate": ("type", RULES),
-}
-"""Section -> its key that names a row of a table, and the table."""
-_OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def run_imports_for_names(

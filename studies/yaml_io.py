@@ -40,6 +40,9 @@ _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
 )
 _yaml: Any = yaml  # whose types leave events open
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST = 1200  # letters of a mistake
+_WIDTH = 99
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 @dataclass
@@ -230,9 +233,6 @@ class _Builder:
         return found
 
 
-_LONGEST = 1200
-
-
 class Notes:
     def __init__(self, shown: str):
         self.shown = shown
@@ -293,10 +293,6 @@ def place_of(root: Node, path: str) -> tuple[Node, str | None]:
             return node, key
     given = (section for section, _ in places if section in root.value)
     return root, next(given, None)
-
-
-_WIDTH = 99
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:

@@ -43,6 +43,16 @@ from .formatting import (
 from .json_output import finite_or_none
 from .time_spent import time_text, usage_at
 
+_CURVE = "episode_return"
+_WIDTH, _LABEL = 80, 11
+_OF_ROW = (
+    "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values", "audited",
+    "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits", "schedule",
+)  # fmt: skip
+_STAGE = {"search": "search", "choose": "select", "report": "test"}
+_DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
+         "promote": "paused, then continued", "audit": "continued for the audit"}  # fmt: skip
+
 
 def start_up_words(
     search: Mapping[str, Any], asks: Sequence[AskRow], rows: Sequence[TrialRow]
@@ -96,14 +106,6 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
         lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
         before = now
     return "\n".join(["lineage", *lines])
-
-
-_CURVE = "episode_return"
-_WIDTH, _LABEL = 80, 11
-_OF_ROW = (
-    "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values", "audited",
-    "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits", "schedule",
-)  # fmt: skip
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
@@ -374,15 +376,8 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
     return aligned(header, rows, (False, True, True, True, True, True, False))
 
 
-_STAGE = {"search": "search", "choose": "select", "report": "test"}
-
-
 def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
     return list(_STAGE).index(key[0]), key[1]
-
-
-_DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
-         "promote": "paused, then continued", "audit": "continued for the audit"}  # fmt: skip
 
 
 def _decision(

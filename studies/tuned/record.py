@@ -17,6 +17,9 @@ from ...files.plain_data import is_number
 from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
+PLACE = Path("results") / "tuned"
+"""Where `scripts/tuned` writes; files here come before those of the package."""
+PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,6 @@ class Record:
         requests together is the mean, and a difference paired by seed is one of means.
         """
         return "mean" if self.heuristics else "iqm"
-
-
-PLACE = Path("results") / "tuned"
-"""Where `scripts/tuned` writes; files here come before those of the package."""
-PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
 def shipped() -> Path:

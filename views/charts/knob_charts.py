@@ -40,6 +40,10 @@ from .snapshot import Snapshot, finite
 _STRANDS, _DOTS, _RAILS, _SLICES = 300, 600, 10, 24
 _NOWHERE = -0.1
 _ENDS = (-0.03, 1.03)
+_TOO_FEW = "Needs at least two trials with a value at the same point of their runs."
+_PANELS = 6
+_WIDTH = 0.015
+_BARS = 20
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,6 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
 
     space.resolve(choose)
     return found
-
-
-_TOO_FEW = "Needs at least two trials with a value at the same point of their runs."
 
 
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
@@ -178,10 +179,6 @@ def _jitter(parameter: Parameter, trial: int) -> float:
     return width * ((trial * 0.618034) % 1.0 - 0.5)
 
 
-_PANELS = 6
-_WIDTH = 0.015
-
-
 def effects(snapshot: Snapshot) -> Picture:
     title = "Main effects"
     answer = snapshot.answer
@@ -234,9 +231,6 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
         tip = f"{value}, mean of {counted(point.trials, 'trial')}"
         marks.append(Dot(x(point), point.mean, "c0", tip=tip))
     return XY(name, Scale(*_ENDS, knob_ticks(distribution)), y, tuple(marks))
-
-
-_BARS = 20
 
 
 def importance(snapshot: Snapshot, at: int | None = None) -> Picture:

@@ -49,6 +49,12 @@ from ..leaderboard_text import target
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
 
+_Seeds = Mapping[tuple[str, int], float]
+"""(stream, replicate) -> value; replicates of a study share their seeds."""
+_FRESH = (Stream.CHOOSE, Stream.REPORT)
+_LISTED = 8  # values of a side, at most, that are printed one by one
+_ENOUGH = 8  # test seeds to propose, at least
+
 
 def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
@@ -71,10 +77,6 @@ def _environment_part(
     }
     lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE, ""]
     return {"environments": finite_json(data)}, lines
-
-
-_Seeds = Mapping[tuple[str, int], float]
-"""(stream, replicate) -> value; replicates of a study share their seeds."""
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,6 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     return board.meta, sides
 
 
-_FRESH = (Stream.CHOOSE, Stream.REPORT)
-
-
 def _values_in_common(
     folder: StudyFolder, numbers: Sequence[int]
 ) -> tuple[int, Mapping[int, Sequence[float]]]:
@@ -327,9 +326,6 @@ def _board(folder: StudyFolder) -> _Board:
         fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
     entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
     return _Board(meta, rows, entries, scores, fresh, looks)
-
-
-_LISTED, _ENOUGH = 8, 8
 
 
 def _text(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 
 
 Compared = Mapping[str, "Evaluation"]  # by rule
+_MOST_LOADS = 1000
 
 
 def found_loads(
@@ -192,9 +193,6 @@ def draw_curves(path: Path, results: Compared, title: str) -> None:
         axes.set_yscale("log")
     axes.legend(fontsize="small")
     save_figure(figure, path)
-
-
-_MOST_LOADS = 1000
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..json_output import print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
 _LABEL = 11  # `env steps  `
+_NAMED, _NOTED = 5, 0.05
 
 
 def do_init(args: Namespace) -> int:
@@ -84,9 +85,6 @@ def do_check(args: Namespace) -> int:
         text = text if args.verbose else brief(report, why, args.file)
         echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n")))
     return 2 if report.mistakes else 0
-
-
-_NAMED, _NOTED = 5, 0.05
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:

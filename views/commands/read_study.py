@@ -62,6 +62,8 @@ from ..terminal.console import console, fitted, in_columns, knows_blocks, print_
 from ..trial_text import trial_data, trial_text
 from .catalogue import studies_listing
 
+_ROWS = 8
+
 
 def csv_pieces(rows: Rows) -> Iterator[str]:
     out = io.StringIO()
@@ -70,7 +72,8 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         writer.writerows([_csv_cell(value) for value in row] for row in some)
         yield out.getvalue()
-        out.seek(out.truncate(0))
+        out.seek(0)
+        out.truncate()
     yield out.getvalue()
 
 
@@ -123,9 +126,6 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, (list, tuple, dict)):
         return json.dumps(rows_as_json(["cell"], [(value,)])[0]["cell"])
     return value
-
-
-_ROWS = 8
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from ...search.run import Results
     from ...search.tuned_runs import Verification
 
+_HOW = {"better": "better than", "worse": "worse than"}
+_NO_DIFFERENCE = "no significant difference from"
+INTERRUPTED = 130
+
 
 def records_table(records: Sequence[Record]) -> str:
     if not records:
@@ -115,10 +119,6 @@ def _verdict(record: Record) -> list[str]:
             f"The default is that of {record.made.on}, with {words}; today's was not run."
         )
     return lines
-
-
-_HOW = {"better": "better than", "worse": "worse than"}
-_NO_DIFFERENCE = "no significant difference from"
 
 
 def _configuration(record: Record) -> list[str]:
@@ -243,9 +243,6 @@ def verified_data(found: Verification) -> dict[str, Any]:
         "difference": seen.difference, "low": seen.low, "high": seen.high, "within": seen.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
     }  # fmt: skip
-
-
-INTERRUPTED = 130
 
 
 def do_tuned(args: Namespace) -> int:

@@ -32,6 +32,7 @@ from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
 
 _PORT, _TRIES = 8765, 10
+_LOOK_SECONDS = 0.5
 
 
 def do_serve(args: Namespace) -> int:
@@ -69,9 +70,6 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
             told = f"cannot listen on {host} port {at}: {error.strerror or error}"
             raise ConfigError(f"{told}; choose others with --host and --port") from error
     raise ConfigError(f"no port of {host} is free; choose one with --port")
-
-
-_LOOK_SECONDS = 0.5
 
 
 def do_watch(args: Namespace) -> int:

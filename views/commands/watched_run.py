@@ -50,6 +50,8 @@ from ..terminal.run_view import LinesView, QuietView, RunView
 from ..time_spent import time_text
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
+INTERRUPTED = 130
+_Show = Callable[[Results], None]
 
 
 def print_results(
@@ -210,9 +212,6 @@ class InterruptListener:
                     self._leave(130)
 
 
-INTERRUPTED = 130
-
-
 def run_watched(study: Study, text: str, args: Namespace) -> int:
     def show(results: Results) -> None:
         write_report_of(results)
@@ -232,9 +231,6 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
 def nothing_learnt(results: Results) -> bool:
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
-
-
-_Show = Callable[[Results], None]
 
 
 def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results: None) -> Results:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
     from ...search.what_if import WhatIf
 
+_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class Plots:
@@ -103,9 +105,6 @@ class Plots:
         figure = pyplot.figure(figsize=figure_size(picture), layout="constrained")
         axes = fill_figure(figure, picture, self.folder.name)
         return axes[0] if len(axes) == 1 else axes
-
-
-_SHOWN = 10
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:

@@ -38,6 +38,7 @@ PHASE_WORDS = {
 
 _STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Phase.REPORT: "test",
            Phase.ALSO: "confirm"}  # fmt: skip
+_FAILURES_SAID = 5
 
 
 def trials_text(progress: Progress) -> str:
@@ -109,9 +110,6 @@ def ended_text(trial: TrialRow) -> str:
         at = "" if trial.rung_env_steps is None else f" at {steps(trial.rung_env_steps)}"
         return f"{text}: {number(trial.rung_value)}{at} ({trial.stop_rule})"
     return f"{text}: {trial.error}" if trial.error else text
-
-
-_FAILURES_SAID = 5
 
 
 class RunView(Observer):
