@@ -24,6 +24,7 @@ _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(
 _FILE = "flagfile"
 _DEEPEST = 8
 _MOST_EVENTS = 40_000
+_IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -207,7 +208,8 @@ def _values(row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     sets = [row.settings(read_word(theirs)) for theirs in fields["values"]]
     found: dict[str, Any] = {}
     for target in dict.fromkeys(target for one in sets for target in one):
-        needed = target == row.target or not _idles(target)
+        idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
+        needed = target == row.target or not idles
         given = [one.get(target, absent(target)) for one in sets if needed or target in one]
         several = distinct(given)
         found[target] = {"value": given[0]} if len(several) == 1 else {"values": several}
@@ -220,12 +222,6 @@ def _values(row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
             default = row.settings(read_word(fields["default"]))
             found[target]["default"] = default.get(target, absent(target))
     return found
-
-
-def _idles(target: str) -> bool:
-    return target.endswith("_end_fraction") or target.startswith("lr_warmup_") or target in (
-        "recurrent_size", "raw_reward_deviation",
-    )  # fmt: skip
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:

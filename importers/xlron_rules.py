@@ -57,9 +57,8 @@ def after(draft: Draft) -> None:
     if any(decays):
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
-    draft.rest.setdefault(
-        "metric", {"name": "eval/service_blocking_probability", "goal": "minimize"}
-    )
+    metric = {"name": "eval/service_blocking_probability", "goal": "minimize"}
+    draft.rest.setdefault("metric", metric)
     evaluation, env = draft.section("evaluation"), draft.env
     if env.get("continuous"):
         evaluation.setdefault("episodes", 8)

@@ -56,10 +56,8 @@ class Algorithm:
     def knob(self, name: str) -> Knob:
         if name not in self.knobs:
             known = list(self.knobs)
-            raise ConfigError(
-                f"{self.label} has no hyperparameter {name!r};{suggestion(name, known)} "
-                f"{listed(name, known)}"
-            )
+            hint = f"{suggestion(name, known)} {listed(name, known)}"
+            raise ConfigError(f"{self.label} has no hyperparameter {name!r};{hint}")
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
@@ -69,9 +67,8 @@ class Algorithm:
             ConfigError: its code is not loaded, or raised.
         """
         if self.made is None:
-            raise ConfigError(
-                f"this needs the code of {self.name}, which a recorded study does not have"
-            )
+            text = f"this needs the code of {self.name}, which a recorded study does not have"
+            raise ConfigError(text)
         static = {name: config[name] for name, knob in self.knobs.items() if not knob.traced}
         return self.made.of(static, length, given)
 

@@ -58,9 +58,8 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
                 make_distribution(dict(knob.search))
             except ConfigError as error:
                 raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
-    return Algorithm(
-        given, made.declared(), made.unit, made.takes_environment(), made.acts(), made
-    )
+    env = (made.takes_environment(), made.acts())
+    return Algorithm(given, made.declared(), made.unit, *env, made)
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:

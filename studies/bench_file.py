@@ -18,9 +18,8 @@ from .yaml_io import Node, Notes, node_of, read_file, read_text
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
                "population", "metric")  # fmt: skip
 """Keys of a study that a method may have; the table has the others."""
-_OWN: Mapping[str, Any] = {
-    "budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0}, "baselines": []
-}  # fmt: skip
+_OWN: Mapping[str, Any] = {"budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0},
+                           "baselines": []}  # fmt: skip
 _FROM_TABLE = ("env", "env_steps", "fixed", "space", "forbid", "metric", "log_every")
 
 
@@ -34,11 +33,8 @@ class BenchSpec:
     budgets: tuple[int, ...] = key(
         (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts")  # fmt: skip
     searches: int = key(60, "of each method on each environment with each budget", low=2)
-    move: bool = key(
-        True,
-        "move proposals to the nearest recorded configuration not yet tried; "
-        "else only its runs are taken",
-    )
+    move: bool = key(True, "move proposals to the nearest recorded configuration not yet tried; "
+                     "else only its runs are taken")  # fmt: skip
     lanes: int = key(12, "lanes of a search; at most a quarter of the budget", low=1)
     test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
     baseline: str | None = key(None, "the method to compare with; left out: the first")
@@ -88,9 +84,8 @@ class BenchFile:
             values = {**root.value["evaluation"].value, **every, **given.value}
             made.value["evaluation"] = Node(given.line, values, given.key_lines)
         metric = root.value.get("metric", node_of({}))
-        if (
-            weight := own.value.get("metric", node_of({}))
-        ).is_map:  # checked: training_weight alone
+        weight = own.value.get("metric", node_of({}))
+        if weight.is_map:  # checked: training_weight alone
             shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
@@ -109,9 +104,8 @@ class BenchFile:
     def budgeted(self, study: Study, runs: int) -> Study:
         """Return the study with a budget of so many full runs for its search, and confirm's."""
         confirm = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
-        return replace(
-            study, budget=Budget(trials=None, env_steps=(runs + confirm) * study.env_steps)
-        )
+        env_steps = (runs + confirm) * study.env_steps
+        return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 
     def lanes(self, study: Study, runs: int) -> int:
         """Return the lanes of a search: few enough that a small budget ends runs."""

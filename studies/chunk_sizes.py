@@ -97,9 +97,8 @@ def rung_steps(study: Study) -> tuple[int, ...]:
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
     """Return the env steps of the rungs, rounded up to whole chunks."""
     end = _ceil(study.env_steps, steps_per_chunk)
-    return tuple(
-        chunks * steps_per_chunk for chunks in _chunks(rung_steps(study), steps_per_chunk, end)
-    )
+    chunks = _chunks(rung_steps(study), steps_per_chunk, end)
+    return tuple(done * steps_per_chunk for done in chunks)
 
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:

@@ -262,10 +262,8 @@ def _ray_tune(study: Study) -> Problems:
     scheduler, without = search.scheduler.rpartition(".")[2], "leave it out, or search.driver"
     # A study file alone must not run just any code: classes are Ray Tune's or of `imports`.
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
-    for key, given, known in (
-        ("scheduler", search.scheduler, SCHEDULERS),
-        ("searcher", search.searcher, SEARCHERS),
-    ):
+    for key, given, known in (("scheduler", search.scheduler, SCHEDULERS),
+                              ("searcher", search.searcher, SEARCHERS)):  # fmt: skip
         module = given.rpartition(".")[0]
         if given not in known and not module:
             text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
@@ -286,10 +284,8 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is needed by driver ray_tune; type budget: {trials: 64}"
     if len(study.objectives) > 1:
-        yield (
-            "objectives",
-            "are several, but Ray Tune's schedulers compare one; give metric instead",
-        )
+        text = "are several, but Ray Tune's schedulers compare one; give metric instead"
+        yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
     if scheduler in ("pbt", "PopulationBasedTraining"):
@@ -415,11 +411,9 @@ def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]
     ends = [(one, value) for one in own for value in one.distribution.ends()[:_MOST_ENDS]]
-    pairs = itertools.chain(
-        ((end,) for end in ends),
-        (pair for pair in itertools.combinations(ends, 2) if pair[0][0].name != pair[1][0].name),
-    )
-    for chosen in itertools.islice(pairs, _MOST_PAIRS):
+    pairs = ((a, b) for a, b in itertools.combinations(ends, 2) if a[0].name != b[0].name)
+    each = itertools.chain(((end,) for end in ends), pairs)
+    for chosen in itertools.islice(each, _MOST_PAIRS):
         wanted = {parameter.name: value for parameter, value in chosen}
         params = _with(study, wanted)
         if params is not None:

@@ -192,19 +192,15 @@ def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]
     parameters: tuple[Parameter, ...] = tuple(p for p in space.parameters if p.name in wanted)
     known = wanted | {*space.constants}
     rules = tuple(rule for rule in space.forbid if known >= {*rule.names})
-    endless = tuple(
-        p.name for p in parameters if p.name in static and p.distribution.axis.kind == "real"
-    )
+    searched = [one for one in parameters if one.name in static]
+    endless = tuple(one.name for one in searched if one.distribution.axis.kind == "real")
     return Space(parameters, rules, space.constants), endless
 
 
 def programs_note(
-    study: Study,
-    programs: int,
-    trials: int | None,
-    compile_seconds: float | None = None,
+    study: Study, programs: int, trials: int | None, compile_seconds: float | None = None,
     seconds: float = 0.0,
-) -> str:
+) -> str:  # fmt: skip
     """Return a sentence if compiling takes, or may take, more than half of the time."""
     if programs < 2 or trials is None:
         return ""

@@ -273,9 +273,7 @@ class Notes:
 
     def error(self, **remedies: str) -> StudyError:
         """Return the error with all mistakes, each once, in the order of the file."""
-        ordered = sorted(
-            self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
-        )
+        ordered = sorted(self._mistakes, key=lambda one: (one.line is None, one.line or 0))
         if len(ordered) > MOST_MISTAKES:
             ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
         return StudyError(self.shown, ordered, **remedies)

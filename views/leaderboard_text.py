@@ -40,9 +40,8 @@ from .time_spent import confirm_command, confirm_cost
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
-_SHOWN_WITH_RUNG = (
-    TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED, TrialState.UNFINISHED
-)  # fmt: skip
+_SHOWN_WITH_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED,
+                    TrialState.UNFINISHED)  # fmt: skip
 EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k env steps per seed.
@@ -129,9 +128,8 @@ def print_leaderboard(
             columns.append(column)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in columns:
-        table.add_column(
-            column.name, justify="right" if column.right else "left", no_wrap=True, vertical="top"
-        )
+        side = "right" if column.right else "left"
+        table.add_column(column.name, justify=side, no_wrap=True, vertical="top")
     for row, entry in zip(zip(*(c.cells for c in columns), strict=True), shown, strict=True):
         table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
     console.print(table)

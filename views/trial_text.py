@@ -96,11 +96,8 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     before: Mapping[str, Any] = {}
     for part in schedule:
         now = part["params"]
-        words = [
-            f"{name} {param(value)}"
-            for name, value in now.items()
-            if name not in before or before[name] != value
-        ]
+        words = [f"{name} {param(value)}" for name, value in now.items()
+                 if name not in before or before[name] != value]  # fmt: skip
         changes = ", ".join([*words, *(f"without {name}" for name in before if name not in now)])
         start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
         lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
@@ -303,9 +300,8 @@ def _details(data: Mapping[str, Any], unit: str) -> list[str]:
                 lines.append(f"{'':<10} (training returns count {weight:g} in these)")
     for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
         lines.append(f"{'' if place else 'verdict':<10} {text}")
-    lines.append(
-        f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
-    )
+    batch = f"in batch {data['batch']}; bucket {data['bucket']}"
+    lines.append(f"proposed   by {data['proposed_by']} {batch}")
     if data.get("start_up"):
         lines.append(f"           {data['start_up']}")
     more = "".join(

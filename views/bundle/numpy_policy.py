@@ -65,9 +65,8 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     arrays = {n: np.asarray(x) for n, x in named_leaves(saved.params).items() if "critic" not in n}
     given: Any = np.random.default_rng(0).standard_normal((_OBSERVATIONS, *seen.shape))
     if saved.config["normalise_observations"]:
-        arrays["mean"], arrays["std"] = map(
-            np.asarray, (saved.statistics.mean, saved.statistics.std())
-        )
+        arrays["mean"] = np.asarray(saved.statistics.mean)
+        arrays["std"] = np.asarray(saved.statistics.std())
         given = arrays["mean"] + arrays["std"] * given
     given = np.asarray(given).astype(seen.dtype)
     ranged = kind in ("tanh_gaussian", "beta")
@@ -75,16 +74,14 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     space: Any = env.action_space
     ends = actions.action_range(plan, space) if ranged else ()
     return {
-        "observation": list(seen.shape),
-        "config": finite_json(dict(saved.config)),
+        "observation": list(seen.shape), "config": finite_json(dict(saved.config)),
         "distribution": kind,
         "sizes": list(actions.component_sizes(env) or arrays["actor_head/bias"].shape),
-        "range": [end.tolist() for end in ends],
-        "action": list(getattr(space, "shape", ())),
+        "range": [end.tolist() for end in ends], "action": list(getattr(space, "shape", ())),
         "arrays": {name: array.astype(np.float64).tolist() for name, array in arrays.items()},
         "observations": given.tolist(),
         "actions": np.asarray(saved.act(given, None, None, None)[0]).tolist(),
-    }
+    }  # fmt: skip
 
 
 def difference(path: Path) -> str:

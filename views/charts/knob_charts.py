@@ -91,10 +91,8 @@ def parallel(snapshot: Snapshot) -> Picture:
         return Picture("parallel", title, _TOO_FEW)
     keys = [*compared.knobs][:_RAILS]
     values = value_scale(compared.values.values(), snapshot.meta.metric)
-    rails = [
-        Rail(_label(key, compared.knobs[key]), knob_ticks(compared.knobs[key].distribution))
-        for key in keys
-    ]
+    shown = {key: compared.knobs[key] for key in keys}
+    rails = [Rail(_label(key, one), knob_ticks(one.distribution)) for key, one in shown.items()]
     heights = tuple((values.share(value), text) for value, text in values.ticks)
     rails.append(Rail(snapshot.meta.metric.removeprefix("eval/"), heights))
     ordered = sorted(compared.values, key=lambda n: snapshot.sign * compared.values[n])
@@ -102,9 +100,8 @@ def parallel(snapshot: Snapshot) -> Picture:
     for place, trial in enumerate(ordered):
         own, height = compared.shares[trial], compared.values[trial]
         crossed = [own.get(key, _NOWHERE) for key in keys] + [values.share(height)]
-        said = ", ".join(
-            f"{k} {param(v)}" for k, v in snapshot.points.params(trial, compared.at).items()
-        )
+        params = snapshot.points.params(trial, compared.at)
+        said = ", ".join(f"{name} {param(value)}" for name, value in params.items())
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)
@@ -121,10 +118,7 @@ def parallel(snapshot: Snapshot) -> Picture:
 def _label(key: str, parameter: Parameter) -> str:
     if "#" not in key:
         return key
-    when = ", ".join(
-        f"{condition.name} {'/'.join(map(param, condition.values))}"
-        for condition in parameter.when
-    )
+    when = ", ".join(f"{one.name} {'/'.join(map(param, one.values))}" for one in parameter.when)
     return f"{parameter.name} ({when})"
 
 

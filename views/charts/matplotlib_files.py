@@ -39,9 +39,8 @@ _LINE = 0.2  # of a name below a panel
 _BELOW = 30.0  # points under a panel: room for the labels of its axis
 _ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
-_INK, _SOFT, _RULE, _GRID, _GROUND = (
-    GROUNDS[name][0] for name in ("ink", "soft", "rule", "grid", "ground")
-)
+_USED = ("ink", "soft", "rule", "grid", "ground")
+_INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
 def draw_picture(path: Path, picture: Picture, study: str) -> None:

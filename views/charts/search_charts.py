@@ -112,9 +112,8 @@ def _training(
     environment: str | None = None,
 ) -> dict[int, Curve]:  # fmt: skip
     folder = snapshot.folder
-    listed = ", ".join(
-        f"({n}, '{stream}', {most[n]})" for n, streams in wanted.items() for stream in streams
-    )
+    pairs = [(trial, stream) for trial, streams in wanted.items() for stream in streams]
+    listed = ", ".join(f"({trial}, '{stream}', {most[trial]})" for trial, stream in pairs)
     if not listed or not has_column(folder.path, "curves", _RETURN):
         return {}
     name = "" if environment is None else environment.replace("'", "''")
@@ -168,9 +167,8 @@ def _panel(
     kept = [y for mark in (*marks[behind:], *lines) for _, y in _corners(mark)]
     every = [y for mark in marks for _, y in _corners(mark)]
     y = leaders_scale(every, label, snapshot.sign, kept) if kept else value_scale(every, label)
-    outside = sum(
-        not all(y.holds(value) for _, value in _corners(mark)) for mark in marks[:behind]
-    )
+    grey = ((value for _, value in _corners(mark)) for mark in marks[:behind])
+    outside = sum(not all(map(y.holds, values)) for values in grey)
     keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
     return XY(title, x, y, (*lines, *marks), tuple(keys), wide=True)
 

@@ -115,9 +115,8 @@ def do_compare(args: Namespace) -> int:
     if len(numbers) == 2:
         meta, sides = _trials(find_study(args.study, root, note), numbers)
     elif numbers:
-        raise ConfigError(
-            "compare two trials of one study, or two studies; not a trial with a study"
-        )
+        told = "compare two trials of one study, or two studies; not a trial with a study"
+        raise ConfigError(told)
     elif args.study is not None:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
@@ -184,9 +183,8 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
             sizes = earlier_looks(a.looks, a.trial, b.trial, max(seeds) + 1)
             earlier = tuple(sum(seed < size for seed in seeds) for size in sizes)
         interim = pair_begins_interim(a.looks, a.trial, b.trial)
-        return _Chosen(
-            values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
-        )
+        return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier,
+                       interim=interim)  # fmt: skip
     counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     told = f"{a.name} and {b.name} have no seeds in common: {counts}"
     raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
@@ -228,10 +226,9 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
         if trial not in board.rows:
             told = f"study {folder.name!r} has no trial {trial}"
             raise StoreError(told, trials=folder.name)
-    whole = all(
-        board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
-        for n in numbers
-    )
+    whole = all(board.entries[n].value is not None
+                or any(board.fresh.get((n, stream)) for stream in _FRESH)
+                for n in numbers)  # fmt: skip
     common = None if whole else _values_in_common(folder, numbers)
     sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
@@ -303,9 +300,8 @@ def _side(
     searched = row.seed_values if whole else ()
     if common is not None:
         searched, fresh = common[1][number], {}
-    values: dict[Stream, _Seeds] = {
-        Stream.SEARCH: {(kind, index): value for index, value in enumerate(searched)}
-    }
+    values: dict[Stream, _Seeds] = {}
+    values[Stream.SEARCH] = {(kind, index): value for index, value in enumerate(searched)}
     for stream, known in fresh.items():
         values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}

@@ -40,10 +40,8 @@ def found_loads(
 ) -> dict[str, list[dict[str, Any]]]:
     from ...core.envs.optical.supported_load import find_load
 
-    loads = {
-        name: find_load(question.environment, rule, target, **size)
-        for name, rule in question.rules.items()
-    }
+    loads = {name: find_load(question.environment, rule, target, **size)
+             for name, rule in question.rules.items()}  # fmt: skip
     rows = [
         {
             "rule": name, "service_blocking_probability": target, "load": found.load,
@@ -52,12 +50,9 @@ def found_loads(
         }
         for name, found in loads.items()
     ]  # fmt: skip
-    beside = [
-        {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
-        for policy in question.policies
-        for name, found in loads.items()
-        if name not in question.policies
-    ]
+    others = {name: found for name, found in loads.items() if name not in question.policies}
+    beside = [{"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
+              for policy in question.policies for name, found in others.items()]  # fmt: skip
     return {"supported_loads": rows, "more_load": beside}
 
 
@@ -76,19 +71,14 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
         several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
             rows.append({
-                "rule": rule,
-                "load": float(load),
+                "rule": rule, "load": float(load),
                 "service_blocking_probability": _figure(seen.service_summary(at), several),
                 "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
                 "utilisation": float(seen.utilisation[at].mean()),
             })  # fmt: skip
-    differences = [
-        row
-        for policy in policies
-        for heuristic in results
-        if heuristic not in policies
-        for row in _differences(policy, heuristic, results)
-    ]
+    others = [name for name in results if name not in policies]
+    differences = [row for policy in policies for heuristic in others
+                   for row in _differences(policy, heuristic, results)]  # fmt: skip
     first = next(iter(results.values()))
     return {"seeds": int(first.blocked.shape[1]), "requests_per_seed": first.requests,
             "results": rows, "differences": differences}  # fmt: skip
@@ -226,10 +216,8 @@ def do_eval_network(args: Namespace) -> int:
     from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
     size |= {"loads": loads, "utilisation": True}
-    results = {
-        name: evaluate_heuristic(question.environment, rule, **size)
-        for name, rule in question.rules.items()
-    }
+    results = {name: evaluate_heuristic(question.environment, rule, **size)
+               for name, rule in question.rules.items()}  # fmt: skip
     data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
             **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
@@ -335,9 +323,8 @@ def _trace(args: Namespace, question: _Question) -> int:
         raise ConfigError("--trace follows one heuristic or policy; name only one")
     [rule] = question.rules.values()
     given = question.environment.settings.requests
-    columns = trace_heuristic(
-        question.environment, rule, steps=None if given else args.steps, seed=args.seed
-    )
+    steps = None if given else args.steps
+    columns = trace_heuristic(question.environment, rule, steps=steps, seed=args.seed)
     del columns["occupancy"]
     write_csv(args.trace, columns)
     accepted = int(columns["accepted"].sum())

@@ -57,9 +57,7 @@ def records_table(records: Sequence[Record]) -> str:
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
         rows.append([
-            record.name,
-            steps(record.env_steps),
-            number(found[TUNED]),
+            record.name, steps(record.env_steps), number(found[TUNED]),
             number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
             "-" if against is None else against.verdict.replace("_", " "),
             _signs([*compared.values(), *beside_heuristics(record)]),
@@ -115,9 +113,8 @@ def _verdict(record: Record) -> list[str]:
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        lines.append(
-            f"The default is that of {record.made.on}, with {words}; today's was not run."
-        )
+        day = f"The default is that of {record.made.on}"
+        lines.append(f"{day}, with {words}; today's was not run.")
     return lines
 
 
@@ -141,14 +138,13 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         seen = summary(one, record.goal, record.estimator)
         beside, training = compared.get(one.who), seen.training[0]
         row = [
-            one.who,
-            around(*seen.greedy),
+            one.who, around(*seen.greedy),
             "" if beside is None else around(*beside.greedy, ".2f"),
             number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
             number(training) if math.isfinite(training) else "-",
             f"{seen.reached}/{len(one.greedy)}",
-        ]
+        ]  # fmt: skip
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]

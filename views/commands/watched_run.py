@@ -101,9 +101,8 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
         lines += [f"  # {meaning}"] if meaning else []
         parts = [command]  # which no shell would read if it were cut inside of '...'
         if "'" not in command:
-            parts = wrap(
-                command, max(20, width - 8), break_long_words=False, break_on_hyphens=False
-            )
+            parts = wrap(command, max(20, width - 8), break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
         lines.append("  " + " \\\n      ".join(parts))
     return lines
 

@@ -155,9 +155,8 @@ def _now(standing: Standing) -> str:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
     runs = standing.word == "running"
     clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
-    rows = "".join(
-        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in progress_facts(progress)
-    )
+    facts = progress_facts(progress)
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts)
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
     shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (

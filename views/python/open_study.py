@@ -323,9 +323,8 @@ def _cells(board: Leaderboard) -> tuple[list[list[str]], str]:
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:]
-    )
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows[1:])
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
