@@ -18,7 +18,7 @@ from typing import Any
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
 from .views import arguments as types
-from .views.escape_control import discard, echo
+from .views.output import discard, echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")

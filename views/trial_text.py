@@ -40,7 +40,7 @@ from .formatting import (
     steps,
     with_interval,
 )  # fmt: skip
-from .json_output import finite_or_none
+from .output import finite_or_none
 from .time_spent import time_text, usage_at
 
 _CURVE = "episode_return"

@@ -32,7 +32,7 @@ from ...studies.user_code import import_user_code, is_inside
 from ..formatting import number
 from .claims import claims_of, differences
 from .container import unpack
-from .numpy_policy import FILE, difference
+from .policy_forms import FILE, difference
 from .write import CLAIMS, COPIED, FORMAT, LOCK, MANIFEST, NUMPY, SOURCE, as_text, write_rows
 
 _MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,

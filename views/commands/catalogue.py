@@ -20,9 +20,8 @@ from ...store.codec import finite_json
 from ...store.study_folder import StudySummary
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.schema import schema
-from ..escape_control import echo
 from ..formatting import Listing, duration, number, param
-from ..json_output import print_json
+from ..output import echo, print_json
 from ..terminal.console import console, in_columns, print_listing
 
 _USUAL = (

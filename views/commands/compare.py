@@ -32,7 +32,6 @@ from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
-from ..escape_control import note
 from ..formatting import (
     SEED_KINDS,
     aligned,
@@ -44,8 +43,8 @@ from ..formatting import (
     unit_of,
     with_interval,
 )
-from ..json_output import print_answer
 from ..leaderboard_text import target
+from ..output import note, print_answer
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
 

@@ -18,9 +18,8 @@ from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
-from ..escape_control import note
 from ..formatting import aligned, between, number
-from ..json_output import finite_or_none, print_answer, write_csv
+from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, counted
 from ..arguments import study_of
-from ..escape_control import echo
 from ..formatting import aligned, between, in_unit, narrow, steps
-from ..json_output import print_json
+from ..output import echo, print_json
 from ..terminal.console import in_columns, knows_blocks
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from ...studies.load import load, loads
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
-from ..escape_control import echo, note
 from ..formatting import steps
-from ..json_output import print_json
+from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
 _LABEL = 11  # `env steps  `

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ...errors import ConfigError, StoreError
 from ..arguments import study_of
-from ..escape_control import note
 from ..formatting import in_unit
-from ..json_output import print_answer
+from ..output import note, print_answer
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
 

@@ -43,9 +43,7 @@ from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..escape_control import echo, note
 from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
-from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -58,6 +56,7 @@ from ..leaderboard_text import (
     target,
     winner_line,
 )
+from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from .catalogue import studies_listing
@@ -342,7 +341,7 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     check_export(target)
     model = None
     if onnx:
-        from ..bundle.onnx_policy import model_of  # numpy
+        from ..bundle.policy_forms import model_of  # numpy
 
         model = model_of(source)
     seeds = source.with_name(f"{source.name}_seeds")

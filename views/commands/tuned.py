@@ -36,7 +36,7 @@ from ...studies.tuned.summary import (
     summary,
 )
 from ..formatting import aligned, around, narrow, number, param, steps
-from ..json_output import finite_or_none, print_answer
+from ..output import finite_or_none, print_answer
 from ..terminal.console import in_columns
 
 if TYPE_CHECKING:

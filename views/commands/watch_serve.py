@@ -20,13 +20,12 @@ from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.study_folder import StudyFolder, trials_seen
 from ..arguments import study_of
-from ..escape_control import echo
 from ..formatting import duration, in_unit
-from ..json_output import print_json, print_json_line
 from ..leaderboard_text import headline, target
 from ..live.library import Library, PerCommit
 from ..live.server import LiveServer, is_loopback
 from ..live.study_status import Standing, read_standing
+from ..output import echo, print_json, print_json_line
 from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line

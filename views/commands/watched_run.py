@@ -33,9 +33,7 @@ from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.overrides import Given
 from ...studies.spec import Study, metric_words
-from ..escape_control import echo
 from ..formatting import duration, steps
-from ..json_output import print_json
 from ..leaderboard_text import (
     deciding_command,
     front_line,
@@ -45,6 +43,7 @@ from ..leaderboard_text import (
     print_leaderboard,
     target,
 )
+from ..output import echo, print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 from ..terminal.run_view import LinesView, QuietView, RunView
 from ..time_spent import time_text

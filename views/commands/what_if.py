@@ -10,7 +10,7 @@ from ...search.what_if import WhatIf, what_if
 from ...store.codec import finite_json
 from ..arguments import study_of
 from ..formatting import aligned, in_unit, narrow, steps, unit_in
-from ..json_output import print_answer
+from ..output import print_answer
 from ..terminal.console import console, in_columns
 
 _HEADER = ("rule", "stopped", "saved", "lost", "exact")

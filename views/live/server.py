@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from ...errors import HpoError
 from ...version import __version__
-from ..escape_control import echo
+from ..output import echo
 from ..words import on_command_line
 from . import pages
 from .library import Library

@@ -23,8 +23,8 @@ from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
-from ..escape_control import note
 from ..formatting import in_unit
+from ..output import note
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
 from ..words import speaks_python

@@ -18,8 +18,8 @@ from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..escape_control import echo
 from ..formatting import duration, in_unit, number, steps, with_interval
+from ..output import echo
 from .console import let_go_of_terminal
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
