@@ -207,7 +207,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
     _option(export, "--to", "DIR", into, required=True)
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
-    ranked = verb("importance", "importance", "show which hyperparameters matter")
+    ranked = verb("importance", "analyses", "show which hyperparameters matter")
     _add_at(ranked)
     _flag(ranked, "--all", "by a method: include trials that a model proposed")
     text = "rank by ped-anova, the influence on the best tenth of trials; no test against chance"
@@ -216,7 +216,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
-    judged = verb("what-if", "what_if", "show what other stopping rules would have done")
+    judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
     numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")

@@ -19,8 +19,6 @@ from .formats import read_word
 from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
 from .tables import another_algorithm, find, recognise, system, versions_of
 
-# -------------------------------------------- names of one system that depend on each other
-
 
 def _before_sb3(draft: Draft, source: Source) -> None:
     policy = source.constants.pop("policy", None)
@@ -185,9 +183,6 @@ _AFTER: Mapping[str, Callable[[Draft], None]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- translation
-
-
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
@@ -276,9 +271,6 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
-# ------------------------------------------------------------------- the system's defaults
-
-
 def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
@@ -350,9 +342,6 @@ def _is_ours(draft: Draft, target: str, value: Any) -> bool:
         return value == entry.default_of(key)
     defaults = {field.key: field.default for field in SECTIONS.get(section, ())}
     return value == defaults.get(key, UNKNOWN)
-
-
-# ----------------------------------------------------------------- around a configuration
 
 
 def add_space(draft: Draft) -> None:

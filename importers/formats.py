@@ -20,9 +20,12 @@ from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
 from .name_mapping import NoCounterpart, Row, is_number
 
+Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
 _FILE = "flagfile"
 _DEEPEST = 8
+_MOST_PROGRAMS = 16
+_INSIDE = 1e-6  # of a range, where its end is not legal itself
 _MOST_EVENTS = 40_000
 _IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -182,10 +185,6 @@ _Loader.add_implicit_resolver(
 
 
 # -------------------------------------------------------------------------- distributions
-
-Note = Callable[[str], None]
-_MOST_PROGRAMS = 16
-_INSIDE = 1e-6  # of a range, where its end is not legal itself
 
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,9 +111,6 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     return draft
 
 
-# ---------------------------------------------------------------------- parameters
-
-
 def _flattened(
     parameters: Mapping[str, Any], outer: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -211,9 +208,6 @@ def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str
         kind = "log_int_uniform" if log else "int_uniform"
         return {"min": int(low), "max": int(high), "q": int(q), "distribution": kind}
     return {**found, "min": low, "max": high, "q": q}
-
-
-# ---------------------------------------------------------------------- the rest
 
 
 def _every_step(draft: Draft) -> None:

@@ -176,9 +176,6 @@ def _algorithm(draft: Draft, source: Source) -> None:
         source.drop("PRIO_BETA0")
 
 
-# ---- networks
-
-
 def _networks(draft: Draft, source: Source) -> None:
     kinds = _kinds(draft, source)
     if "transformer" not in kinds:
@@ -274,9 +271,6 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
     source.drop("mlp_layers", "mlp_latent")
 
 
-# ---- output
-
-
 def _init(draft: Draft, source: Source) -> None:
     path, keep, retrain, name = (source.find(flag) for flag in (
         "MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME"))  # fmt: skip
@@ -326,9 +320,6 @@ def _evaluation(draft: Draft, source: Source) -> None:
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
                    "of updates here")  # fmt: skip
-
-
-# ---- schedules
 
 
 def _schedules(draft: Draft, source: Source) -> None:

@@ -41,11 +41,7 @@ class Algorithm:
         return "PPO" if self.is_ppo else self.name.partition(":")[2]
 
     def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return a whole configuration: the defaults, changed by the given values.
-
-        Raises:
-            ConfigError: an unknown hyperparameter or an illegal value.
-        """
+        """Return a whole configuration: the defaults, changed by the given values."""
         if self.is_ppo:
             return complete(given, own_words)
         config = {name: knob.default for name, knob in self.knobs.items()}
@@ -61,11 +57,7 @@ class Algorithm:
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` of a configuration's fixed values, made once for each.
-
-        Raises:
-            ConfigError: its code is not loaded, or raised.
-        """
+        """Return the `Training` of a configuration's fixed values, made once for each."""
         if self.made is None:
             text = f"this needs the code of {self.name}, which a recorded study does not have"
             raise ConfigError(text)

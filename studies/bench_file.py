@@ -69,9 +69,7 @@ class BenchFile:
     def study(self, method: str, table_text: str) -> Study:
         """Return the study of a method on the environment whose table a study made.
 
-        Raises:
-            StudyError: with every mistake in the method.
-            ConfigError: recorded runs cannot serve it.
+        `StudyError` has every mistake in the method; `ConfigError`: recorded runs cannot serve it.
         """
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
         apply_overrides(notes, root, of_its_day(root))
@@ -113,11 +111,7 @@ class BenchFile:
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
-    """Read a file of `hpo bench`.
-
-    Raises:
-        StudyError: with its mistakes; those within a method are found by `BenchFile.study`.
-    """
+    """Read a file of `hpo bench`; `BenchFile.study` finds the mistakes within a method."""
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:

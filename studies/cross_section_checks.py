@@ -77,9 +77,6 @@ def unused_keys(root: Node, study: Study) -> Problems:
         yield "over_environments", "over_environments is for several environments; leave it out"
 
 
-# ---------------------------------------------------------------------- one function per topic
-
-
 def _seeds(study: Study) -> Problems:
     """Enough seeds for the aggregate and for racing."""
     seeds, early = study.seeds, study.early_terminate
@@ -341,7 +338,6 @@ def _workers(study: Study) -> Problems:
 
 
 def _custom_training(study: Study) -> Problems:
-    """What custom trainings cannot do."""
     acts = study.algorithm.acts
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
@@ -354,9 +350,6 @@ def _custom_training(study: Study) -> Problems:
     ):  # fmt: skip
         if given and not study.algorithm.is_ppo:
             yield path, f"is not for {study.algorithm.label}, which {why}"
-
-
-# ---------------------------------------------------------------------- the expensive ones
 
 
 def environment_faults(study: Study) -> Problems:

@@ -62,11 +62,7 @@ def init_text(env_id: str) -> str:
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a study of a custom training.
-
-    Raises:
-        ConfigError: no hyperparameter has a range to search, or the class has no `env`.
-    """
+    """Return the text of a study of a custom training, which must have a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'

@@ -45,15 +45,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Study:
-    """Load a study file.
+    """Load a study file; a `StudyError` has every mistake in it, each with its line.
 
-    Args:
-        path: the file.
-        overrides: `key.key=value`, applied before anything is checked.
-        name: replaces the study's name.
-
-    Raises:
-        StudyError: with every mistake in the file, each with its line.
+    `overrides` are `key.key=value`, applied before anything is checked; `name` replaces the name.
     """
     path = Path(path)
     root = read_file(path, str(path))
@@ -62,17 +56,10 @@ def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = Non
 
 
 def loads(
-    text: str,
-    shown: str = "study.yaml",
-    source: str | Path = ".",
-    overrides: Sequence[str] = (),
-    name: str | None = None,
-) -> Study:
-    """Load a study from text; `shown` is its name in messages, `source` its folder.
-
-    Raises:
-        StudyError: with every mistake in the text, each with its line.
-    """
+    text: str, shown: str = "study.yaml", source: str | Path = ".",
+    overrides: Sequence[str] = (), name: str | None = None,
+) -> Study:  # fmt: skip
+    """Load a study from text, as `load`; `shown` is its name in messages, `source` its folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 

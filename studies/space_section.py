@@ -345,10 +345,10 @@ def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
 
 def _override(notes: Notes, node: Node, parameters: Node) -> None:
     override = node.value.get("override")
-    if override is not None and not override.is_map:
-        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
-        override = None
     if override is None:
+        return
+    if not override.is_map:
+        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
         return
     for key, child in override.value.items():
         if child.value is not None:

@@ -72,10 +72,8 @@ class Node:
             return "a mapping"
         if self.is_list:
             return "a list"
-        if self.value is None:
-            return "null"
-        if isinstance(self.value, bool):
-            return "true" if self.value else "false"
+        if self.value is None or isinstance(self.value, bool):
+            return flow(self.value)
         text = repr(self.value)
         return text if len(text) <= 60 else text[:57] + "..."
 

@@ -106,11 +106,9 @@ def difference(path: Path) -> str:
 
 
 def model_of(policy: Path) -> bytes:
-    """Return the file of an MLP or a CNN, after a comparison with the policy's actions.
+    """Return the ONNX file of an MLP or a CNN, after a comparison with the policy's actions.
 
-    Raises:
-        ConfigError: a different network, or a policy without such a form.
-        MissingExtraError: onnx is not installed.
+    `ConfigError`: it has no such form; `MissingExtraError`: onnx is not installed.
     """
     try:
         reference: Any = importlib.import_module("onnx.reference")
@@ -169,7 +167,6 @@ class _Graph:
         return name
 
     def _outputs(self) -> str:
-        """Return what the policy's head gives."""
         config, arrays, add = self._config, self._arrays, self._add
         x = add("Cast", "observation", to=self._onnx.TensorProto.FLOAT)
         if config["normalise_observations"]:

@@ -58,7 +58,6 @@ _ENOUGH = 8  # test seeds to propose, at least
 def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the comparison on several environments, as plain data and as lines."""
     if not names or not ours or not theirs:
         return {}, []
     if paired:

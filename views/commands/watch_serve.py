@@ -82,10 +82,9 @@ def do_watch(args: Namespace) -> int:
 
 
 def standings(
-    folder: StudyFolder,
-    wait: Callable[[float], None] = time.sleep,
+    folder: StudyFolder, wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Standing]:
+) -> Iterator[Standing]:  # fmt: skip
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:

@@ -1,7 +1,4 @@
-"""The events of a running study as lines: one class for events, and subclasses that show progress.
-
-`LinesView` writes plain lines, `QuietView` nothing but warnings; `live.LiveView` draws.
-"""
+"""The events of a running study as lines, and views that show more or less of its progress."""
 
 from __future__ import annotations
 
@@ -41,11 +38,6 @@ _STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Pha
 _FAILURES_SAID = 5
 
 
-def trials_text(progress: Progress) -> str:
-    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
-    return f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
-
-
 def counts_text(progress: Progress, always: Sequence[TrialState] = ()) -> str:
     counts = {state: progress.states.get(state, 0) for state in _ORDER}
     return ", ".join(f"{n} {state}" for state, n in counts.items() if n or state in always)
@@ -82,9 +74,11 @@ def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, st
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
+    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
+    trials = f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
     return [("phase", PHASE_WORDS[progress.phase]), (ENV_STEPS, amounts + speed),
             ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
-            ("trials", trials_text(progress)), ("best", standing_text(progress))]  # fmt: skip
+            ("trials", trials), ("best", standing_text(progress))]  # fmt: skip
 
 
 def status_line(progress: Progress) -> str:
