@@ -34,9 +34,7 @@ _OURS = f"{__name__.partition('.')[0]}."
 class HpoError(Exception):
     """Base of all errors raised on purpose; the command line returns `exit_code`.
 
-    Attributes:
-        remedies: setting or request -> its value, such as `new=True` or `stop="my-study"`; each
-            one alone helps.
+    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps.
     """
 
     exit_code = 2

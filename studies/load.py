@@ -131,8 +131,7 @@ class _Reader:
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
-        evaluated = known if algorithm.acts else None
-        parts: dict[str, Any] = {**top, **self._parts(top, evaluated)}
+        parts: dict[str, Any] = {**top, **self._parts(top, known if algorithm.acts else None)}
         parts |= {"fixed": fixed, "space": space}
         specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs
         if notes or not specs:

@@ -25,8 +25,7 @@ _COMMENT = 44
 
 def knobs_of(record: Record) -> dict[str, Any]:
     """Return the tuned configuration in knobs of today: removed knobs are left out."""
-    config = record.tuned.config
-    return {name: value for name, value in config.items() if name in KNOBS}
+    return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:

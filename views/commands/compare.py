@@ -222,8 +222,7 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     board = _board(folder)
     for trial in numbers:
         if trial not in board.rows:
-            told = f"study {folder.name!r} has no trial {trial}"
-            raise StoreError(told, trials=folder.name)
+            raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
     whole = all(board.entries[n].value is not None
                 or any(board.fresh.get((n, stream)) for stream in _FRESH)
                 for n in numbers)  # fmt: skip

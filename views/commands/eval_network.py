@@ -321,8 +321,7 @@ def _trace(args: Namespace, question: _Question) -> int:
     if len(question.rules) > 1:
         raise ConfigError("--trace follows one heuristic or policy; name only one")
     [rule] = question.rules.values()
-    given = question.environment.settings.requests
-    steps = None if given else args.steps
+    steps = None if question.environment.settings.requests else args.steps
     columns = trace_heuristic(question.environment, rule, steps=steps, seed=args.seed)
     del columns["occupancy"]
     write_csv(args.trace, columns)
