@@ -8,7 +8,7 @@ the search raises the messages. A path is `section.key`; after `|` follow places
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..environments.table import ENVIRONMENTS
@@ -42,6 +42,13 @@ _MOST_EVALUATIONS = 10_000
 _MOST_KINDS = 16
 _MOST_PAIRS = 2000
 _MOST_ENDS = 8
+
+
+def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
+    """Yield the problems of a study in stages; each assumes that those before found none."""
+    yield (*unused_keys(root, study), *contradictions(study))
+    yield knob_contradictions(study)
+    yield environment_faults(study)
 
 
 def contradictions(study: Study) -> list[tuple[str, str]]:

@@ -14,12 +14,7 @@ from ..environments.table import EnvEntry
 from ..errors import ConfigError, Mistake, StudyError, UnknownNameError
 from ..files.plain_data import is_mapping, is_sequence
 from .algorithm_section import read_algorithm, set_custom_keys
-from .cross_section_checks import (
-    contradictions,
-    environment_faults,
-    knob_contradictions,
-    unused_keys,
-)
+from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
@@ -143,12 +138,8 @@ class _Reader:
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
         if self.checked:
             return study
-        for check in (
-            lambda: (*unused_keys(root, study), *contradictions(study)),
-            lambda: knob_contradictions(study),
-            lambda: environment_faults(study),
-        ):
-            for path, text in check():
+        for problems in stages(root, study):
+            for path, text in problems:
                 notes.add(text, *place_of(root, path))
             if notes:
                 raise notes.error()

@@ -166,8 +166,8 @@ def _example(fields: Sequence[Field], given: Node) -> str:
     """Return a section that may be meant: the given value under the first key, if that fits."""
     if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
         return flow({fields[0].key: given.value})
-    without = [field for field in fields if not field.has_default]
-    needed = [f"{field.key}: {(*field.words, '...')[0]}" for field in without]
+    required = [field for field in fields if not field.has_default]
+    needed = [f"{field.key}: {(*field.words, '...')[0]}" for field in required]
     usual = [f"{field.key}: {field.default}" for field in fields
              if field.type in ("count", "word") and field.default is not None]  # fmt: skip
     first = [f"{field.key}: ..." for field in fields]
