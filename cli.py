@@ -18,15 +18,31 @@ from typing import Any
 from .errors import HpoError, check_platform, suggestion
 from .version import __version__
 from .views import arguments as types
-from .views.escape_control import discard, echo
+from .views.output import discard, echo
 from .views.words import on_command_line
 
 _FORMATS = ("csv", "mlflow", "optuna", "tensorboard", "wandb")
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
+_IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
+             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")  # fmt: skip
+_GROUPS = {
+    "Start": ("init", "check", "run", "train", "import"),
+    "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
+             "plot"),
+    "Use": ("best", "eval", "tuned", "export", "replay", "bundle", "verify"),
+    "Manage": ("list", "watch", "serve", "stop"),
+    "Look up": ("knobs", "envs", "schema"),
+    "More": ("bench", "completion"),
+}  # fmt: skip
+_FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
+          "eval", "tuned")  # fmt: skip
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+_SOURCE = "the folder of the study file, if it names other files"
+_RESULTS = "the folder of results (default: results)"
+_Parser = argparse.ArgumentParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,22 +97,16 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def make_parser() -> tuple[_Main, list[str]]:
     """Return the parser of the whole command line, and the names of its commands."""
-    parser = _Main(
-        prog="hpo",
-        description="Train hundreds of PPO configurations as lanes of one compiled program.",
-        epilog="Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml",
-        allow_abbrev=False,
-        formatter_class=_Help,
-    )
+    usual: Any = {"allow_abbrev": False, "formatter_class": _Help}
+    text = "Train hundreds of PPO configurations as lanes of one compiled program."
+    start = "Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml"
+    parser = _Main(prog="hpo", description=text, epilog=start, **usual)
     parser.add_argument("--version", action="version", version=f"hpo {__version__}")
-    group = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
-    )
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True,
+                                  parser_class=_Parser)  # fmt: skip
 
     def verb(name: str, module: str, text: str) -> Any:
-        added = group.add_parser(
-            name, help=text, description=text, allow_abbrev=False, formatter_class=_Help
-        )
+        added = group.add_parser(name, help=text, description=text, **usual)
         added.set_defaults(call=(module, f"do_{name.replace('-', '_')}"))
         return added
 
@@ -111,19 +121,6 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=22)
         self._width = min(self._width, 78)  # argparse leaves two columns free
         self._action_max_length = 22  # which argparse counts too low for indented names
-
-
-_GROUPS = {
-    "Start": ("init", "check", "run", "train", "import"),
-    "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",
-             "plot"),
-    "Use": ("best", "eval", "tuned", "export", "replay", "bundle", "verify"),
-    "Manage": ("list", "watch", "serve", "stop"),
-    "Look up": ("knobs", "envs", "schema"),
-    "More": ("bench", "completion"),
-}  # fmt: skip
-_FIRST = ("init", "check", "run", "top", "show", "compare", "confirm", "importance", "best",
-          "eval", "tuned")  # fmt: skip
 
 
 class _Main(argparse.ArgumentParser):
@@ -144,10 +141,6 @@ class _Main(argparse.ArgumentParser):
             lines += ["", *wrap(words, 78, break_on_hyphens=False)]
         last = "One command:  hpo COMMAND --help        Version:  hpo --version"
         return "\n".join([*lines, "", last, self.epilog or "", ""])
-
-
-_IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
-             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")  # fmt: skip
 
 
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
@@ -214,7 +207,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     into = "the folder to write into; for optuna a storage, such as sqlite:///trials.db"
     _option(export, "--to", "DIR", into, required=True)
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
-    ranked = verb("importance", "importance", "show which hyperparameters matter")
+    ranked = verb("importance", "analyses", "show which hyperparameters matter")
     _add_at(ranked)
     _flag(ranked, "--all", "by a method: include trials that a model proposed")
     text = "rank by ped-anova, the influence on the best tenth of trials; no test against chance"
@@ -223,7 +216,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
-    judged = verb("what-if", "what_if", "show what other stopping rules would have done")
+    judged = verb("what-if", "analyses", "show what other stopping rules would have done")
     confirmed = verb("confirm", "train", "train given trials on test seeds")
     numbers = "numbers of trials, finished or stopped (-1: the default); a study may come first"
     _option(confirmed, "words", "TRIAL", numbers, nargs="+")
@@ -233,12 +226,12 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
-    plot = verb("plot", "plot_report", "draw a study as a picture")
+    plot = verb("plot", "read_study", "draw a study as a picture")
     picture = types.one_of("picture", _PICTURES)
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
     _add_at(plot, "for importance: ")
-    report = verb("report", "plot_report", "write an HTML report")
+    report = verb("report", "read_study", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
     stop = verb("stop", "read_study", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
@@ -262,9 +255,6 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_bundles(verb)
 
 
-_SOURCE = "the folder of the study file, if it names other files"
-
-
 def _add_bundles(verb: Callable[..., Any]) -> None:
     bundle = verb("bundle", "bundle", "write a study and its claims into one file")
     _option(bundle, "study", "STUDY", "a study or its folder")
@@ -286,14 +276,7 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
 
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "watch_serve", "show all studies on a live page in a browser")
-    _option(
-        serve,
-        "out",
-        "DIR",
-        "the folder of results (default: results)",
-        nargs="?",
-        default="results",
-    )
+    _option(serve, "out", "DIR", _RESULTS, nargs="?", default="results")
     host = "the address (default: 127.0.0.1, for this machine only); others demand the token "
     host += "that is part of the URL printed"
     _option(serve, "--host", "HOST", host, default="127.0.0.1")
@@ -360,9 +343,6 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(completion, "shell", "SHELL", shells, choices=_SHELLS)
 
 
-_Parser = argparse.ArgumentParser
-
-
 def _option(parser: _Parser, name: str, metavar: str, text: str, **more: Any) -> None:
     parser.add_argument(name, metavar=metavar, help=text, **more)
 
@@ -393,7 +373,7 @@ def _add_json(parser: _Parser) -> None:
 
 
 def _add_out(parser: _Parser) -> None:
-    _option(parser, "--out", "DIR", "the folder of results (default: results)", default="results")
+    _option(parser, "--out", "DIR", _RESULTS, default="results")
 
 
 def _open_streams() -> None:

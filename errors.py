@@ -28,14 +28,13 @@ from types import TracebackType
 from typing import Any
 
 _MOST_LISTED, _NEAREST = 12, 5
+_OURS = f"{__name__.partition('.')[0]}."
 
 
 class HpoError(Exception):
     """Base of all errors raised on purpose; the command line returns `exit_code`.
 
-    Attributes:
-        remedies: setting or request -> its value, such as `new=True` or `stop="my-study"`; each
-            one alone helps.
+    `remedies`: setting or request -> its value, such as `new=True`; each one alone helps.
     """
 
     exit_code = 2
@@ -163,9 +162,6 @@ def listed(name: str, known: Sequence[str]) -> str:
     return f"Nearest of {len(known)}: {', '.join(near)}"
 
 
-_OURS = f"{__name__.partition('.')[0]}."
-
-
 class Leave(KeyboardInterrupt):
     """A second Ctrl-C while a study runs: leave at once."""
 
@@ -246,8 +242,6 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            told = (
-                f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module}, "
-            )
-            told += f"which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            told = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
+            told += f" which it needs to {purpose}; on Windows use WSL 2, which is Linux"
             raise ConfigError(told) from None

@@ -1,6 +1,5 @@
 """Files of other systems as study files: a table of names per system, and four readers.
 
-Readers: Python sources, YAML and JSON, command lines, storages. `tables` and what is under it are
-plain data that hints, `hpo knobs` and the documents read as well; they know neither knobs nor
-files.
+`tables` and what is under it are plain data that hints, `hpo knobs` and the documents read as
+well; they know neither knobs nor files.
 """

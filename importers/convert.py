@@ -10,6 +10,7 @@ from typing import Any
 from ..environments.registry import find as find_environment
 from ..errors import ConfigError, HpoError
 from ..knobs import KNOBS, check_value, matters
+from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from . import xlron_rules
@@ -17,8 +18,6 @@ from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
 from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
 from .tables import another_algorithm, find, recognise, system, versions_of
-
-# -------------------------------------------- names of one system that depend on each other
 
 
 def _before_sb3(draft: Draft, source: Source) -> None:
@@ -184,9 +183,6 @@ _AFTER: Mapping[str, Callable[[Draft], None]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- translation
-
-
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
@@ -275,9 +271,6 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
-# ------------------------------------------------------------------- the system's defaults
-
-
 def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
@@ -351,16 +344,11 @@ def _is_ours(draft: Draft, target: str, value: Any) -> bool:
     return value == defaults.get(key, UNKNOWN)
 
 
-# ----------------------------------------------------------------- around a configuration
-
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
-
-
 def add_space(draft: Draft) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     if draft.space:
         raise draft.fault("it has a search space already; only a single configuration gets one")
-    for name in _SEARCHED:
+    for name in SEARCHED:
         value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
         if fields.get("distribution") == "one_minus_log" and value >= 1.0:

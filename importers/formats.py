@@ -20,10 +20,14 @@ from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
 from .name_mapping import NoCounterpart, Row, is_number
 
+Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
 _FILE = "flagfile"
 _DEEPEST = 8
+_MOST_PROGRAMS = 16
+_INSIDE = 1e-6  # of a range, where its end is not legal itself
 _MOST_EVENTS = 40_000
+_IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -182,10 +186,6 @@ _Loader.add_implicit_resolver(
 
 # -------------------------------------------------------------------------- distributions
 
-Note = Callable[[str], None]
-_MOST_PROGRAMS = 16
-_INSIDE = 1e-6  # of a range, where its end is not legal itself
-
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return target -> distribution, or {"value": ...} for a setting that all values share."""
@@ -207,7 +207,8 @@ def _values(row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     sets = [row.settings(read_word(theirs)) for theirs in fields["values"]]
     found: dict[str, Any] = {}
     for target in dict.fromkeys(target for one in sets for target in one):
-        needed = target == row.target or not _idles(target)
+        idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
+        needed = target == row.target or not idles
         given = [one.get(target, absent(target)) for one in sets if needed or target in one]
         several = distinct(given)
         found[target] = {"value": given[0]} if len(several) == 1 else {"values": several}
@@ -220,12 +221,6 @@ def _values(row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
             default = row.settings(read_word(fields["default"]))
             found[target]["default"] = default.get(target, absent(target))
     return found
-
-
-def _idles(target: str) -> bool:
-    return target.endswith("_end_fraction") or target.startswith("lr_warmup_") or target in (
-        "recurrent_size", "raw_reward_deviation",
-    )  # fmt: skip
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:

@@ -129,9 +129,8 @@ class _Reader:
 
     def _is_own_call(self, node: ast.Call) -> bool:
         name, owner = _last_name(node.func), _owner(node)
-        if name not in self.calls or (
-            name.lower() == "create" and not owner.endswith(("Trainer", "PPO"))
-        ):
+        makes_others = name.lower() == "create" and not owner.endswith(("Trainer", "PPO"))
+        if name not in self.calls or makes_others:
             return False
         self.found.calls.append(name)
         self.found.positional += _texts(node)

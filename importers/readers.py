@@ -27,6 +27,11 @@ from .xlron_table import XLRON
 
 _FALLBACKS = ("default", "atari")
 _OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "qrdqn", "sac", "td3", "tqc", "trpo")
+_TYPED = "the command line"
+_TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
+HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
+              "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
+"""Those that both systems have; a test compares them with ours."""
 
 
 def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
@@ -199,12 +204,6 @@ def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------- XLRON
-
-_TYPED = "the command line"
-_TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
-HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
-              "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
-"""Those that both systems have; a test compares them with ours."""
 
 
 def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:

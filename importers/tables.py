@@ -17,6 +17,22 @@ SYSTEMS: Mapping[str, System] = {
 """Systems with a table; names that it lacks are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]
 _KNOWN = {plain_name(row.name, last=False) for row in _ROWS}
+_OTHER_ALGORITHMS = {
+    "ppo_atari_lstm": "an LSTM after convolutions, which no network here is",
+    "ppo_procgen": "residual convolutions (IMPALA), which no network here has",
+    "ppo_rnd_envpool": "random network distillation",
+    "ppo_s5": "S5 layers, which no network here has",
+    "ppo_trxl": "a Transformer with a memory of past steps",
+    "ppo_atari_multigpu": "gradients averaged over several devices",
+    "ppo_pettingzoo_ma_atari": "two agents in one game of PettingZoo",
+    "ppo_continuous_action_isaacgym": "Isaac Gym",
+    "ppg_procgen": "phasic policy gradients",
+    "rpo_continuous_action": "noise on the mean of the policy (RPO)",
+    "dpo_continuous_action": "the objective of DPO, which replaces the clipped ratio",
+    "qdagger": "Q-learning", "dqn": "Q-learning", "c51": "Q-learning", "rainbow": "Q-learning",
+    "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
+}  # fmt: skip
+"""First letters of scripts of CleanRL and PureJaxRL -> their algorithm, which a study lacks."""
 
 
 def system(name: str) -> System:
@@ -101,24 +117,6 @@ def env_names(of: System) -> Mapping[str, str]:
     keys = {row.name: row.target.removeprefix("env.") for row in of.rows
             if row.target.startswith("env.")}  # fmt: skip
     return {name: key for name, key in (ids | keys).items() if name != key}
-
-
-_OTHER_ALGORITHMS = {
-    "ppo_atari_lstm": "an LSTM after convolutions, which no network here is",
-    "ppo_procgen": "residual convolutions (IMPALA), which no network here has",
-    "ppo_rnd_envpool": "random network distillation",
-    "ppo_s5": "S5 layers, which no network here has",
-    "ppo_trxl": "a Transformer with a memory of past steps",
-    "ppo_atari_multigpu": "gradients averaged over several devices",
-    "ppo_pettingzoo_ma_atari": "two agents in one game of PettingZoo",
-    "ppo_continuous_action_isaacgym": "Isaac Gym",
-    "ppg_procgen": "phasic policy gradients",
-    "rpo_continuous_action": "noise on the mean of the policy (RPO)",
-    "dpo_continuous_action": "the objective of DPO, which replaces the clipped ratio",
-    "qdagger": "Q-learning", "dqn": "Q-learning", "c51": "Q-learning", "rainbow": "Q-learning",
-    "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
-}  # fmt: skip
-"""First letters of scripts of CleanRL and PureJaxRL -> their algorithm, which a study lacks."""
 
 
 def another_algorithm(words: Iterable[str]) -> str:

@@ -50,6 +50,19 @@ _METRICS_ELSEWHERE: Mapping[str, str] = {
     "eval/std_reward": "eval/return_std", "eval/min_reward": "eval/return_min",
     "eval/max_reward": "eval/return_max",
 }  # fmt: skip
+# theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
+_RANGES = {
+    "int_uniform": ("int_uniform", 0, False),
+    "uniform": ("uniform", 0, False),
+    "q_uniform": ("uniform", 0, True),
+    "log_uniform": ("log_uniform", 1, False),
+    "log_uniform_values": ("log_uniform", 0, False),
+    "q_log_uniform": ("log_uniform", 1, True),
+    "q_log_uniform_values": ("log_uniform", 0, True),
+    "inv_log_uniform": ("log_uniform", -1, False),  # the logarithm of its values is uniform, too
+    "inv_log_uniform_values": ("log_uniform", 0, False),
+}
+_KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
 
 
 def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
@@ -96,9 +109,6 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     else:
         draft.note("budget: the sweep names no run_cap; budget.trials is our default")
     return draft
-
-
-# ---------------------------------------------------------------------- parameters
 
 
 def _flattened(
@@ -167,21 +177,6 @@ def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str
     return {"values": several}
 
 
-# theirs -> ours, whether bounds are exponents of e (-1: of 1/e), whether it has steps
-_RANGES = {
-    "int_uniform": ("int_uniform", 0, False),
-    "uniform": ("uniform", 0, False),
-    "q_uniform": ("uniform", 0, True),
-    "log_uniform": ("log_uniform", 1, False),
-    "log_uniform_values": ("log_uniform", 0, False),
-    "q_log_uniform": ("log_uniform", 1, True),
-    "q_log_uniform_values": ("log_uniform", 0, True),
-    "inv_log_uniform": ("log_uniform", -1, False),  # the logarithm of its values is uniform, too
-    "inv_log_uniform_values": ("log_uniform", 0, False),
-}
-_KINDS = ("categorical", "categorical_w_probabilities", "constant", "normal", *_RANGES)
-
-
 def _range(draft: Draft, name: str, fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     ours, exponents, steps = _RANGES[kind]
     low, high = _number(name, fields, "min"), _number(name, fields, "max")
@@ -213,9 +208,6 @@ def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str
         kind = "log_int_uniform" if log else "int_uniform"
         return {"min": int(low), "max": int(high), "q": int(q), "distribution": kind}
     return {**found, "min": low, "max": high, "q": q}
-
-
-# ---------------------------------------------------------------------- the rest
 
 
 def _every_step(draft: Draft) -> None:

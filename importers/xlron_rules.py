@@ -57,9 +57,8 @@ def after(draft: Draft) -> None:
     if any(decays):
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
-    draft.rest.setdefault(
-        "metric", {"name": "eval/service_blocking_probability", "goal": "minimize"}
-    )
+    metric = {"name": "eval/service_blocking_probability", "goal": "minimize"}
+    draft.rest.setdefault("metric", metric)
     evaluation, env = draft.section("evaluation"), draft.env
     if env.get("continuous"):
         evaluation.setdefault("episodes", 8)
@@ -177,9 +176,6 @@ def _algorithm(draft: Draft, source: Source) -> None:
         source.drop("PRIO_BETA0")
 
 
-# ---- networks
-
-
 def _networks(draft: Draft, source: Source) -> None:
     kinds = _kinds(draft, source)
     if "transformer" not in kinds:
@@ -275,9 +271,6 @@ def _shared_sizes(draft: Draft, source: Source) -> None:
     source.drop("mlp_layers", "mlp_latent")
 
 
-# ---- output
-
-
 def _init(draft: Draft, source: Source) -> None:
     path, keep, retrain, name = (source.find(flag) for flag in (
         "MODEL_PATH", "KEEP_VF", "RETRAIN_MODEL", "EXPERIMENT_NAME"))  # fmt: skip
@@ -327,9 +320,6 @@ def _evaluation(draft: Draft, source: Source) -> None:
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
         draft.note(f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
                    "of updates here")  # fmt: skip
-
-
-# ---- schedules
 
 
 def _schedules(draft: Draft, source: Source) -> None:

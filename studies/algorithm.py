@@ -41,11 +41,7 @@ class Algorithm:
         return "PPO" if self.is_ppo else self.name.partition(":")[2]
 
     def complete(self, given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-        """Return a whole configuration: the defaults, changed by the given values.
-
-        Raises:
-            ConfigError: an unknown hyperparameter or an illegal value.
-        """
+        """Return a whole configuration: the defaults, changed by the given values."""
         if self.is_ppo:
             return complete(given, own_words)
         config = {name: knob.default for name, knob in self.knobs.items()}
@@ -56,22 +52,15 @@ class Algorithm:
     def knob(self, name: str) -> Knob:
         if name not in self.knobs:
             known = list(self.knobs)
-            raise ConfigError(
-                f"{self.label} has no hyperparameter {name!r};{suggestion(name, known)} "
-                f"{listed(name, known)}"
-            )
+            hint = f"{suggestion(name, known)} {listed(name, known)}"
+            raise ConfigError(f"{self.label} has no hyperparameter {name!r};{hint}")
         return self.knobs[name]
 
     def training(self, config: Mapping[str, Any], length: int, given: Any = None) -> Any:
-        """Return the `Training` of a configuration's fixed values, made once for each.
-
-        Raises:
-            ConfigError: its code is not loaded, or raised.
-        """
+        """Return the `Training` of a configuration's fixed values, made once for each."""
         if self.made is None:
-            raise ConfigError(
-                f"this needs the code of {self.name}, which a recorded study does not have"
-            )
+            text = f"this needs the code of {self.name}, which a recorded study does not have"
+            raise ConfigError(text)
         static = {name: config[name] for name, knob in self.knobs.items() if not knob.traced}
         return self.made.of(static, length, given)
 

@@ -58,17 +58,12 @@ def _loaded(given: str, file: str, name: str, source: Path) -> Algorithm:
                 make_distribution(dict(knob.search))
             except ConfigError as error:
                 raise ConfigError(f"{name}.{knob.name}: search: {error}") from error
-    return Algorithm(
-        given, made.declared(), made.unit, made.takes_environment(), made.acts(), made
-    )
+    env = (made.takes_environment(), made.acts())
+    return Algorithm(given, made.declared(), made.unit, *env, made)
 
 
 def loaded_algorithm(given: str, source: Path = Path(".")) -> Algorithm:
-    """Run the file of `FILE.py:CLASS` and return what the class declares.
-
-    Raises:
-        ConfigError: the file or the class is missing, or the file raised.
-    """
+    """Run the file of `FILE.py:CLASS` and return what the class declares."""
     match = _CLASS.fullmatch(given)
     if match is None:
         raise ConfigError(f"{given!r} is not FILE.py:CLASS, such as my_sac.py:SAC")

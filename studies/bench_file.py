@@ -18,9 +18,8 @@ from .yaml_io import Node, Notes, node_of, read_file, read_text
 METHOD_KEYS = ("imports", "search", "enqueue", "evaluation", "early_terminate", "seeds", "confirm",
                "population", "metric")  # fmt: skip
 """Keys of a study that a method may have; the table has the others."""
-_OWN: Mapping[str, Any] = {
-    "budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0}, "baselines": []
-}  # fmt: skip
+_OWN: Mapping[str, Any] = {"budget": {"trials": 1_000_000}, "checkpoint": {"keep_best": 0},
+                           "baselines": []}  # fmt: skip
 _FROM_TABLE = ("env", "env_steps", "fixed", "space", "forbid", "metric", "log_every")
 
 
@@ -34,11 +33,8 @@ class BenchSpec:
     budgets: tuple[int, ...] = key(
         (8, 16, 24, 48, 96), "of searches, in full runs of one seed", type="counts")  # fmt: skip
     searches: int = key(60, "of each method on each environment with each budget", low=2)
-    move: bool = key(
-        True,
-        "move proposals to the nearest recorded configuration not yet tried; "
-        "else only its runs are taken",
-    )
+    move: bool = key(True, "move proposals to the nearest recorded configuration not yet tried; "
+                     "else only its runs are taken")  # fmt: skip
     lanes: int = key(12, "lanes of a search", low=1)
     test_seeds: int = key(2, "recorded seeds that judge the choices alone", low=1)
     baseline: str | None = key(None, "the method to compare with; left out: the first")
@@ -73,9 +69,7 @@ class BenchFile:
     def study(self, method: str, table_text: str) -> Study:
         """Return the study of a method on the environment whose table a study made.
 
-        Raises:
-            StudyError: with every mistake in the method.
-            ConfigError: recorded runs cannot serve it.
+        `StudyError` has every mistake in the method; `ConfigError`: recorded runs cannot serve it.
         """
         root, own, notes = read_text(table_text, self.shown), self.methods[method], Notes("table")
         apply_overrides(notes, root, of_its_day(root))
@@ -88,9 +82,8 @@ class BenchFile:
             values = {**root.value["evaluation"].value, **every, **given.value}
             made.value["evaluation"] = Node(given.line, values, given.key_lines)
         metric = root.value.get("metric", node_of({}))
-        if (
-            weight := own.value.get("metric", node_of({}))
-        ).is_map:  # checked: training_weight alone
+        weight = own.value.get("metric", node_of({}))
+        if weight.is_map:  # checked: training_weight alone
             shows = metric.value.get("name", node_of(Metric.name)).value == Metric.name
             values: dict[str, Node] = {**metric.value, **(weight.value if shows else {})}
             made.value["metric"] = Node(weight.line, values, weight.key_lines)
@@ -109,17 +102,12 @@ class BenchFile:
     def budgeted(self, study: Study, runs: int) -> Study:
         """Return the study with a budget of so many full runs for its search, and confirm's."""
         confirm = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
-        return replace(
-            study, budget=Budget(trials=None, env_steps=(runs + confirm) * study.env_steps)
-        )
+        env_steps = (runs + confirm) * study.env_steps
+        return replace(study, budget=Budget(trials=None, env_steps=env_steps))
 
 
 def read_bench(path: str | Path, overrides: Sequence[str] = ()) -> BenchFile:
-    """Read a file of `hpo bench`.
-
-    Raises:
-        StudyError: with its mistakes; those within a method are found by `BenchFile.study`.
-    """
+    """Read a file of `hpo bench`; `BenchFile.study` finds the mistakes within a method."""
     path = Path(path)
     root, notes = read_file(path, str(path)), Notes(str(path))
     if not root.is_map:

@@ -74,10 +74,9 @@ class CheckReport:
 
 
 def check(
-    study: Study,
-    bucket_key: Callable[[Config], str] | None = None,
+    study: Study, bucket_key: Callable[[Config], str] | None = None,
     cost_of: Callable[[str], Cost] | None = None,
-) -> CheckReport:
+) -> CheckReport:  # fmt: skip
     """Examine a study; refuse one of which no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, `cost_of` that name to
@@ -201,11 +200,9 @@ def spread_note(study: Study) -> str:
 def _unmodelled(study: Study) -> list[str]:
     method = method_row(study.search.method)
     when, choices = (dealt == "at random" for dealt in (method.conditional, method.choices))
-    each = study.space.parameters
-    blind = [
-        p for p in each if (p.when and when) or (choices and p.distribution.axis.kind == "choice")
-    ]
-    return list(dict.fromkeys(parameter.name for parameter in blind))
+    names = [one.name for one in study.space.parameters if (one.when and when)
+             or (choices and one.distribution.axis.kind == "choice")]  # fmt: skip
+    return list(dict.fromkeys(names))
 
 
 def _program_data(bucket: Bucket, cost: Cost) -> dict[str, Any]:

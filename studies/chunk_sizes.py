@@ -26,6 +26,11 @@ from dataclasses import dataclass, replace
 from .spec import Study
 from .stopping_rules import RULES
 
+_FEWEST_CHUNKS = 16
+_MOST_CHUNKS = 64
+_TOLERANCE = 0.05
+_MOST_CANDIDATES = 100_000
+
 
 def rows_per_chunk(log_every: int | None, steps_per_update: int, updates_per_chunk: int) -> int:
     """Return the rows of a chunk's curve, at most `log_every` env steps apart.
@@ -45,12 +50,6 @@ def row_ends(updates: int, rows: int) -> tuple[int, ...]:
     ((3, 6, 10), ())
     """
     return tuple(updates * (row + 1) // rows for row in range(rows)) if rows > 1 else ()
-
-
-_FEWEST_CHUNKS = 16
-_MOST_CHUNKS = 64
-_TOLERANCE = 0.05
-_MOST_CANDIDATES = 100_000
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,8 @@ def rung_steps(study: Study) -> tuple[int, ...]:
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
     """Return the env steps of the rungs, rounded up to whole chunks."""
     end = _ceil(study.env_steps, steps_per_chunk)
-    return tuple(
-        chunks * steps_per_chunk for chunks in _chunks(rung_steps(study), steps_per_chunk, end)
-    )
+    chunks = _chunks(rung_steps(study), steps_per_chunk, end)
+    return tuple(done * steps_per_chunk for done in chunks)
 
 
 def updates_per_chunk(study: Study, steps_per_update: int) -> int:

@@ -8,7 +8,7 @@ the search raises the messages. A path is `section.key`; after `|` follow places
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..environments.table import ENVIRONMENTS
@@ -44,6 +44,13 @@ _MOST_PAIRS = 2000
 _MOST_ENDS = 8
 
 
+def stages(root: Node, study: Study) -> Iterator[Iterable[tuple[str, str]]]:
+    """Yield the problems of a study in stages; each assumes that those before found none."""
+    yield (*unused_keys(root, study), *contradictions(study))
+    yield knob_contradictions(study)
+    yield environment_faults(study)
+
+
 def contradictions(study: Study) -> list[tuple[str, str]]:
     """Return (path, message) of every rule across sections that a study breaks."""
     rules = (_seeds, _training_weight, _method, _lengths, _early, _budget, _default, _ray_tune,
@@ -75,9 +82,6 @@ def unused_keys(root: Node, study: Study) -> Problems:
                 yield f"{section}.{key}", f"{section}.{key} {text}; leave it out"
     if "over_environments" in root.value and not study.more_envs:
         yield "over_environments", "over_environments is for several environments; leave it out"
-
-
-# ---------------------------------------------------------------------- one function per topic
 
 
 def _seeds(study: Study) -> Problems:
@@ -262,10 +266,8 @@ def _ray_tune(study: Study) -> Problems:
     scheduler, without = search.scheduler.rpartition(".")[2], "leave it out, or search.driver"
     # A study file alone must not run just any code: classes are Ray Tune's or of `imports`.
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
-    for key, given, known in (
-        ("scheduler", search.scheduler, SCHEDULERS),
-        ("searcher", search.searcher, SEARCHERS),
-    ):
+    for key, given, known in (("scheduler", search.scheduler, SCHEDULERS),
+                              ("searcher", search.searcher, SEARCHERS)):  # fmt: skip
         module = given.rpartition(".")[0]
         if given not in known and not module:
             text = f"{given!r} is unknown;{suggestion(given, known)} Known: {', '.join(known)}"
@@ -286,10 +288,8 @@ def _ray_tune(study: Study) -> Problems:
     if study.budget.trials is None:
         yield "budget.trials|budget", "is needed by driver ray_tune; type budget: {trials: 64}"
     if len(study.objectives) > 1:
-        yield (
-            "objectives",
-            "are several, but Ray Tune's schedulers compare one; give metric instead",
-        )
+        text = "are several, but Ray Tune's schedulers compare one; give metric instead"
+        yield "objectives", text
     if study.seeds.racing is not None:
         yield "seeds.racing|seeds", f"does not work with driver ray_tune; {without}"
     if scheduler in ("pbt", "PopulationBasedTraining"):
@@ -345,7 +345,6 @@ def _workers(study: Study) -> Problems:
 
 
 def _custom_training(study: Study) -> Problems:
-    """What custom trainings cannot do."""
     acts = study.algorithm.acts
     for path, given, why in (
         ("env", study.more_envs, "trains in one environment; give one"),
@@ -358,9 +357,6 @@ def _custom_training(study: Study) -> Problems:
     ):  # fmt: skip
         if given and not study.algorithm.is_ppo:
             yield path, f"is not for {study.algorithm.label}, which {why}"
-
-
-# ---------------------------------------------------------------------- the expensive ones
 
 
 def environment_faults(study: Study) -> Problems:
@@ -415,11 +411,9 @@ def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     yield (), space.default()
     own = [one for one in space.parameters if not one.name.startswith("env.")]
     ends = [(one, value) for one in own for value in one.distribution.ends()[:_MOST_ENDS]]
-    pairs = itertools.chain(
-        ((end,) for end in ends),
-        (pair for pair in itertools.combinations(ends, 2) if pair[0][0].name != pair[1][0].name),
-    )
-    for chosen in itertools.islice(pairs, _MOST_PAIRS):
+    pairs = ((a, b) for a, b in itertools.combinations(ends, 2) if a[0].name != b[0].name)
+    each = itertools.chain(((end,) for end in ends), pairs)
+    for chosen in itertools.islice(each, _MOST_PAIRS):
         wanted = {parameter.name: value for parameter, value in chosen}
         params = _with(study, wanted)
         if params is not None:

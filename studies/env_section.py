@@ -20,6 +20,8 @@ from .yaml_io import Node, Notes, plain, read_file
 
 _MOST_IMPORTS = 100
 _MOST = 64
+_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
+"""Keys that decide the number of actions and the observation."""
 
 
 def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
@@ -198,9 +200,8 @@ def _scale(
 
 def _given_scale(notes: Notes, node: Node) -> Reference | None:
     given: dict[str, Any] = plain(node) if node.is_map else {}
-    if set(given) != {"random", "reference"} or any(
-        type(number) not in (int, float) for number in given.values()
-    ):
+    numbers = all(type(one) in (int, float) for one in given.values())
+    if set(given) != {"random", "reference"} or not numbers:
         notes.wrong("scores", node, "{random: 0.1, reference: 0.9}")
         return None
     with notes.at(node, before="scores: "):
@@ -222,24 +223,15 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
         return {k: v for one in reversed(known) for k, v in getattr(one, field).items()}
 
     first, sources, actions = known[0], {o.source for o in known}, {o.actions for o in known}
+    metrics = {name: meaning for name, meaning in first.metrics.items()
+               if all(name in one.metrics for one in known)}  # fmt: skip
     return EnvEntry(
         id=" and ".join(dict.fromkeys(one.id for one in known)),
         source=sources.pop() if len(sources) == 1 else "several",
-        actions=first.actions if len(actions) == 1 else "any",
-        params=merged("params"),
-        keys=merged("keys"),
+        actions=first.actions if len(actions) == 1 else "any", metrics=metrics,
         positive=tuple(dict.fromkeys(name for one in known for name in one.positive)),
-        metrics={
-            name: meaning
-            for name, meaning in first.metrics.items()
-            if all(name in one.metrics for one in known)
-        },
-        elsewhere=merged("elsewhere"),
-    )
-
-
-_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
-"""Keys that decide the number of actions and the observation."""
+        params=merged("params"), keys=merged("keys"), elsewhere=merged("elsewhere"),
+    )  # fmt: skip
 
 
 class _FaultError(ConfigError):

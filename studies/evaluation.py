@@ -9,6 +9,9 @@ from .spec import LONGEST, SHORTEST_CUT, EnvSpec, Study
 from .yaml_io import flow
 
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
+OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
+                 "observation", "path_order", "shadow")  # fmt: skip
+"""Keys of a policy's observations and choices; the task and its metric stay the same."""
 
 
 def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
@@ -68,11 +71,6 @@ def cut_words(study: Study, lengths: Sequence[int]) -> str:
         return ""
     text = f"{cut} of {len(lengths)} episodes of its evaluation were cut at {limit:,} env steps"
     return f"{text}: the environment did not end them."
-
-
-OF_THE_POLICY = ("aggregate_slots", "disjoint_paths", "fits", "histograms", "k", "no_op",
-                 "observation", "path_order", "shadow")  # fmt: skip
-"""Keys of a policy's observations and choices; the task and its metric stay the same."""
 
 
 def own_evaluation_note(study: Study) -> str:

@@ -118,15 +118,9 @@ def flag(key: str, default: bool, meaning: str) -> Field:
 
 
 def option(
-    name: str,
-    default: bool | int | float | str,
-    meaning: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    low_open: bool = False,
-    words: tuple[str, ...] = (),
-) -> Field:
+    name: str, default: bool | int | float | str, meaning: str, *, low: float | None = None,
+    high: float | None = None, low_open: bool = False, words: tuple[str, ...] = (),
+) -> Field:  # fmt: skip
     """Return an option of a registered sampler or rule; its type is the default's.
 
     Args:

@@ -11,7 +11,8 @@ from .algorithm import Algorithm
 from .search_methods import METHODS
 from .yaml_io import flow, to_yaml
 
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+"""Hyperparameters that the studies written for somebody search."""
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
@@ -29,7 +30,7 @@ def init_text(env_id: str) -> str:
     env = entry(full_id(env_id))
     name = env.id.lower().replace(":", "-").replace("/", "-")
     flat = env.source != "optical"  # those show bits, graphs or tokens
-    searched = (*_SEARCHED, _NORMALISED) if flat else _SEARCHED
+    searched = (*SEARCHED, _NORMALISED) if flat else SEARCHED
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
@@ -61,11 +62,7 @@ def init_text(env_id: str) -> str:
 
 
 def own_init_text(algorithm: Algorithm, env_id: str | None = None) -> str:
-    """Return the text of a study of a custom training.
-
-    Raises:
-        ConfigError: no hyperparameter has a range to search, or the class has no `env`.
-    """
+    """Return the text of a study of a custom training, which must have a range to search."""
     searched = [knob for knob in algorithm.knobs.values() if knob.search is not None]
     if not searched:
         given = 'search={"min": 1e-4, "max": 1e-1, "distribution": "log_uniform"}'

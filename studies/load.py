@@ -14,12 +14,7 @@ from ..environments.table import EnvEntry
 from ..errors import ConfigError, Mistake, StudyError, UnknownNameError
 from ..files.plain_data import is_mapping, is_sequence
 from .algorithm_section import read_algorithm, set_custom_keys
-from .cross_section_checks import (
-    contradictions,
-    environment_faults,
-    knob_contradictions,
-    unused_keys,
-)
+from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
@@ -45,15 +40,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Study:
-    """Load a study file.
+    """Load a study file; a `StudyError` has every mistake in it, each with its line.
 
-    Args:
-        path: the file.
-        overrides: `key.key=value`, applied before anything is checked.
-        name: replaces the study's name.
-
-    Raises:
-        StudyError: with every mistake in the file, each with its line.
+    `overrides` are `key.key=value`, applied before anything is checked; `name` replaces the name.
     """
     path = Path(path)
     root = read_file(path, str(path))
@@ -62,17 +51,10 @@ def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = Non
 
 
 def loads(
-    text: str,
-    shown: str = "study.yaml",
-    source: str | Path = ".",
-    overrides: Sequence[str] = (),
-    name: str | None = None,
-) -> Study:
-    """Load a study from text; `shown` is its name in messages, `source` its folder.
-
-    Raises:
-        StudyError: with every mistake in the text, each with its line.
-    """
+    text: str, shown: str = "study.yaml", source: str | Path = ".",
+    overrides: Sequence[str] = (), name: str | None = None,
+) -> Study:  # fmt: skip
+    """Load a study from text, as `load`; `shown` is its name in messages, `source` its folder."""
     root = read_text(text, shown)
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
@@ -144,8 +126,7 @@ class _Reader:
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, files)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
-        evaluated = known if algorithm.acts else None
-        parts: dict[str, Any] = {**top, **self._parts(top, evaluated)}
+        parts: dict[str, Any] = {**top, **self._parts(top, known if algorithm.acts else None)}
         parts |= {"fixed": fixed, "space": space}
         specs = listed.with_scales(notes, parts["metric"].name) if listed.items else listed.specs
         if notes or not specs:
@@ -157,12 +138,8 @@ class _Reader:
         study = Study(**{field.name: parts[field.name] for field in fields(Study)})
         if self.checked:
             return study
-        for check in (
-            lambda: (*unused_keys(root, study), *contradictions(study)),
-            lambda: knob_contradictions(study),
-            lambda: environment_faults(study),
-        ):
-            for path, text in check():
+        for problems in stages(root, study):
+            for path, text in problems:
                 notes.add(text, *place_of(root, path))
             if notes:
                 raise notes.error()

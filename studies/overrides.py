@@ -12,6 +12,8 @@ from ..knobs import canonical_name
 from .yaml_io import Node, Notes, read_text
 
 SET = "override "  # start of the origin of a node that an override set
+_MARK = "# Not this file alone: what follows was changed by the command line"
+_RESULTS = "results"
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
@@ -78,10 +80,6 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
         if last:
             here.value[place] = value
         here = here.value[place]
-
-
-_MARK = "# Not this file alone: what follows was changed by the command line"
-_RESULTS = "results"
 
 
 @dataclass(frozen=True)

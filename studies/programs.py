@@ -19,6 +19,10 @@ from .unused_knobs import possible_values
 
 _LISTED = 4
 _AGENTS = ("agents", "num_agents")  # keys of environments with several
+_MOST_POINTS = 5000
+_POINTS_OF_PARENTS = 5
+_MOST = 0.5  # of the time, that compiling may take without a word
+_FEWEST = 6  # trials a program, where no time is known
 
 
 def _cut(rows: int, count: int, alone: bool) -> tuple[int, bool]:
@@ -72,10 +76,6 @@ def _listed(items: Iterable[Any]) -> str:
     words = [str(item) for item in items]
     more = len(words) - _LISTED
     return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-_MOST_POINTS = 5000
-_POINTS_OF_PARENTS = 5
 
 
 @dataclass(frozen=True)
@@ -192,23 +192,15 @@ def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]
     parameters: tuple[Parameter, ...] = tuple(p for p in space.parameters if p.name in wanted)
     known = wanted | {*space.constants}
     rules = tuple(rule for rule in space.forbid if known >= {*rule.names})
-    endless = tuple(
-        p.name for p in parameters if p.name in static and p.distribution.axis.kind == "real"
-    )
+    searched = [one for one in parameters if one.name in static]
+    endless = tuple(one.name for one in searched if one.distribution.axis.kind == "real")
     return Space(parameters, rules, space.constants), endless
 
 
-_MOST = 0.5  # of the time, that compiling may take without a word
-_FEWEST = 6  # trials a program, where no time is known
-
-
 def programs_note(
-    study: Study,
-    programs: int,
-    trials: int | None,
-    compile_seconds: float | None = None,
+    study: Study, programs: int, trials: int | None, compile_seconds: float | None = None,
     seconds: float = 0.0,
-) -> str:
+) -> str:  # fmt: skip
     """Return a sentence if compiling takes, or may take, more than half of the time."""
     if programs < 2 or trials is None:
         return ""

@@ -1,8 +1,4 @@
-"""The table of search methods.
-
-The loader, the JSON Schema, `hpo check`, the documentation and the registry that builds samplers
-read it. A file that `imports` names adds rows by `register_sampler`.
-"""
+"""The table of search methods; a file that `imports` names adds rows by `register_sampler`."""
 
 from __future__ import annotations
 

@@ -26,6 +26,12 @@ _POPULATION = ("population", "population_size", "pop_size", "popsize", "members"
 """Names elsewhere for the number of trials that run at the same time; here all trials do."""
 _BAD = object()
 _OFF = (None, "off")
+_NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "search": ("method", METHODS),
+    "early_terminate": ("type", RULES),
+}
+"""Section -> its key that names a row of a table, and the table."""
+_OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def belongs(where: str, key: str, child: Node) -> str:
@@ -160,9 +166,8 @@ def _example(fields: Sequence[Field], given: Node) -> str:
     """Return a section that may be meant: the given value under the first key, if that fits."""
     if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
         return flow({fields[0].key: given.value})
-    needed = [
-        f"{field.key}: {(*field.words, '...')[0]}" for field in fields if not field.has_default
-    ]
+    required = [field for field in fields if not field.has_default]
+    needed = [f"{field.key}: {(*field.words, '...')[0]}" for field in required]
     usual = [f"{field.key}: {field.default}" for field in fields
              if field.type in ("count", "word") and field.default is not None]  # fmt: skip
     first = [f"{field.key}: ..." for field in fields]
@@ -210,14 +215,6 @@ def _amount(field: Field, value: Any) -> Any:
     if number is None or not math.isfinite(number) or not field.contains(number):
         return _BAD
     return number if whole else float(number)
-
-
-_NAMED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "search": ("method", METHODS),
-    "early_terminate": ("type", RULES),
-}
-"""Section -> its key that names a row of a table, and the table."""
-_OPTIONS = ("scheduler_options", "searcher_options")
 
 
 def run_imports_for_names(

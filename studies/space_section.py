@@ -23,6 +23,8 @@ _NUMERIC = ("min", "max", "q", "mu", "sigma", "zero")
 _OUTSIDE = ("default", "when")
 _NOT_READ = object()
 _LONGEST_LIST = 200
+_MOST_ENQUEUED = 2000
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -253,9 +255,6 @@ def _bounds(distribution: Distribution) -> list[tuple[str | None, Any]]:
     return [*bounds, ("zero", distribution.nothing)] if distribution.zero else bounds
 
 
-_MOST = 2000
-
-
 def read_enqueue(
     notes: Notes, vocabulary: Vocabulary, space: Space, nodes: Sequence[Node]
 ) -> tuple[dict[str, Any], ...]:
@@ -263,8 +262,8 @@ def read_enqueue(
 
     The default configuration and repeated entries are dropped: their runs would be bitwise equal.
     """
-    if len(nodes) > _MOST:
-        notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST}", nodes[0])
+    if len(nodes) > _MOST_ENQUEUED:
+        notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST_ENQUEUED}", nodes[0])
         return ()
     read: list[dict[str, Any]] = []
     known = {space.canonical(space.default())}
@@ -285,9 +284,6 @@ def read_enqueue(
                 known.add(key)
                 read.append(entry)
     return tuple(read)
-
-
-_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def space_nodes(notes: Notes, root: Node, source: Path | None) -> tuple[Node | None, list[Node]]:
@@ -349,10 +345,10 @@ def _read(notes: Notes, node: Node, path: Path) -> tuple[Node, list[Node]]:
 
 def _override(notes: Notes, node: Node, parameters: Node) -> None:
     override = node.value.get("override")
-    if override is not None and not override.is_map:
-        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
-        override = None
     if override is None:
+        return
+    if not override.is_map:
+        notes.wrong("space.override", override, "a mapping such as space itself", node, "override")
         return
     for key, child in override.value.items():
         if child.value is not None:

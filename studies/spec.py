@@ -32,6 +32,7 @@ SHORTEST_CUT = 20_000
 PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
+SCORE = "score"  # the value of a trial on several environments, in tables
 
 
 @dataclass(frozen=True)
@@ -405,9 +406,6 @@ class Study:
     @cached_property
     def _default(self) -> dict[str, Any]:
         return self.complete(self.space.default())
-
-
-SCORE = "score"  # the value of a trial on several environments, in tables
 
 
 def environments_of(study: Study) -> tuple[EnvSpec, ...]:

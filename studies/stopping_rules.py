@@ -1,8 +1,7 @@
-"""The table of rules of `early_terminate`.
+"""The table of rules of `early_terminate`; a file that `imports` names adds rows, too.
 
 A rule stops trials at rungs, or lets a population evolve: trials run at the same time and copy
-each other's states. The loader, the JSON Schema, `hpo check`, the reference and the registry that
-builds rules read the table. A file that `imports` names adds rows by `register_rule`.
+each other's states.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
 from .spec import Study, environments_of
 
+_DONE: dict[Path, ModuleType] = {}
+_texts: dict[Path, list[bytes]] = {}  # of each and its local imports, when it was run
+
 
 def imported_files(imports: Iterable[str], source: Path) -> list[str]:
     """Return the files of `imports` and their local imports, relative to `source`, each once."""
@@ -54,10 +57,6 @@ def _imports_of(source: Path, path: Path, roots: list[Path]) -> Iterator[Path]:
                 stem = start.joinpath(*words[:count])
                 files = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
                 yield from (file for file in files if (source / file).is_file())
-
-
-_DONE: dict[Path, ModuleType] = {}
-_texts: dict[Path, list[bytes]] = {}  # of each and its local imports, when it was run
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:

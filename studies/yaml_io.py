@@ -40,6 +40,9 @@ _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
 )
 _yaml: Any = yaml  # whose types leave events open
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST = 1200  # letters of a mistake
+_WIDTH = 99
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 @dataclass
@@ -69,10 +72,8 @@ class Node:
             return "a mapping"
         if self.is_list:
             return "a list"
-        if self.value is None:
-            return "null"
-        if isinstance(self.value, bool):
-            return "true" if self.value else "false"
+        if self.value is None or isinstance(self.value, bool):
+            return flow(self.value)
         text = repr(self.value)
         return text if len(text) <= 60 else text[:57] + "..."
 
@@ -230,9 +231,6 @@ class _Builder:
         return found
 
 
-_LONGEST = 1200
-
-
 class Notes:
     def __init__(self, shown: str):
         self.shown = shown
@@ -273,9 +271,7 @@ class Notes:
 
     def error(self, **remedies: str) -> StudyError:
         """Return the error with all mistakes, each once, in the order of the file."""
-        ordered = sorted(
-            self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
-        )
+        ordered = sorted(self._mistakes, key=lambda one: (one.line is None, one.line or 0))
         if len(ordered) > MOST_MISTAKES:
             ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
         return StudyError(self.shown, ordered, **remedies)
@@ -293,10 +289,6 @@ def place_of(root: Node, path: str) -> tuple[Node, str | None]:
             return node, key
     given = (section for section, _ in places if section in root.value)
     return root, next(given, None)
-
-
-_WIDTH = 99
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
-from .escape_control import note
+from .output import note
 
 if TYPE_CHECKING:
     from ..store.study_folder import StudyFolder

@@ -1,7 +1,4 @@
-"""Scores over several environments as text: of a trial, and of two sides.
-
-The report shows the same numbers (`report/report.py`).
-"""
+"""Scores over several environments as text: of a trial, and of two sides."""
 
 from __future__ import annotations
 

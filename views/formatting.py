@@ -22,6 +22,8 @@ _PLAIN_BARS = "_.-=+*#@"
 SEED_KINDS = {"report": "test", "choose": "selection", "search": "search"}
 """Stream -> the kind of its seeds."""
 
+_T = TypeVar("_T")
+
 
 def seeds_text(count: int, stream: str) -> str:
     """Format a number of seeds with their kind.
@@ -234,9 +236,6 @@ def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[boo
         cell.rjust(width) if is_right else cell.ljust(width)
         for cell, width, is_right in zip(line, widths, right, strict=True)
     ).rstrip()
-
-
-_T = TypeVar("_T")
 
 
 def in_unit(given: _T, unit: str) -> _T:

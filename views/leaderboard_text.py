@@ -37,26 +37,11 @@ from .formatting import (
 )  # fmt: skip
 from .time_spent import confirm_command, confirm_cost
 
-
-def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
-    """Return the hyperparameters that differ, and a sentence about the others."""
-    names = dict.fromkeys(name for entry in shown for name in entry.params)
-    same = {} if len(shown) < 2 else {
-        name: shown[0].params[name] for name in names
-        if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown}) == 1
-    }  # fmt: skip
-    apart = [name for name in names if name not in same]
-    apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
-    words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
-    return apart, f"Equal in all: {words}." if same else ""
-
-
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
-_SHOWN_WITH_RUNG = (
-    TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED, TrialState.UNFINISHED
-)  # fmt: skip
+_SHOWN_WITH_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED,
+                    TrialState.UNFINISHED)  # fmt: skip
 EXPLAINED = """\
 status   winner: first after confirming. confirmed: run again on new seeds.
          stopped 12k: stopped by the rule at 12k env steps per seed.
@@ -70,6 +55,19 @@ test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
 order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
+
+
+def knob_columns(shown: Sequence[Entry]) -> tuple[list[str], str]:
+    """Return the hyperparameters that differ, and a sentence about the others."""
+    names = dict.fromkeys(name for entry in shown for name in entry.params)
+    same = {} if len(shown) < 2 else {
+        name: shown[0].params[name] for name in names
+        if len({name in entry.params and json.dumps(entry.params[name]) for entry in shown}) == 1
+    }  # fmt: skip
+    apart = [name for name in names if name not in same]
+    apart.sort(key=lambda name: name not in KNOBS or KNOBS[name].traced)
+    words = ", ".join(f"{name} {param(value)}" for name, value in same.items())
+    return apart, f"Equal in all: {words}." if same else ""
 
 
 @dataclass(frozen=True)
@@ -130,9 +128,8 @@ def print_leaderboard(
             columns.append(column)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in columns:
-        table.add_column(
-            column.name, justify="right" if column.right else "left", no_wrap=True, vertical="top"
-        )
+        side = "right" if column.right else "left"
+        table.add_column(column.name, justify=side, no_wrap=True, vertical="top")
     for row, entry in zip(zip(*(c.cells for c in columns), strict=True), shown, strict=True):
         table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
     console.print(table)

@@ -7,7 +7,7 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Iterator
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from ..errors import ConfigError, MissingExtraError
 from ..files.atomic_files import output, rename, sync, telling
 
 _DPI = 120
+_PACKAGES = {".gif": "PIL", ".mp4": "imageio_ffmpeg"}
+_NAMES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
+_MOST_PICTURES = 5000
+_FASTEST_GIF = 50.0  # pictures per second; viewers slow down faster films
 
 
 def require_matplotlib(purpose: str) -> None:
@@ -36,12 +40,6 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
     with output(path, "wb") as file:
         figure.savefig(file, dpi=_DPI, format=kind)
-
-
-_PACKAGES = {".gif": "PIL", ".mp4": "imageio_ffmpeg"}
-_NAMES = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}
-_MOST_PICTURES = 5000
-_FASTEST_GIF = 50.0  # pictures per second; viewers slow down faster films
 
 
 def check_film(path: str) -> None:
@@ -82,14 +80,19 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
 def _write_gif(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     from PIL import Image
 
-    every, counter = math.ceil(rate / _FASTEST_GIF), count()
-    drawn = (picture for picture, _ in zip(pictures, counter))  # noqa: B905 - it has no end
-    images = (Image.fromarray(picture) for picture in islice(drawn, 0, None, every))
-    next(images).save(
-        path, format="GIF", save_all=True, append_images=images, loop=0,
-        duration=round(1000 * every / rate),
-    )  # fmt: skip
-    return next(counter)
+    every, drawn = math.ceil(rate / _FASTEST_GIF), 0
+
+    def kept() -> Iterator[Any]:
+        nonlocal drawn
+        for picture in pictures:
+            if drawn % every == 0:
+                yield Image.fromarray(picture)
+            drawn += 1
+
+    images, milliseconds = kept(), round(1000 * every / rate)
+    next(images).save(path, format="GIF", save_all=True, append_images=images, loop=0,
+                      duration=milliseconds)  # fmt: skip
+    return drawn
 
 
 def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:

@@ -40,8 +40,18 @@ from .formatting import (
     steps,
     with_interval,
 )  # fmt: skip
-from .json_output import finite_or_none
+from .output import finite_or_none
 from .time_spent import time_text, usage_at
+
+_CURVE = "episode_return"
+_WIDTH, _LABEL = 80, 11
+_OF_ROW = (
+    "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values", "audited",
+    "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits", "schedule",
+)  # fmt: skip
+_STAGE = {"search": "search", "choose": "select", "report": "test"}
+_DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
+         "promote": "paused, then continued", "audit": "continued for the audit"}  # fmt: skip
 
 
 def start_up_words(
@@ -86,24 +96,13 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
     before: Mapping[str, Any] = {}
     for part in schedule:
         now = part["params"]
-        words = [
-            f"{name} {param(value)}"
-            for name, value in now.items()
-            if name not in before or before[name] != value
-        ]
+        words = [f"{name} {param(value)}" for name, value in now.items()
+                 if name not in before or before[name] != value]  # fmt: skip
         changes = ", ".join([*words, *(f"without {name}" for name in before if name not in now)])
         start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
         lines += wrap(f"{start}  {changes}", 80, subsequent_indent=" " * 14)
         before = now
     return "\n".join(["lineage", *lines])
-
-
-_CURVE = "episode_return"
-_WIDTH, _LABEL = 80, 11
-_OF_ROW = (
-    "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values", "audited",
-    "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits", "schedule",
-)  # fmt: skip
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
@@ -301,9 +300,8 @@ def _details(data: Mapping[str, Any], unit: str) -> list[str]:
                 lines.append(f"{'':<10} (training returns count {weight:g} in these)")
     for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
         lines.append(f"{'' if place else 'verdict':<10} {text}")
-    lines.append(
-        f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
-    )
+    batch = f"in batch {data['batch']}; bucket {data['bucket']}"
+    lines.append(f"proposed   by {data['proposed_by']} {batch}")
     if data.get("start_up"):
         lines.append(f"           {data['start_up']}")
     more = "".join(
@@ -374,15 +372,8 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
     return aligned(header, rows, (False, True, True, True, True, True, False))
 
 
-_STAGE = {"search": "search", "choose": "select", "report": "test"}
-
-
 def _by_stage(key: tuple[str, int]) -> tuple[int, int]:
     return list(_STAGE).index(key[0]), key[1]
-
-
-_DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
-         "promote": "paused, then continued", "audit": "continued for the audit"}  # fmt: skip
 
 
 def _decision(

@@ -29,8 +29,7 @@ from hpo.studies.tuned.record import PLACE, file_name, read_record, record_files
 from hpo.views.bundle.verify import Bundle
 from hpo.views.bundle.write import sha256
 from hpo.views.commands.tuned import INTERRUPTED, record_words, runner_of
-from hpo.views.escape_control import echo, note
-from hpo.views.json_output import print_json
+from hpo.views.output import echo, note, print_json
 from hpo.views.words import on_command_line
 
 from .candidate import candidate_of, contribute

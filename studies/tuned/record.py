@@ -17,6 +17,9 @@ from ...files.plain_data import is_number
 from ..yaml_io import Node, Notes, plain, read_file
 
 TUNED, DEFAULT = "tuned", "default"
+PLACE = Path("results") / "tuned"
+"""Where `scripts/tuned` writes; files here come before those of the package."""
+PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,6 @@ class Record:
         return "mean" if self.heuristics else "iqm"
 
 
-PLACE = Path("results") / "tuned"
-"""Where `scripts/tuned` writes; files here come before those of the package."""
-PREFIX = "tuned:"  # in place of a study file: `hpo train tuned:CartPole-v1`
-
-
 def shipped() -> Path:
     return Path(__file__).parents[2] / PLACE
 
@@ -186,9 +184,8 @@ def read_record(path: Path) -> Record:
     contenders: list[Contender] = []
     for who, node in results.items():
         config = {**base, **(tuned if who == TUNED else plain(reader.child(node, "config")))}
-        contenders.append(
-            reader.filled(Contender, node, f"results.{who}.", who=who, config=config)
-        )
+        where, own_values = f"results.{who}.", {"who": who, "config": config}
+        contenders.append(reader.filled(Contender, node, where, **own_values))
     heuristics = root.value.get("heuristics", Node(None, {}))
     blocking = {name: reader.value(tuple[float, ...], node, name)
                 for name, node in heuristics.value.items()}  # fmt: skip
@@ -246,10 +243,10 @@ class _Reader:
             value, wrong = (odd[0], "is not a number") if odd else (tuple(value), "")
         elif get_origin(hint) is Literal:
             wrong = f"; allowed: {', '.join(parts)}" if value not in parts else ""
-        elif type(value) in (*parts, *([int] if float in parts else [])) or (
-            get_origin(hint) is Mapping and node.is_map
-        ):
-            wrong = ""
+        else:
+            kinds = (*parts, int) if float in parts else parts
+            mapped = get_origin(hint) is Mapping and node.is_map
+            wrong = "" if mapped or type(value) in kinds else wrong
         if wrong:
             raise self.fault(node, f"{where}: {value!r} {wrong}")
         return float(value) if hint is float else value

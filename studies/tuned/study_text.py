@@ -11,14 +11,13 @@ from typing import Any
 from ...errors import ConfigError
 from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
-from ..init_file import SEED_PLAN
+from ..init_file import SEARCHED, SEED_PLAN
 from ..load import load, loads
 from ..spec import Study
 from ..stopping_rules import FIRST_RUNG
 from ..yaml_io import flow, to_yaml
 from .record import DEFAULT, PREFIX, Record, file_name, find_record
 
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _FACTOR = 4.0
 _TRIALS = 48
 _COMMENT = 44
@@ -26,8 +25,7 @@ _COMMENT = 44
 
 def knobs_of(record: Record) -> dict[str, Any]:
     """Return the tuned configuration in knobs of today: removed knobs are left out."""
-    config = record.tuned.config
-    return {name: value for name, value in config.items() if name in KNOBS}
+    return {name: value for name, value in record.tuned.config.items() if name in KNOBS}
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def around_text(record: Record) -> str:
     whole = complete(config)
     space = {
         name: _around(name, whole[name])
-        for name in _SEARCHED
+        for name in SEARCHED
         if whole[name] < 1.0 or _kind(name) != "one_minus_log"  # whose axis ends below 1
     }
     fixed = {k: v for k, v in config.items() if k not in space}

@@ -17,7 +17,7 @@ from hpo.core.policy import init_params
 from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.knobs import complete
 from hpo.views.bundle import forward
-from hpo.views.bundle.numpy_policy import FILE, difference, export
+from hpo.views.bundle.policy_forms import FILE, difference, export
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

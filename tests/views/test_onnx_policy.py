@@ -14,7 +14,7 @@ from hpo.core.envs import registry
 from hpo.core.envs.contract import MultiDiscrete
 from hpo.core.saved_policy import load_policy
 from hpo.errors import ConfigError, HpoError, MissingExtraError
-from hpo.views.bundle.onnx_policy import model_of
+from hpo.views.bundle.policy_forms import model_of
 from hpo.views.commands.read_study import export_policy
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -107,15 +107,15 @@ def test_the_missing_package_is_named_and_nothing_is_written(tmp_path, monkeypat
 
 
 def test_a_wrong_model_is_not_written(tmp_path, onnxruntime, monkeypatch):
-    from hpo.views.bundle import numpy_policy
+    from hpo.views.bundle import policy_forms
 
-    describe = numpy_policy.describe
+    describe = policy_forms.describe
 
     def wrong(*given):
         about = json.loads(json.dumps(describe(*given)))
         about["arrays"]["actor_head/bias"][0] += 5.0
         return about
 
-    monkeypatch.setattr(numpy_policy, "describe", wrong)
+    monkeypatch.setattr(policy_forms, "describe", wrong)
     with pytest.raises(HpoError, match="differ"):
         model_of(made(tmp_path / "policy", *KINDS["gaussian"]))

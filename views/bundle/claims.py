@@ -70,9 +70,8 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
         if pair is not None:
             sql, against = pair
             numbers = asdict(against)
-            sentences = sentences or [
-                f"Trial {first.trial} against the default: {against.verdict}."
-            ]
+            said = f"Trial {first.trial} against the default: {against.verdict}."
+            sentences = sentences or [said]
     claims += [_claim(said, sql, _VERDICT, numbers) for said in sentences]
     _, [spent] = query(folder, _COST)
     trained, evaluated = (int(count or 0) for count in spent)

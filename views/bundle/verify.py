@@ -32,7 +32,7 @@ from ...studies.user_code import import_user_code, is_inside
 from ..formatting import number
 from .claims import claims_of, differences
 from .container import unpack
-from .numpy_policy import FILE, difference
+from .policy_forms import FILE, difference
 from .write import CLAIMS, COPIED, FORMAT, LOCK, MANIFEST, NUMPY, SOURCE, as_text, write_rows
 
 _MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
@@ -117,9 +117,8 @@ class Bundle:
         write_rows(self.folder, again)
         for file in sorted(again.glob("*.parquet")):
             paths = (glob.escape(str(one)) for one in (self.folder / file.name, file))
-            ours, theirs = (
-                f"FROM read_parquet('{one.replace(chr(39), chr(39) * 2)}')" for one in paths
-            )
+            quoted = (path.replace("'", "''") for path in paths)
+            ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
             total += query(self.folder, f"SELECT count(*) {ours}")[1][0][0]
             here, there = (query(self.folder, f"{one} LIMIT 0")[0] for one in (ours, theirs))
             if here != there:
@@ -177,9 +176,8 @@ class Bundle:
         holds, words = _agree(before, [value for one in last for value in one.replayed])
         with Journal(self.folder) as journal:
             was, here = journal.meta.versions, versions_of_study(study)
-        moved = [
-            f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)
-        ]
+        apart = [one for one in was if was[one] != here.get(one)]
+        moved = [f"{one} {was[one]}, here {here.get(one)}" for one in apart]
         also = f" ({first_of(moved)})" if moved else ""
         return Level("retrained", holds, f"not bit-equal{also}: {words}")
 

@@ -28,7 +28,7 @@ from ...studies.user_code import is_inside
 from ...version import __version__
 from .claims import claims_of
 from .container import pack
-from .numpy_policy import export
+from .policy_forms import export
 
 FORMAT = 1
 MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"

@@ -40,6 +40,10 @@ from .snapshot import Snapshot, finite
 _STRANDS, _DOTS, _RAILS, _SLICES = 300, 600, 10, 24
 _NOWHERE = -0.1
 _ENDS = (-0.03, 1.03)
+_TOO_FEW = "Needs at least two trials with a value at the same point of their runs."
+_PANELS = 6
+_WIDTH = 0.015
+_BARS = 20
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,6 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-_TOO_FEW = "Needs at least two trials with a value at the same point of their runs."
-
-
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
     what = f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps"
@@ -90,10 +91,8 @@ def parallel(snapshot: Snapshot) -> Picture:
         return Picture("parallel", title, _TOO_FEW)
     keys = [*compared.knobs][:_RAILS]
     values = value_scale(compared.values.values(), snapshot.meta.metric)
-    rails = [
-        Rail(_label(key, compared.knobs[key]), knob_ticks(compared.knobs[key].distribution))
-        for key in keys
-    ]
+    shown = {key: compared.knobs[key] for key in keys}
+    rails = [Rail(_label(key, one), knob_ticks(one.distribution)) for key, one in shown.items()]
     heights = tuple((values.share(value), text) for value, text in values.ticks)
     rails.append(Rail(snapshot.meta.metric.removeprefix("eval/"), heights))
     ordered = sorted(compared.values, key=lambda n: snapshot.sign * compared.values[n])
@@ -101,9 +100,8 @@ def parallel(snapshot: Snapshot) -> Picture:
     for place, trial in enumerate(ordered):
         own, height = compared.shares[trial], compared.values[trial]
         crossed = [own.get(key, _NOWHERE) for key in keys] + [values.share(height)]
-        said = ", ".join(
-            f"{k} {param(v)}" for k, v in snapshot.points.params(trial, compared.at).items()
-        )
+        params = snapshot.points.params(trial, compared.at)
+        said = ", ".join(f"{name} {param(value)}" for name, value in params.items())
         style, tip = f"s{place * 5 // len(ordered)}", f"trial {trial}: {number(height)}; {said}"
         strands.append(Strand(tuple(crossed), style, trial, tip))
     left_out = len(compared.knobs) - len(keys)
@@ -120,10 +118,7 @@ def parallel(snapshot: Snapshot) -> Picture:
 def _label(key: str, parameter: Parameter) -> str:
     if "#" not in key:
         return key
-    when = ", ".join(
-        f"{condition.name} {'/'.join(map(param, condition.values))}"
-        for condition in parameter.when
-    )
+    when = ", ".join(f"{one.name} {'/'.join(map(param, one.values))}" for one in parameter.when)
     return f"{parameter.name} ({when})"
 
 
@@ -178,10 +173,6 @@ def _jitter(parameter: Parameter, trial: int) -> float:
     return width * ((trial * 0.618034) % 1.0 - 0.5)
 
 
-_PANELS = 6
-_WIDTH = 0.015
-
-
 def effects(snapshot: Snapshot) -> Picture:
     title = "Main effects"
     answer = snapshot.answer
@@ -234,9 +225,6 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
         tip = f"{value}, mean of {counted(point.trials, 'trial')}"
         marks.append(Dot(x(point), point.mean, "c0", tip=tip))
     return XY(name, Scale(*_ENDS, knob_ticks(distribution)), y, tuple(marks))
-
-
-_BARS = 20
 
 
 def importance(snapshot: Snapshot, at: int | None = None) -> Picture:

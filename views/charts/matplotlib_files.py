@@ -39,9 +39,9 @@ _LINE = 0.2  # of a name below a panel
 _BELOW = 30.0  # points under a panel: room for the labels of its axis
 _ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
-_INK, _SOFT, _RULE, _GRID, _GROUND = (
-    GROUNDS[name][0] for name in ("ink", "soft", "rule", "grid", "ground")
-)
+_COLOURS = {style: light for style, (light, _) in STYLES.items()}
+_USED = ("ink", "soft", "rule", "grid", "ground")
+_INK, _SOFT, _RULE, _GRID, _GROUND = (GROUNDS[name][0] for name in _USED)
 
 
 def draw_picture(path: Path, picture: Picture, study: str) -> None:
@@ -135,14 +135,10 @@ def draw_panel(axes: Any, panel: Panel) -> None:
         axes.legend(handles=handles, labelcolor=_SOFT, frameon=False, **place)
 
 
-def _colour(style: str) -> str:
-    return STYLES[style][0]
-
-
 def _handle(key: Key) -> Any:
     from matplotlib.lines import Line2D
 
-    colour = _colour(key.style)
+    colour = _COLOURS[key.style]
     look: dict[str, Any]
     if key.shape in ("line", "dashed"):
         look = {"linewidth": LINE * _POINT, "linestyle": _dashes(key.shape == "dashed")}
@@ -173,7 +169,7 @@ def _dashes(dashed: bool) -> Any:
 
 
 def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
-    colour = _colour(mark.style)
+    colour = _COLOURS[mark.style]
     if isinstance(mark, Band):
         at, low, high = zip(*mark.points, strict=True)
         axes.fill_between(at, low, high, color=colour, alpha=BAND, linewidth=0)
@@ -196,7 +192,7 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
 
 def _draw_bars(axes: Any, panel: Bars) -> None:
     places = range(len(panel.bars))
-    axes.barh(places, [bar.share for bar in panel.bars], color=_colour("c0"))
+    axes.barh(places, [bar.share for bar in panel.bars], color=_COLOURS["c0"])
     ends = [bar.share if bar.around is None else bar.around[1] for bar in panel.bars]
     for place, bar, end in zip(places, panel.bars, ends, strict=True):
         if bar.around is not None:
@@ -211,7 +207,7 @@ def _draw_bars(axes: Any, panel: Bars) -> None:
 
 def _draw_parallel(axes: Any, panel: Parallel) -> None:
     for strand in panel.strands:
-        axes.plot(strand.shares, color=_colour(strand.style), linewidth=STRAND * _POINT)
+        axes.plot(strand.shares, color=_COLOURS[strand.style], linewidth=STRAND * _POINT)
     for place, rail in enumerate(panel.rails):
         axes.axvline(place, color=_SOFT, linewidth=_POINT, ymin=0.1, ymax=0.97)
         for share, text in rail.ticks:

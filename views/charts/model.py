@@ -1,8 +1,4 @@
-"""Charts as plain data without pixels: scales, marks, panels, a picture.
-
-`*_chart(s)` make pictures of a study; `svg` and `matplotlib_files` draw them, so that a page and a
-PNG show the same.
-"""
+"""Charts as plain data without pixels, so that a page (`svg`) and a PNG show the same."""
 
 from __future__ import annotations
 

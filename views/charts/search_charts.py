@@ -34,6 +34,35 @@ from .model import (
 )
 from .snapshot import Snapshot, finite
 
+_LEADERS, _OTHERS, _POINTS = 5, 60, 80
+_FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
+_RETURN = "episode_return"
+Curve = Mapping[int, Sequence[float]]
+"""Env steps -> one value per seed."""
+_DRAWN = """
+WITH wanted(trial, stream, most) AS (VALUES {wanted}),
+known AS MATERIALIZED (
+    SELECT trial, env_steps, stream, replicate, most, {value}
+    FROM curves JOIN wanted USING (trial, stream) WHERE isfinite({value}){only}
+),
+placed AS (
+    SELECT *, dense_rank() OVER (PARTITION BY trial ORDER BY env_steps DESC) - 1 AS place
+    FROM known
+),
+counted AS (SELECT *, max(place) OVER (PARTITION BY trial) + 1 AS points FROM placed)
+SELECT trial, env_steps, {value} FROM counted
+WHERE place % ((points + most - 1) // most) = 0
+ORDER BY trial, env_steps, stream, replicate
+"""
+"""The points that `_evenly` would choose, so that few of millions of rows come into Python."""
+_LOST = (TrialState.DIVERGED, TrialState.FAILED)
+_MOST_ROWS = 1_500
+_MOST_PANELS = 6
+_DOTS = 1_000
+_MEMBERS, _KNOBS = 40, 12
+Way = Sequence[tuple[int, Mapping[str, Any]]]
+"""(env steps, the hyperparameters from there on), from 0 to the end of the run."""
+
 
 def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[Line], list[Key]]:
     if snapshot.meta.objectives:
@@ -48,14 +77,6 @@ def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[L
         lines.append(Line(ends, "base", tip=tip, thin=place > 0, dashed=True))
     words = "baselines, the best" if len(ordered) > 1 else "baseline"
     return lines, [Key(f"{words} {name}", "base", "dashed") for name in ordered[:1]]
-
-
-_LEADERS, _OTHERS, _POINTS = 5, 60, 80
-_FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
-_RETURN = "episode_return"
-
-Curve = Mapping[int, Sequence[float]]
-"""Env steps -> one value per seed."""
 
 
 def curves(snapshot: Snapshot) -> Picture:
@@ -86,32 +107,13 @@ def curves(snapshot: Snapshot) -> Picture:
     return Picture("curves", "Learning curves", caption, panels)
 
 
-_DRAWN = """
-WITH wanted(trial, stream, most) AS (VALUES {wanted}),
-known AS MATERIALIZED (
-    SELECT trial, env_steps, stream, replicate, most, {value}
-    FROM curves JOIN wanted USING (trial, stream) WHERE isfinite({value}){only}
-),
-placed AS (
-    SELECT *, dense_rank() OVER (PARTITION BY trial ORDER BY env_steps DESC) - 1 AS place
-    FROM known
-),
-counted AS (SELECT *, max(place) OVER (PARTITION BY trial) + 1 AS points FROM placed)
-SELECT trial, env_steps, {value} FROM counted
-WHERE place % ((points + most - 1) // most) = 0
-ORDER BY trial, env_steps, stream, replicate
-"""
-"""The points that `_evenly` would choose, so that few of millions of rows come into Python."""
-
-
 def _training(
     snapshot: Snapshot, wanted: Mapping[int, Sequence[str]], most: Mapping[int, int],
     environment: str | None = None,
 ) -> dict[int, Curve]:  # fmt: skip
     folder = snapshot.folder
-    listed = ", ".join(
-        f"({n}, '{stream}', {most[n]})" for n, streams in wanted.items() for stream in streams
-    )
+    pairs = [(trial, stream) for trial, streams in wanted.items() for stream in streams]
+    listed = ", ".join(f"({trial}, '{stream}', {most[trial]})" for trial, stream in pairs)
     if not listed or not has_column(folder.path, "curves", _RETURN):
         return {}
     name = "" if environment is None else environment.replace("'", "''")
@@ -165,9 +167,8 @@ def _panel(
     kept = [y for mark in (*marks[behind:], *lines) for _, y in _corners(mark)]
     every = [y for mark in marks for _, y in _corners(mark)]
     y = leaders_scale(every, label, snapshot.sign, kept) if kept else value_scale(every, label)
-    outside = sum(
-        not all(y.holds(value) for _, value in _corners(mark)) for mark in marks[:behind]
-    )
+    grey = ((value for _, value in _corners(mark)) for mark in marks[:behind])
+    outside = sum(not all(map(y.holds, values)) for values in grey)
     keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
     return XY(title, x, y, (*lines, *marks), tuple(keys), wide=True)
 
@@ -198,12 +199,10 @@ def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
         yield from ((point[0], y) for y in point[1:])
 
 
-_LOST = (TrialState.DIVERGED, TrialState.FAILED)
-_MOST = 1_500
-
-
 def history(snapshot: Snapshot) -> Picture:
-    rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST))]
+    rows = [
+        snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST_ROWS))
+    ]
     ended = _finite({row.trial: row.value for row in rows})
     stopped = _finite({row.trial: row.rung_value for row in rows if row.trial not in ended})
     if not ended and not stopped:
@@ -241,7 +240,7 @@ def history(snapshot: Snapshot) -> Picture:
     keys += [Key(f"outside the scale ({outside})", "muted", "out")] if outside else []
     keys += [Key("diverged or failed", "bad", "cross")] if lost else []
     keys += lines_keys
-    caption = f"Every trial in order{snapshot.kept_words(_MOST)}, by its value in the search."
+    caption = f"Every trial in order{snapshot.kept_words(_MOST_ROWS)}, by its value in the search."
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))
 
@@ -265,10 +264,6 @@ def improvements(
         if not found or sign * value > sign * found[-1][1]:
             found.append((x, value))
     return found
-
-
-_MOST_PANELS = 6
-_DOTS = 1_000
 
 
 def pareto(snapshot: Snapshot) -> Picture:
@@ -333,9 +328,6 @@ def _stairs(
     return tuple(corners)
 
 
-_MEMBERS, _KNOBS = 40, 12
-
-
 def schedule(snapshot: Snapshot) -> Picture:
     title = "Schedules"
     copies = [row for row in snapshot.decisions if row.source is not None]
@@ -358,10 +350,6 @@ def schedule(snapshot: Snapshot) -> Picture:
     keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),
             Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
     return Picture("schedule", title, caption, panels, keys)
-
-
-Way = Sequence[tuple[int, Mapping[str, Any]]]
-"""(env steps, the hyperparameters from there on), from 0 to the end of the run."""
 
 
 def _schedule_of(snapshot: Snapshot, trial: int) -> Way:

@@ -1,7 +1,4 @@
-"""A study at its last commit: the data of charts and of the report.
-
-Everything is read at one commit, so that a report of a running study is consistent.
-"""
+"""The data of charts and reports, all of one commit: consistent also while a study runs."""
 
 from __future__ import annotations
 

@@ -17,9 +17,8 @@ from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
 from ...version import __version__
-from ..escape_control import note
 from ..formatting import aligned, duration
-from ..json_output import print_answer
+from ..output import note, print_answer
 
 
 def do_bench(args: Namespace) -> int:

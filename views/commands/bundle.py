@@ -11,9 +11,8 @@ from ...errors import ConfigError, StoreError, counted
 from ...store.study_folder import find_study, first_of
 from ..bundle.verify import Bundle, Level
 from ..bundle.write import sha256, write_bundle
-from ..escape_control import echo, note
 from ..formatting import duration, steps
-from ..json_output import print_answer
+from ..output import echo, note, print_answer
 
 
 def do_bundle(args: Namespace) -> int:

@@ -20,10 +20,16 @@ from ...store.codec import finite_json
 from ...store.study_folder import StudySummary
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.schema import schema
-from ..escape_control import echo
 from ..formatting import Listing, duration, number, param
-from ..json_output import print_json
+from ..output import echo, print_json
 from ..terminal.console import console, in_columns, print_listing
+
+_USUAL = (
+    "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
+    "max_grad_norm", "num_envs", "rollout_length", "num_minibatches", "update_epochs", "network",
+    "hidden_sizes", "activation", "optimiser", "normalise_observations", "normalise_rewards",
+    "normalise_advantages", "value_clip_eps",
+)  # fmt: skip
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
@@ -105,14 +111,6 @@ def _range(knob: Knob) -> str:
     if knob.high == math.inf:
         return f"{'>' if knob.low_open else '>='} {knob.low:g}"
     return f"{knob.low:g} to {knob.high:g}"
-
-
-_USUAL = (
-    "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
-    "max_grad_norm", "num_envs", "rollout_length", "num_minibatches", "update_epochs", "network",
-    "hidden_sizes", "activation", "optimiser", "normalise_observations", "normalise_rewards",
-    "normalise_advantages", "value_clip_eps",
-)  # fmt: skip
 
 
 def do_knobs(args: Namespace) -> int:

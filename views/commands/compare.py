@@ -32,7 +32,6 @@ from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
-from ..escape_control import note
 from ..formatting import (
     SEED_KINDS,
     aligned,
@@ -44,16 +43,21 @@ from ..formatting import (
     unit_of,
     with_interval,
 )
-from ..json_output import print_answer
 from ..leaderboard_text import target
+from ..output import note, print_answer
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
+
+_Seeds = Mapping[tuple[str, int], float]
+"""(stream, replicate) -> value; replicates of a study share their seeds."""
+_FRESH = (Stream.CHOOSE, Stream.REPORT)
+_LISTED = 8  # values of a side, at most, that are printed one by one
+_ENOUGH = 8  # test seeds to propose, at least
 
 
 def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the comparison on several environments, as plain data and as lines."""
     if not names or not ours or not theirs:
         return {}, []
     if paired:
@@ -71,10 +75,6 @@ def _environment_part(
     }
     lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE, ""]
     return {"environments": finite_json(data)}, lines
-
-
-_Seeds = Mapping[tuple[str, int], float]
-"""(stream, replicate) -> value; replicates of a study share their seeds."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,8 @@ def do_compare(args: Namespace) -> int:
     if len(numbers) == 2:
         meta, sides = _trials(find_study(args.study, root, note), numbers)
     elif numbers:
-        raise ConfigError(
-            "compare two trials of one study, or two studies; not a trial with a study"
-        )
+        told = "compare two trials of one study, or two studies; not a trial with a study"
+        raise ConfigError(told)
     elif args.study is not None:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
@@ -182,9 +181,8 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
             sizes = earlier_looks(a.looks, a.trial, b.trial, max(seeds) + 1)
             earlier = tuple(sum(seed < size for seed in seeds) for size in sizes)
         interim = pair_begins_interim(a.looks, a.trial, b.trial)
-        return _Chosen(
-            values, paired, caution, (stream, stream), a.at, earlier=earlier, interim=interim
-        )
+        return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier,
+                       interim=interim)  # fmt: skip
     counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     told = f"{a.name} and {b.name} have no seeds in common: {counts}"
     raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
@@ -224,18 +222,13 @@ def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, lis
     board = _board(folder)
     for trial in numbers:
         if trial not in board.rows:
-            told = f"study {folder.name!r} has no trial {trial}"
-            raise StoreError(told, trials=folder.name)
-    whole = all(
-        board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
-        for n in numbers
-    )
+            raise StoreError(f"study {folder.name!r} has no trial {trial}", trials=folder.name)
+    whole = all(board.entries[n].value is not None
+                or any(board.fresh.get((n, stream)) for stream in _FRESH)
+                for n in numbers)  # fmt: skip
     common = None if whole else _values_in_common(folder, numbers)
     sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
     return board.meta, sides
-
-
-_FRESH = (Stream.CHOOSE, Stream.REPORT)
 
 
 def _values_in_common(
@@ -304,9 +297,8 @@ def _side(
     searched = row.seed_values if whole else ()
     if common is not None:
         searched, fresh = common[1][number], {}
-    values: dict[Stream, _Seeds] = {
-        Stream.SEARCH: {(kind, index): value for index, value in enumerate(searched)}
-    }
+    values: dict[Stream, _Seeds] = {}
+    values[Stream.SEARCH] = {(kind, index): value for index, value in enumerate(searched)}
     for stream, known in fresh.items():
         values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
@@ -327,9 +319,6 @@ def _board(folder: StudyFolder) -> _Board:
         fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
     entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
     return _Board(meta, rows, entries, scores, fresh, looks)
-
-
-_LISTED, _ENOUGH = 8, 8
 
 
 def _text(

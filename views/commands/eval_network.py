@@ -18,9 +18,8 @@ from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
-from ..escape_control import note
 from ..formatting import aligned, between, number
-from ..json_output import finite_or_none, print_answer, write_csv
+from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
@@ -32,6 +31,7 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 
 
 Compared = Mapping[str, "Evaluation"]  # by rule
+_MOST_LOADS = 1000
 
 
 def found_loads(
@@ -39,10 +39,8 @@ def found_loads(
 ) -> dict[str, list[dict[str, Any]]]:
     from ...core.envs.optical.supported_load import find_load
 
-    loads = {
-        name: find_load(question.environment, rule, target, **size)
-        for name, rule in question.rules.items()
-    }
+    loads = {name: find_load(question.environment, rule, target, **size)
+             for name, rule in question.rules.items()}  # fmt: skip
     rows = [
         {
             "rule": name, "service_blocking_probability": target, "load": found.load,
@@ -51,12 +49,9 @@ def found_loads(
         }
         for name, found in loads.items()
     ]  # fmt: skip
-    beside = [
-        {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
-        for policy in question.policies
-        for name, found in loads.items()
-        if name not in question.policies
-    ]
+    others = {name: found for name, found in loads.items() if name not in question.policies}
+    beside = [{"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
+              for policy in question.policies for name, found in others.items()]  # fmt: skip
     return {"supported_loads": rows, "more_load": beside}
 
 
@@ -75,19 +70,14 @@ def results_data(results: Compared, policies: Sequence[str]) -> dict[str, Any]:
         several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
             rows.append({
-                "rule": rule,
-                "load": float(load),
+                "rule": rule, "load": float(load),
                 "service_blocking_probability": _figure(seen.service_summary(at), several),
                 "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
                 "utilisation": float(seen.utilisation[at].mean()),
             })  # fmt: skip
-    differences = [
-        row
-        for policy in policies
-        for heuristic in results
-        if heuristic not in policies
-        for row in _differences(policy, heuristic, results)
-    ]
+    others = [name for name in results if name not in policies]
+    differences = [row for policy in policies for heuristic in others
+                   for row in _differences(policy, heuristic, results)]  # fmt: skip
     first = next(iter(results.values()))
     return {"seeds": int(first.blocked.shape[1]), "requests_per_seed": first.requests,
             "results": rows, "differences": differences}  # fmt: skip
@@ -194,9 +184,6 @@ def draw_curves(path: Path, results: Compared, title: str) -> None:
     save_figure(figure, path)
 
 
-_MOST_LOADS = 1000
-
-
 @dataclass(frozen=True)
 class _Question:
     environment: OpticalEnvironment
@@ -228,10 +215,8 @@ def do_eval_network(args: Namespace) -> int:
     from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
     size |= {"loads": loads, "utilisation": True}
-    results = {
-        name: evaluate_heuristic(question.environment, rule, **size)
-        for name, rule in question.rules.items()
-    }
+    results = {name: evaluate_heuristic(question.environment, rule, **size)
+               for name, rule in question.rules.items()}  # fmt: skip
     data = {**question.head(), "warmup_requests": question.environment.warmup_steps,
             **results_data(results, question.policies)}  # fmt: skip
     if args.plot is not None:
@@ -336,10 +321,8 @@ def _trace(args: Namespace, question: _Question) -> int:
     if len(question.rules) > 1:
         raise ConfigError("--trace follows one heuristic or policy; name only one")
     [rule] = question.rules.values()
-    given = question.environment.settings.requests
-    columns = trace_heuristic(
-        question.environment, rule, steps=None if given else args.steps, seed=args.seed
-    )
+    steps = None if question.environment.settings.requests else args.steps
+    columns = trace_heuristic(question.environment, rule, steps=steps, seed=args.seed)
     del columns["occupancy"]
     write_csv(args.trace, columns)
     accepted = int(columns["accepted"].sum())

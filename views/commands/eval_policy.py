@@ -21,7 +21,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
 from ..formatting import number, with_interval
-from ..json_output import finite_or_none, print_answer, write_csv
+from ..output import finite_or_none, print_answer, write_csv
 from ..terminal.console import fitted
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right

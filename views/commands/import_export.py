@@ -23,8 +23,7 @@ from ...studies.load import logger_of, recorded
 from ...studies.spec import only_one_environment
 from ...studies.yaml_io import plain, read_text
 from ..arguments import study_of
-from ..escape_control import note
-from ..json_output import print_answer
+from ..output import note, print_answer
 from .init_check_run import write_study
 
 

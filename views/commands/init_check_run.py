@@ -21,12 +21,12 @@ from ...studies.load import load, loads
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
-from ..escape_control import echo, note
 from ..formatting import steps
-from ..json_output import print_json
+from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
 _LABEL = 11  # `env steps  `
+_NAMED, _NOTED = 5, 0.05
 
 
 def do_init(args: Namespace) -> int:
@@ -84,9 +84,6 @@ def do_check(args: Namespace) -> int:
         text = text if args.verbose else brief(report, why, args.file)
         echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n")))
     return 2 if report.mistakes else 0
-
-
-_NAMED, _NOTED = 5, 0.05
 
 
 def brief(report: CheckReport, note: str, file: str) -> str:

@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list`, `best` and `stop`: studies and their results."""
+"""`hpo top`, `show`, `query`, `list`, `best`, `stop`, `plot`, `report`: studies, their results."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ from ...store.verdict_text import as_json
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..escape_control import echo, note
 from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
-from ..json_output import print_answer, print_json
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -58,9 +56,12 @@ from ..leaderboard_text import (
     target,
     winner_line,
 )
+from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from .catalogue import studies_listing
+
+_ROWS = 8
 
 
 def csv_pieces(rows: Rows) -> Iterator[str]:
@@ -70,7 +71,8 @@ def csv_pieces(rows: Rows) -> Iterator[str]:
     for some in rows:
         writer.writerows([_csv_cell(value) for value in row] for row in some)
         yield out.getvalue()
-        out.seek(out.truncate(0))
+        out.seek(0)
+        out.truncate()
     yield out.getvalue()
 
 
@@ -123,9 +125,6 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, (list, tuple, dict)):
         return json.dumps(rows_as_json(["cell"], [(value,)])[0]["cell"])
     return value
-
-
-_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -342,7 +341,7 @@ def export_policy(folder: StudyFolder, trial: int, target: Path, onnx: bool = Fa
     check_export(target)
     model = None
     if onnx:
-        from ..bundle.onnx_policy import model_of  # numpy
+        from ..bundle.policy_forms import model_of  # numpy
 
         model = model_of(source)
     seeds = source.with_name(f"{source.name}_seeds")
@@ -369,4 +368,40 @@ def do_stop(args: Namespace) -> int:
     more = "; its `hpo run` command resumes it" if summary.state == "interrupted" else ""
     text = f"{summary.name}: {summary.state}, {ended}{more}"
     print_answer(args.json, {"study": folder.name, "state": summary.state}, text)
+    return 0
+
+
+def do_plot(args: Namespace) -> int:
+    from ..charts import knob_charts, search_charts
+    from ..charts.matplotlib_files import SUFFIXES, draw_picture
+    from ..charts.snapshot import read_snapshot
+    from ..pictures import require_matplotlib
+
+    if args.at is not None and args.kind != "importance":
+        raise ConfigError("--at is an option of hpo plot importance; leave it out")
+    path = Path(args.to or f"{args.kind}.png")
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
+    require_matplotlib("hpo plot")
+    folder = study_of(args)
+    snapshot = read_snapshot(folder)
+    build = getattr(knob_charts, args.kind, None) or getattr(search_charts, args.kind)
+    options = {} if args.at is None else {"at": args.at}
+    picture = in_unit(build(snapshot, **options), snapshot.study.algorithm.unit)
+    if not picture.panels:
+        raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
+    draw_picture(path, picture, folder.name)
+    if not args.json:
+        note(f"wrote {path}")
+    data = {"study": folder.name, "picture": str(path), "caption": picture.caption}
+    print_answer(args.json, data, fitted(picture.caption, sys.stdout))
+    return 0
+
+
+def do_report(args: Namespace) -> int:
+    from ..report.report import write_report
+
+    folder = study_of(args)
+    path = write_report(folder, None if args.to is None else Path(args.to))
+    print_answer(args.json, {"report": str(path)}, str(path))
     return 0

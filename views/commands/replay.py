@@ -12,9 +12,8 @@ from ...search.analysis.replay import Replay, replay
 from ...store.codec import finite_json
 from ...store.statistics import mean
 from ..arguments import study_of
-from ..escape_control import note
 from ..formatting import aligned, number, steps, unit_in
-from ..json_output import print_answer
+from ..output import note, print_answer
 from ..trial_text import lineage_text
 from .read_study import print_exported
 

@@ -21,9 +21,8 @@ from ...store.study_folder import StudyFolder, find_study, one_policy
 from ...studies.spec import Study, env_words, metric_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
-from ..escape_control import note
 from ..formatting import in_unit, number, param, steps, with_interval
-from ..json_output import print_answer
+from ..output import note, print_answer
 from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data

@@ -36,12 +36,16 @@ from ...studies.tuned.summary import (
     summary,
 )
 from ..formatting import aligned, around, narrow, number, param, steps
-from ..json_output import finite_or_none, print_answer
+from ..output import finite_or_none, print_answer
 from ..terminal.console import in_columns
 
 if TYPE_CHECKING:
     from ...search.run import Results
     from ...search.tuned_runs import Verification
+
+_HOW = {"better": "better than", "worse": "worse than"}
+_NO_DIFFERENCE = "no significant difference from"
+INTERRUPTED = 130
 
 
 def records_table(records: Sequence[Record]) -> str:
@@ -53,9 +57,7 @@ def records_table(records: Sequence[Record]) -> str:
         compared = {one.who: one for one in comparisons(record)}
         against = compared.pop(DEFAULT, None)
         rows.append([
-            record.name,
-            steps(record.env_steps),
-            number(found[TUNED]),
+            record.name, steps(record.env_steps), number(found[TUNED]),
             number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
             "-" if against is None else against.verdict.replace("_", " "),
             _signs([*compared.values(), *beside_heuristics(record)]),
@@ -111,14 +113,9 @@ def _verdict(record: Record) -> list[str]:
     lines = [f"{said}.", f"{record.metric} ({record.goal}): {what} per run"]
     if moved := former_default(record):
         words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-        lines.append(
-            f"The default is that of {record.made.on}, with {words}; today's was not run."
-        )
+        day = f"The default is that of {record.made.on}"
+        lines.append(f"{day}, with {words}; today's was not run.")
     return lines
-
-
-_HOW = {"better": "better than", "worse": "worse than"}
-_NO_DIFFERENCE = "no significant difference from"
 
 
 def _configuration(record: Record) -> list[str]:
@@ -141,14 +138,13 @@ def _proof(record: Record, verbose: bool) -> list[str]:
         seen = summary(one, record.goal, record.estimator)
         beside, training = compared.get(one.who), seen.training[0]
         row = [
-            one.who,
-            around(*seen.greedy),
+            one.who, around(*seen.greedy),
             "" if beside is None else around(*beside.greedy, ".2f"),
             number(seen.area[0]),
             "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
             number(training) if math.isfinite(training) else "-",
             f"{seen.reached}/{len(one.greedy)}",
-        ]
+        ]  # fmt: skip
         rows.append(row[: len(header)])
     rules = beside_heuristics(record)
     rows += [[rule.who, around(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
@@ -243,9 +239,6 @@ def verified_data(found: Verification) -> dict[str, Any]:
         "difference": seen.difference, "low": seen.low, "high": seen.high, "within": seen.within,
         "versions": {name: list(pair) for name, pair in found.versions.items()},
     }  # fmt: skip
-
-
-INTERRUPTED = 130
 
 
 def do_tuned(args: Namespace) -> int:

@@ -20,18 +20,18 @@ from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.study_folder import StudyFolder, trials_seen
 from ..arguments import study_of
-from ..escape_control import echo
 from ..formatting import duration, in_unit
-from ..json_output import print_json, print_json_line
 from ..leaderboard_text import headline, target
 from ..live.library import Library, PerCommit
 from ..live.server import LiveServer, is_loopback
 from ..live.study_status import Standing, read_standing
+from ..output import echo, print_json, print_json_line
 from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
 
 _PORT, _TRIES = 8765, 10
+_LOOK_SECONDS = 0.5
 
 
 def do_serve(args: Namespace) -> int:
@@ -71,9 +71,6 @@ def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
     raise ConfigError(f"no port of {host} is free; choose one with --port")
 
 
-_LOOK_SECONDS = 0.5
-
-
 def do_watch(args: Namespace) -> int:
     folder = study_of(args)
     lines = args.json or not can_draw()
@@ -85,10 +82,9 @@ def do_watch(args: Namespace) -> int:
 
 
 def standings(
-    folder: StudyFolder,
-    wait: Callable[[float], None] = time.sleep,
+    folder: StudyFolder, wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Standing]:
+) -> Iterator[Standing]:  # fmt: skip
     kept = PerCommit(folder.path, read_standing, clock)
     last: tuple[int, float, str] | None = None
     while True:

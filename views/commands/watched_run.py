@@ -33,9 +33,7 @@ from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.overrides import Given
 from ...studies.spec import Study, metric_words
-from ..escape_control import echo
 from ..formatting import duration, steps
-from ..json_output import print_json
 from ..leaderboard_text import (
     deciding_command,
     front_line,
@@ -45,11 +43,14 @@ from ..leaderboard_text import (
     print_leaderboard,
     target,
 )
+from ..output import echo, print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 from ..terminal.run_view import LinesView, QuietView, RunView
 from ..time_spent import time_text
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
+INTERRUPTED = 130
+_Show = Callable[[Results], None]
 
 
 def print_results(
@@ -99,9 +100,8 @@ def _command_lines(commands: Sequence[tuple[str, str]], width: int) -> list[str]
         lines += [f"  # {meaning}"] if meaning else []
         parts = [command]  # which no shell would read if it were cut inside of '...'
         if "'" not in command:
-            parts = wrap(
-                command, max(20, width - 8), break_long_words=False, break_on_hyphens=False
-            )
+            parts = wrap(command, max(20, width - 8), break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
         lines.append("  " + " \\\n      ".join(parts))
     return lines
 
@@ -210,9 +210,6 @@ class InterruptListener:
                     self._leave(130)
 
 
-INTERRUPTED = 130
-
-
 def run_watched(study: Study, text: str, args: Namespace) -> int:
     def show(results: Results) -> None:
         write_report_of(results)
@@ -232,9 +229,6 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
 def nothing_learnt(results: Results) -> bool:
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
-
-
-_Show = Callable[[Results], None]
 
 
 def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results: None) -> Results:

@@ -26,6 +26,10 @@ _SETTLED_NS = 50_000_000
 """Age of a file's time of change from which the next change gets another: the clock has ticks."""
 
 _T = TypeVar("_T")
+_VIEWS = 6
+"""Studies kept in memory whole, those that were looked at last."""
+_LIST_SECONDS = 0.5
+_LIST_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,6 @@ class PerCommit(Generic[_T]):
         self._made = None
 
 
-_VIEWS = 6
-"""Studies kept in memory whole, those that were looked at last."""
-_LIST_SECONDS = 0.5
-_LIST_AGAIN = 1.0
-
-
 class View:
     def __init__(self, snapshot: Snapshot, standing: Standing):
         self.snapshot, self.standing = snapshot, standing
@@ -153,8 +151,9 @@ class Line:
     error: str = ""
 
     @property
-    def is_unread(self) -> bool:
-        return self.standing is None and not self.error
+    def word(self) -> str:
+        """Its state, `reading` if that is not known yet, or why it cannot be read."""
+        return self.error or ("reading" if self.standing is None else self.standing.word)
 
 
 class Library:
@@ -207,7 +206,7 @@ class Library:
             if time.monotonic() - self._listed[0] >= _LIST_AGAIN:
                 self._listed = (time.monotonic(), self._read_lines(most_seconds))
             found = self._listed[1]
-            if any(line.is_unread for line in found):
+            if any(line.word == "reading" for line in found):
                 self._listed = (-_LIST_AGAIN, found)  # the next call reads more at once
             return found
 

@@ -119,7 +119,5 @@ def _section_body(name: str, part: str) -> str:
         return _waiting(name, part)
     of = f'data-study="{escape(name)}" data-part="{part}"'
     button = f'<button type="button" class="ask" {of}>Compute it now</button>'
-    note = (
-        '<p class="nothing">Takes some seconds with hundreds of trials, more with thousands.</p>'
-    )
-    return f'<div class="asked" {of}>{note}<p>{button}</p></div>'
+    told = "Takes some seconds with hundreds of trials, more with thousands."
+    return f'<div class="asked" {of}><p class="nothing">{told}</p><p>{button}</p></div>'

@@ -19,11 +19,25 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from ...errors import HpoError
 from ...version import __version__
-from ..escape_control import echo
+from ..output import echo
 from ..words import on_command_line
 from . import pages
 from .library import Library
 from .study_status import PIECES
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_ALWAYS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_IDLE_SECONDS = 30.0
 
 
 def is_loopback(host: str) -> bool:
@@ -93,21 +107,6 @@ def _name(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]
-
-
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-_ALWAYS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",
-}
-_IDLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -272,13 +271,11 @@ def _state(library: Library, name: str) -> Answer | None:
 
 
 def _states(library: Library) -> Answer:
-    told: list[tuple[object, ...]] = []
-    for line in library.lines():
-        one, unread = line.standing, "reading" if line.is_unread else line.error
-        told.append((line.name, unread) if one is None else (line.name, one.word, one.head.number))
-    words = [str(one[1]) for one in told]
+    lines = library.lines()
+    words = {line.word for line in lines}
     state = next((word for word in ("reading", "running") if word in words), "finished")
-    version = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+    seen = [(line.name, line.word, line.standing and line.standing.head.number) for line in lines]
+    version = hashlib.blake2b(json.dumps(seen).encode(), digest_size=8).hexdigest()
     return Answer(json.dumps({"version": version, "state": state}), "application/json")
 
 

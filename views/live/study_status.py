@@ -25,6 +25,13 @@ from ..report.report import PARTS, head_html
 from ..terminal.run_view import left_text, progress_facts
 
 _ALMOST = 0.99
+_MOST_LANES = 512
+_STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
+_WORDS = {
+    "running": "Running.", "finished": "Finished.",
+    "interrupted": "Interrupted; the command that started it resumes it.",
+    "died": "Its process died; the command that started it resumes it from the last commit.",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,6 @@ def standing_of(
     return Standing(folder.name, word, meta, study, head, progress, first)
 
 
-_MOST = 512
-_STREAMS = {Stream.SEARCH: "c0", Stream.CHOOSE: "c1", Stream.REPORT: "c2"}
-
-
 def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
     if standing.word == "finished":
         return ""
@@ -95,9 +98,9 @@ def lanes_table(snapshot: Snapshot, standing: Standing) -> str:
 def _bucket(state: LoopState, at: int) -> str:
     bucket = state.buckets[at]
     busy = {run.lane: run for run in in_lanes(state, bucket.key)}
-    shown = range(min(bucket.lanes, _MOST))
+    shown = range(min(bucket.lanes, _MOST_LANES))
     cells = "".join(_lane(lane, busy.get(lane), state) for lane in shown)
-    more = f", the first {_MOST} of them here" if bucket.lanes > _MOST else ""
+    more = f", the first {_MOST_LANES} of them here" if bucket.lanes > _MOST_LANES else ""
     now = ", running now" if bucket.key == state.running and len(state.buckets) > 1 else ""
     title = f"{len(busy)} of {counted(bucket.lanes, 'lane')} busy{more}{now}"
     several = f"bucket {bucket.key[:8]}: " if len(state.buckets) > 1 else ""
@@ -152,19 +155,11 @@ def _now(standing: Standing) -> str:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
     runs = standing.word == "running"
     clock = f"{duration(progress.seconds)}{left_text(progress) if runs else ''}"
-    rows = "".join(
-        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in progress_facts(progress)
-    )
+    facts = progress_facts(progress)
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts)
     commit = f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time>.'
     shown = f'<dl class="now">{rows}</dl>' if runs else ""
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
         f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'
     )
-
-
-_WORDS = {
-    "running": "Running.", "finished": "Finished.",
-    "interrupted": "Interrupted; the command that started it resumes it.",
-    "died": "Its process died; the command that started it resumes it from the last commit.",
-}  # fmt: skip

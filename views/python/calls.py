@@ -23,8 +23,8 @@ from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
 from ...studies.check import CheckReport
 from ...studies.load import Source, read_study
-from ..escape_control import note
 from ..formatting import in_unit
+from ..output import note
 from ..terminal.console import plain_warnings, to_stderr
 from ..terminal.run_view import RunView, status_line
 from ..words import speaks_python
@@ -148,14 +148,9 @@ class Checked:
 
 
 def run(
-    study: Source,
-    out: str | Path = RESULTS,
-    observers: Sequence[Any] = (),
-    *,
-    name: str | None = None,
-    progress: bool | None = None,
-    **settings: Any,
-) -> Results:
+    study: Source, out: str | Path = RESULTS, observers: Sequence[Any] = (), *,
+    name: str | None = None, progress: bool | None = None, **settings: Any,
+) -> Results:  # fmt: skip
     """Run a study, or resume it; a finished one returns its results at once.
 
     Args:
@@ -175,14 +170,9 @@ def run(
 
 
 def train(
-    study: Source,
-    out: str | Path = RESULTS,
-    observers: Sequence[Any] = (),
-    *,
-    name: str | None = None,
-    progress: bool | None = None,
-    **settings: Any,
-) -> Results:
+    study: Source, out: str | Path = RESULTS, observers: Sequence[Any] = (), *,
+    name: str | None = None, progress: bool | None = None, **settings: Any,
+) -> Results:  # fmt: skip
     """Train a study's default configuration on all its seeds; arguments as for `run`."""
     return _call(api.train, study, out, observers, name, progress, settings)
 
@@ -206,14 +196,9 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
 
 
 def learn(
-    env: str | Mapping[str, Any],
-    config: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    *,
-    env_steps: int | str = "200k",
-    imports: Sequence[str] = (),
-    progress: bool | None = None,
-) -> SavedPolicy:
+    env: str | Mapping[str, Any], config: Mapping[str, Any] | None = None, seed: int = 0, *,
+    env_steps: int | str = "200k", imports: Sequence[str] = (), progress: bool | None = None,
+) -> SavedPolicy:  # fmt: skip
     """Train one configuration on one seed and return its policy; nothing is left on disk.
 
     Args:

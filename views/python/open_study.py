@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
     from ...search.what_if import WhatIf
 
+_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class Plots:
@@ -103,9 +105,6 @@ class Plots:
         figure = pyplot.figure(figsize=figure_size(picture), layout="constrained")
         axes = fill_figure(figure, picture, self.folder.name)
         return axes[0] if len(axes) == 1 else axes
-
-
-_SHOWN = 10
 
 
 def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Opened:
@@ -324,9 +323,8 @@ def _cells(board: Leaderboard) -> tuple[list[list[str]], str]:
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:]
-    )
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows[1:])
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -48,9 +48,10 @@ from ..leaderboard_text import (
 from ..time_spent import time_facts
 from .page import Cell, facts, figure, page, table
 
-_MOST = 4
+_MOST_COMPARED = 4
 _TITLE = "Performance profile"
 _SHARES = Scale(0.0, 1.0, tuple((at / 4, f"{at / 4:.0%}") for at in range(5)), "share of runs")
+_ROWS = 200
 
 
 def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
@@ -60,7 +61,7 @@ def profiled(snapshot: Snapshot) -> tuple[list[int], Stream | None]:
         return [], None
     stream = Stream(first.value_from)
     ordered = [entry.trial for entry in snapshot.entries if entry.value is not None]
-    shown = [trial for trial in ordered if snapshot.scores.of(trial, stream)][:_MOST]
+    shown = [trial for trial in ordered if snapshot.scores.of(trial, stream)][:_MOST_COMPARED]
     default = snapshot.default
     if default is not None and default not in shown and snapshot.scores.of(default, stream):
         shown.append(default)
@@ -168,9 +169,6 @@ def _improvement(first: int, against: Beside | None, stream: Stream) -> str:
     text = f"Averaged over environments a run of trial {first} beats one of the default with "
     text += f"probability {likely}; paired over {counted(against.seeds - against.lost, 'seed')}."
     return f"<p>{escape(text)}</p>"
-
-
-_ROWS = 200
 
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.segment import Segment
 
-from ..escape_control import discard, echo, shown
 from ..formatting import Listing, folded
+from ..output import discard, echo, shown
 
 
 class _Console(Console):

@@ -1,7 +1,4 @@
-"""The events of a running study as lines: one class for events, and subclasses that show progress.
-
-`LinesView` writes plain lines, `QuietView` nothing but warnings; `live.LiveView` draws.
-"""
+"""The events of a running study as lines, and views that show more or less of its progress."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from ...search.state.progress import Best, Observer, Progress
 from ...store.rows import TrialRow, TrialState
 from ...studies.algorithm import ENV_STEPS
 from ...studies.spec import Study, env_words
-from ..escape_control import echo
 from ..formatting import duration, in_unit, number, steps, with_interval
+from ..output import echo
 from .console import let_go_of_terminal
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
@@ -38,11 +35,7 @@ PHASE_WORDS = {
 
 _STAGES = {**{phase: str(phase) for phase in Phase}, Phase.CHOOSE: "select", Phase.REPORT: "test",
            Phase.ALSO: "confirm"}  # fmt: skip
-
-
-def trials_text(progress: Progress) -> str:
-    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
-    return f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
+_FAILURES_SAID = 5
 
 
 def counts_text(progress: Progress, always: Sequence[TrialState] = ()) -> str:
@@ -81,9 +74,11 @@ def progress_facts(progress: Progress, compiles: str = "") -> list[tuple[str, st
     amounts = f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
     speed = f"{steps(round(progress.env_steps_per_second))} a second{compiles}"
     busy = f"{progress.lanes_busy} of {progress.lanes} busy"
+    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
+    trials = f"{progress.proposed}{total} proposed: {counts_text(progress, _ALWAYS)}"
     return [("phase", PHASE_WORDS[progress.phase]), (ENV_STEPS, amounts + speed),
             ("lanes", f"{busy}, {progress.occupancy:.0%} while there was work"),
-            ("trials", trials_text(progress)), ("best", standing_text(progress))]  # fmt: skip
+            ("trials", trials), ("best", standing_text(progress))]  # fmt: skip
 
 
 def status_line(progress: Progress) -> str:
@@ -109,9 +104,6 @@ def ended_text(trial: TrialRow) -> str:
         at = "" if trial.rung_env_steps is None else f" at {steps(trial.rung_env_steps)}"
         return f"{text}: {number(trial.rung_value)}{at} ({trial.stop_rule})"
     return f"{text}: {trial.error}" if trial.error else text
-
-
-_FAILURES_SAID = 5
 
 
 class RunView(Observer):

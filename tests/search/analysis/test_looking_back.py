@@ -24,7 +24,7 @@ from hpo.store.importance import Decided, KnobShare
 from hpo.store.journal import Journal
 from hpo.store.rows import Commit, EvaluationRow, Stream, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
-from hpo.views.commands.importance import _of_method
+from hpo.views.commands.analyses import _of_method
 from hpo.views.formatting import steps
 
 

@@ -10,7 +10,7 @@ from hpo.search.run import run
 from hpo.search.what_if import asked_rules, matches, read_record, replay, what_if
 from hpo.store.journal import Journal
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
-from hpo.views.commands.what_if import what_if_text
+from hpo.views.commands.analyses import what_if_text
 
 study, quick, Budget = samples.study, samples.quick, samples.Budget
 EVERY = Evaluation(every=1_000)

@@ -1,0 +1,103 @@
+"""What commands print: text whose control characters are shown instead of sent, JSON, CSV files.
+
+Names and messages come from study files, journals and imported files of any author; an escape
+sequence in one could rename a window, hide a line or type into a shell. What user code prints
+itself is left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""All but tab and line feed, and the characters that change the direction of text."""
+
+
+def shown(text: str) -> str:
+    r"""Return a text with its control characters written out.
+
+    >>> print(shown("a\x1b[2Jc"))
+    a\x1b[2Jc
+    """
+    return _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def echo(
+    text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
+) -> None:
+    """Print a text, escaped on stderr and on terminals; a pipe or file on stdout gets it raw."""
+    stream = sys.stdout if file is None else file
+    if stream is None:  # there is no terminal, as under pythonw
+        return
+    for_people = stream is sys.stderr or stream.isatty()
+    print(shown(str(text)) if for_people else text, file=stream, end=end, flush=flush)
+
+
+def discard(descriptor: int) -> None:
+    """Send nowhere what is written to a file descriptor."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def note(text: str) -> None:
+    echo(text, file=sys.stderr)
+
+
+def print_json(data: Any) -> None:
+    import json  # here, as below: `hpo --help` starts faster
+
+    echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_json_line(data: Mapping[str, Any]) -> None:
+    """Print one JSON document as one line, at once; numbers that are not finite become null."""
+    import json
+
+    echo(json.dumps(_finite(data), allow_nan=False), flush=True)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(name): _finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return finite_or_none(data) if isinstance(data, float) else data
+
+
+def print_answer(as_json: bool, data: Any, text: str, file: TextIO | None = None) -> None:
+    if as_json:
+        print_json(data)
+    else:
+        echo(text, file=file)
+
+
+def finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
+    import csv
+
+    from ..files.atomic_files import output
+
+    with output(Path(path)) as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        writer.writerows(map(_cell, row) for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return f"{value:.9g}" if isinstance(value, float) else value
