@@ -23,7 +23,7 @@ from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
 from .pytree import Pytree, over_lanes, pytree
 
-SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, refill.py, update.py
+SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, population.py, update.py
 _KL_FACTOR = 1.5
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ConfigError
-from . import acting, policy
+from . import policy
 from .envs import contract
 from .envs import registry as environments
 from .envs.contract import DrawingEnvironment, Environment, Step, agents_of, per_body
@@ -228,7 +228,7 @@ def act(
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
-    action, memory = acting.act(
+    action, memory = policy.act(
         plan, env, lane.hypers, lane.params, lane.observation_statistics, observation, mask,
         memory, key,
     )  # fmt: skip

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from . import policy
-from .actions import component_sizes, raw_logits
 from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
@@ -23,6 +22,7 @@ from .minibatches import Samples
 from .networks.layers import Outputs
 from .optimisers import Coefficients
 from .plan import Plan
+from .policy import component_sizes, raw_logits
 from .pytree import Pytree, pytree
 
 _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss

@@ -18,8 +18,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
-from .acting import Acted, act_to_learn, look_ahead, value_of
-from .actions import draw_noise
 from .advantages import Steps, gae
 from .envs import registry as environments
 from .envs.contract import (
@@ -35,6 +33,7 @@ from .envs.contract import (
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .plan import Plan
+from .policy import Acted, act_to_learn, draw_noise, look_ahead, value_of
 from .pytree import Pytree, over_lanes, pytree, where
 
 
@@ -260,7 +259,7 @@ def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape((steps, *x.shape[2:])), made)
 
 
-ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, refill.py
+ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
 _RESET_WORD = np.uint32(0x9E3779B9)
 
 

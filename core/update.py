@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
-from .actions import component_sizes, draw_entropy_noise
 from .advantages import Steps, gae, temporal_differences, v_trace
 from .envs import registry as environments
 from .envs.contract import as_array
@@ -26,10 +25,11 @@ from .metrics import Metrics, mask_metrics
 from .minibatches import Samples, Segments, importance_weights, priorities, probabilities
 from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
+from .policy import component_sizes, draw_entropy_noise
 from .pytree import over_lanes
 from .rollout import EpisodeSums, Rollout, Trajectory, rollout, shadow_advantages
 
-ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, refill.py
+ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
 _KL_LIMIT = 1e3
 

@@ -19,8 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, TextIO, cast
 
-from ..core.host.batch import Slots, numbers
-from ..core.host.shared_arrays import SharedArrays
+from ..core.host.batch import SharedArrays, Slots, numbers
 from ..errors import HpoError
 
 

@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.host.batch import FINE, Opening, Outcome
-from ..core.host.shared_arrays import SharedArrays, SpaceCode
+from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode
 from ..environments.via_gymnasium import module_of
 from ..errors import ConfigError
 from ..studies.spec import Study

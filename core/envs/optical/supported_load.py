@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import ConfigError
-from .agents import Rule
-from .heuristic_evaluation import Evaluation, evaluate_heuristic
+from .heuristic_evaluation import Evaluation, Rule, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
 POINTS = 8
