@@ -66,8 +66,8 @@ def test_what_fits_a_space(space, kind, shape, outputs):
     unset = kind in ("categorical", "multi_discrete", "gaussian")
     plan = plan_of(**({} if unset else {"distribution": kind}))
     assert policy.distribution_kind(plan, env) == kind
-    assert actions.action_shape(env) == shape and head_outputs(plan, env) == outputs
-    assert actions.has_log_std(plan, env) == ("gaussian" in kind)
+    assert policy.action_shape(env) == shape and head_outputs(plan, env) == outputs
+    assert policy.has_log_std(plan, env) == ("gaussian" in kind)
     assert policy.distribution_kind(plan_of(distribution=kind), env) == kind
 
 
@@ -193,7 +193,7 @@ def test_samples_and_modes_lie_where_their_density_is(kind):
     both = Outputs(outputs, jnp.zeros(count, jnp.float32))
     dist = policy.distribution_of(plan, hypers, own, both, None)
     key = jax.random.key(0, impl="threefry2x32")
-    sampled = dist.sample(family_of(kind).noise(key, (count,), actions.action_shape(env)))
+    sampled = dist.sample(family_of(kind).noise(key, (count,), policy.action_shape(env)))
     surprise = -np.asarray(dist.log_prob(sampled), np.float64)
     noise = jax.random.normal(jax.random.fold_in(key, 1), (count, 2, 1), jnp.float32)
     entropy = np.asarray(dist.entropy(noise), np.float64)
