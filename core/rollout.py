@@ -19,17 +19,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
 from .advantages import Steps, gae
+from .envs import contract
 from .envs import registry as environments
-from .envs.contract import (
-    Environment,
-    ShadowedEnvironment,
-    Step,
-    agents_of,
-    mask_all,
-    per_body,
-    reset_all,
-    step_all,
-)
+from .envs.contract import Environment, ShadowedEnvironment, Step, agents_of, per_body
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .plan import Plan
@@ -320,13 +312,13 @@ def _step(
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:
-        mask = mask_all(env, state.env_state, hypers.env_params)
+        mask = contract.mask_all(env, state.env_state, hypers.env_params)
         return act_to_learn(plan, env, hypers, state, shown, mask, noise)
 
     acted = over_lanes(one)(hypers, state, shown, noise)
     state = state.replace(carry=acted.memory)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    after = over_lanes(partial(step_all, env))(
+    after = over_lanes(partial(contract.step_all, env))(
         step_keys, state.env_state, acted.taken, hypers.env_params
     )
     beside = None
@@ -394,7 +386,7 @@ def _reset(
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        state, observation = over_lanes(partial(reset_all, env))(keys, hypers.env_params)
+        state, observation = over_lanes(partial(contract.reset_all, env))(keys, hypers.env_params)
         return (
             where(ended, state, after.state),
             where(per_body(env, ended), observation, after.observation),
