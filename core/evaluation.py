@@ -215,15 +215,9 @@ def restart_keys(words: Array) -> Array:
 
 
 def act(
-    plan: Plan,
-    env: Environment,
-    lane: Policies,
-    step: Int[Array, ""],
-    env_state: Any,
-    observation: Any,
-    memory: Any,
-    greedy: bool,
-) -> tuple[Array, Array, Any]:
+    plan: Plan, env: Environment, lane: Policies, step: Int[Array, ""], env_state: Any,
+    observation: Any, memory: Any, greedy: bool,
+) -> tuple[Array, Array, Any]:  # fmt: skip
     """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = contract.mask_all(env, env_state, lane.hypers.eval_params)

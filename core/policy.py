@@ -127,22 +127,6 @@ def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def make_distribution(
-    plan: Plan,
-    env: Environment,
-    outputs: Float[Array, "... P"],
-    mask: Bool[Array, "... P"] | None,
-    log_std: Float[Array, " D"] | None,
-) -> Distribution:
-    family, actions = _family(plan, env)
-    if outputs.shape[-1] != family.outputs(actions):
-        raise ConfigError(
-            f"distribution {plan.distribution} needs {family.outputs(actions)} outputs, but "
-            f"network {plan.network} gives {outputs.shape[-1]} here; take another of them"
-        )
-    return family.make(outputs, actions, mask, log_std)
-
-
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     """Return the environment's action for actions of the policy, leading axes allowed.
 
@@ -294,19 +278,22 @@ def plain(observation: Any) -> Any:
 
 
 def distribution_of(
-    plan: Plan,
-    hypers: Hypers,
-    params: dict[str, Any],
-    outputs: Outputs,
+    plan: Plan, hypers: Hypers, params: dict[str, Any], outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
-) -> Distribution:
-    env = environments.make(plan.env)
+) -> Distribution:  # fmt: skip
+    family, actions = _family(plan, environments.make(plan.env))
+    wanted, given = family.outputs(actions), outputs.policy.shape[-1]
+    if given != wanted:
+        raise ConfigError(
+            f"distribution {plan.distribution} needs {wanted} outputs, but network {plan.network} "
+            f"gives {given} here; take another of them"
+        )
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)
     log_std = None
-    if has_log_std(plan, env):
+    if family.has_log_std:
         log_std = jnp.clip(params["log_std"], hypers.log_std_min, hypers.log_std_max)
-    return make_distribution(plan, env, outputs.policy, mask, log_std)
+    return family.make(outputs.policy, actions, mask, log_std)
 
 
 def statistics_shape(plan: Plan) -> tuple[int, ...]:
@@ -359,16 +346,9 @@ def _outputs(
 
 
 def act(
-    plan: Plan,
-    env: Environment,
-    hypers: Hypers,
-    params: Any,
-    statistics: RunningStatistics,
-    observation: Any,
-    mask: Bool[Array, "... A"] | None,
-    memory: Any,
-    key: PRNGKeyArray | None,
-) -> tuple[Array, Any]:
+    plan: Plan, env: Environment, hypers: Hypers, params: Any, statistics: RunningStatistics,
+    observation: Any, mask: Bool[Array, "... A"] | None, memory: Any, key: PRNGKeyArray | None,
+) -> tuple[Array, Any]:  # fmt: skip
     """Return the environment's action of one lane for raw observations [...], and the next memory.
 
     Observations are stacked where `history` is above 1. `mask` None allows every action, `memory`
@@ -383,14 +363,9 @@ def act(
 
 
 def act_to_learn(
-    plan: Plan,
-    env: Environment,
-    hypers: Hypers,
-    state: LaneState,
-    shown: Any,
-    mask: Bool[Array, "S A"] | None,
-    noise: Array,
-) -> Acted:
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shown: Any,
+    mask: Bool[Array, "S A"] | None, noise: Array,
+) -> Acted:  # fmt: skip
     """Return one lane's step of a rollout; `shown` has words for dropout where that is on."""
     params = state.params
     outputs, memory = _outputs(

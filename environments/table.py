@@ -79,6 +79,7 @@ class EnvEntry:
         return -value if end.startswith("-") else value
 
 
+# Id -> lowest and highest return by the game's rules, where all values of its keys share them
 _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "CartPole-v1": (0.0, "max_steps_in_episode"),  # 1 per env step
     "Acrobot-v1": ("-max_steps_in_episode", 0.0),  # -1 per env step
@@ -93,7 +94,6 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "UmbrellaChain-bsuite": ("-chain_length", "chain_length"),  # 1 or -1 per env step
     "SimpleBandit-bsuite": (0.0, 1.0),  # one pull; its arms pay from 0 to 1
 }  # fmt: skip
-"""Id -> lowest and highest return by the game's rules, where all values of its keys share them."""
 
 
 def _gymnax(

@@ -47,8 +47,8 @@ def shared_block(size: int) -> tuple[int, memoryview]:
     return descriptor, memoryview(mmap.mmap(descriptor, size))
 
 
+# Signals that a worker ignores. They are blocked while it starts, see `workers`
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a worker ignores. They are blocked while it starts, see `workers`."""
 _WATCH_SECONDS = 1.0
 
 

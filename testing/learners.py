@@ -444,9 +444,8 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
         for _ in range(2)
     )
     shape = policy.action_shape(env)
-    params = (
-        {"log_std": jnp.full(shape, -0.3, jnp.float32)} if policy.has_log_std(plan, env) else {}
-    )
+    log_std = {"log_std": jnp.full(shape, -0.3, jnp.float32)}
+    params = log_std if policy.has_log_std(plan, env) else {}
 
     def of(outputs: Array, mask: Array | None = None) -> Any:
         value = jnp.zeros(outputs.shape[:-1], jnp.float32)

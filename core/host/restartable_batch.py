@@ -16,8 +16,7 @@ import numpy as np
 from ...errors import ConfigError, SearchError
 from .batch import Batch, Opening, Outcome, SharedArrays, Warn, unheard
 
-LONGEST = 20_000
-"""Steps kept; a longer episode restarts when a study is resumed."""
+LONGEST = 20_000  # steps kept; a longer episode restarts when a study is resumed
 
 
 @dataclass(eq=False)

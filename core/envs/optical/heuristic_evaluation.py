@@ -115,10 +115,8 @@ def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
         )
 
 
-BLOCK = 128
-"""Requests whose random words are drawn at once."""
-TILE = 8
-"""Lanes that run side by side on one device."""
+BLOCK = 128  # requests whose random words are drawn at once
+TILE = 8  # lanes that run side by side on one device
 
 
 @dataclass(frozen=True)
@@ -215,10 +213,8 @@ def _program(
     run = _Lanes(environment, rule, steps, utilisation).sums
     if devices == 1:
         return jax.jit(run)
-    mesh, each = (
-        Mesh(np.array(jax.local_devices()[:devices]), ("devices",)),
-        PartitionSpec("devices"),
-    )
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
+    each = PartitionSpec("devices")
     # check_vma is off: the lanes never talk to each other, and the scan's constant start would
     # have to be marked as varying leaf by leaf.
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
@@ -305,26 +301,18 @@ def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
 
 
 def evaluate_baseline(
-    environment: OpticalEnvironment,
-    rule: Rule,
-    params: OpticalParams,
-    keys: UInt32[np.ndarray, "R 2"],
-    episodes: int,
-    steps: int | None,
-) -> Episodes:
+    environment: OpticalEnvironment, rule: Rule, params: OpticalParams,
+    keys: UInt32[np.ndarray, "R 2"], episodes: int, steps: int | None,
+) -> Episodes:  # fmt: skip
     """Return the results of a rule on the streams of R replicates, host arrays [R, episodes]."""
     run = functools.partial(_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
 
 def _replicate(
-    environment: OpticalEnvironment,
-    rule: Rule,
-    params: OpticalParams,
-    episodes: int,
-    steps: int | None,
-    key: UInt32[Array, "2"],
-) -> tuple[Array, Array, dict[str, Array]]:
+    environment: OpticalEnvironment, rule: Rule, params: OpticalParams, episodes: int,
+    steps: int | None, key: UInt32[Array, "2"],
+) -> tuple[Array, Array, dict[str, Array]]:  # fmt: skip
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
     agent = make_agent(rule, environment)

@@ -23,8 +23,8 @@ from .spectrum import NONE, ZERO, first_set, shift_up, unpack, window
 from .traffic import OpticalParams
 
 Choice = tuple[Int[Array, ""], Int[Array, ""]]
+# (state, its offers, params) -> (path, start slot)
 Heuristic = Callable[[OpticalState, Offers, OpticalParams], Choice]
-"""(state, its offers, params) -> (path, start slot)."""
 
 WORST = np.int32(2**31 - 1)
 FIXED_POINT = 2**20
@@ -196,8 +196,8 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 _Number = Int[Array, ""]
+# (env, state, its offers, path) -> start slot, `NONE` or -1 where the path has no room
 Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
-"""(env, state, its offers, path) -> start slot, `NONE` or -1 where the path has no room."""
 
 
 def start_of(
@@ -229,15 +229,16 @@ def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _
 
 def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     """Return the lowest block free on the whole path that it fills; else the lowest start."""
-    free, starts, need = (take(x, path) for x in (offers.free, offers.starts, offers.need))
-    wider = spectrum.starts_of_free_runs(free[None], need[None] + 1, env.slots)[0]
+    free, starts = take(offers.free, path), take(offers.starts, path)
+    one = (free[None], take(offers.need, path)[None] + 1)
+    wider = spectrum.starts_of_free_runs(*one, env.slots)[0]
     begins = free & ~shift_up(free)
     filled = first_set(starts & begins & ~wider)
     return jnp.where(filled == NONE, first_set(starts), filled)
 
 
+# By the names of `optical_settings.FIT_NAMES`
 FITS: dict[str, Fit] = {"first": _first, "best": _best, "last": _last, "exact": _exact}
-"""By the names of `optical_settings.FIT_NAMES`."""
 
 Rule = Callable[[Network, OpticalState, Offers], Choice]
 

@@ -137,14 +137,9 @@ class OpticalEnvironment:
         return path * self.blocks + start // self.settings.aggregate_slots
 
     def serve(
-        self,
-        words: UInt32[Array, " 4"],
-        state: OpticalState,
-        offers: Offers,
-        path: Int[Array, ""],
-        start: Int[Array, ""],
-        params: OpticalParams,
-    ) -> Step:
+        self, words: UInt32[Array, " 4"], state: OpticalState, offers: Offers,
+        path: Int[Array, ""], start: Int[Array, ""], params: OpticalParams,
+    ) -> Step:  # fmt: skip
         """Serve the current request at a path and start slot; `words` draw the next request."""
         exists = (path >= 0) & (path < self.num_paths)
         path = jnp.clip(path, 0, self.num_paths - 1)
@@ -223,22 +218,14 @@ class OpticalEnvironment:
         return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
 
     def _info(
-        self,
-        state: OpticalState,
-        path: Int[Array, ""],
-        accepted: Bool[Array, ""],
-        held: Any,
+        self, state: OpticalState, path: Int[Array, ""], accepted: Bool[Array, ""], held: Any,
         params: OpticalParams,
-    ) -> dict[str, Array]:
+    ) -> dict[str, Array]:  # fmt: skip
         blocked = (~accepted).astype(jnp.float32)
         bitrate = state.request.bitrate * params.bitrate_scale
+        info = {"blocked": blocked, "bitrate": bitrate, "bitrate_blocked": blocked * bitrate}
         occupied = self.resources.occupancy(held)
-        info = {
-            "blocked": blocked,
-            "bitrate": bitrate,
-            "bitrate_blocked": blocked * bitrate,
-            "utilisation": network_state.share_of_slots(occupied, self.slots),
-        }
+        info["utilisation"] = network_state.share_of_slots(occupied, self.slots)
         if self.settings.histograms:
             hops = take(take(self.tables.hop_counts, state.request.pair), path)
             for rank in range(self.num_paths):
