@@ -347,12 +347,9 @@ def _normalise(
 
 
 def _value_errors(
-    value: Float[Array, " B"],
-    old: Float[Array, " B"],
-    target: Float[Array, " B"],
-    hypers: Hypers,
+    value: Float[Array, " B"], old: Float[Array, " B"], target: Float[Array, " B"], hypers: Hypers,
     clip_eps: Float[Array, ""],
-) -> Float[Array, " B"]:
+) -> Float[Array, " B"]:  # fmt: skip
     limit = jnp.where(hypers.value_clip_eps == SAME, clip_eps, hypers.value_clip_eps)
     near = old + jnp.clip(value - old, -limit, limit)
     free = jnp.square(value - target)
