@@ -105,8 +105,7 @@ def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
     import jax
     import jax.numpy as jnp
 
-    from hpo.core.population import lane_shapes
-    from hpo.core.refill import Lanes, Refills
+    from hpo.core.population import Lanes, Refills, lane_shapes
 
     state = lane_shapes(plan, example)
 

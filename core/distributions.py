@@ -33,7 +33,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 class Distribution(Protocol):
     """Distribution of one action, the argument of `log_prob`; leading axes are batch axes.
 
-    The environment's action may be a function of it (see `actions.environment_action`).
+    The environment's action may be a function of it (see `policy.environment_action`).
     """
 
     def sample(self, noise: Array) -> Array:

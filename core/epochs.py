@@ -23,7 +23,7 @@ from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
 from .pytree import Pytree, over_lanes, pytree
 
-SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, refill.py, update.py
+SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, population.py, update.py
 _KL_FACTOR = 1.5
 
 
@@ -183,17 +183,10 @@ def _split(
 
 
 def _minibatch(
-    plan: Plan,
-    count: int,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    learning: Learning,
-    rows: Samples,
-    live: Bool[Array, ""],
-    weight: Float[Array, " B"] | None,
+    plan: Plan, count: int, hypers: Hypers, values: Scheduled, state: LaneState,
+    learning: Learning, rows: Samples, live: Bool[Array, ""], weight: Float[Array, " B"] | None,
     closes: Bool[Array, ""] | None,
-) -> Learning:
+) -> Learning:  # fmt: skip
     """Learn from one minibatch of one lane, unless it is done or target_kl stops it.
 
     Without `closes` that is a gradient step. With it gradients are held, and where it is true
@@ -233,13 +226,9 @@ def _minibatch(
 
 
 def _step(
-    plan: Plan,
-    hypers: Hypers,
-    sizes: optimisers.StepSizes,
-    learning: Learning,
-    gradients: Any,
+    plan: Plan, hypers: Hypers, sizes: optimisers.StepSizes, learning: Learning, gradients: Any,
     takes: Bool[Array, ""],
-) -> Learning:
+) -> Learning:  # fmt: skip
     squares = distance = None
     if plan.backend.sums_first:
         sums = optimisers.squares_and_distance(gradients, learning.grad_mean)

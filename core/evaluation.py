@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ConfigError
-from . import acting, policy
+from . import policy
 from .envs import contract
 from .envs import registry as environments
 from .envs.contract import DrawingEnvironment, Environment, Step, agents_of, per_body
@@ -215,20 +215,14 @@ def restart_keys(words: Array) -> Array:
 
 
 def act(
-    plan: Plan,
-    env: Environment,
-    lane: Policies,
-    step: Int[Array, ""],
-    env_state: Any,
-    observation: Any,
-    memory: Any,
-    greedy: bool,
-) -> tuple[Array, Array, Any]:
+    plan: Plan, env: Environment, lane: Policies, step: Int[Array, ""], env_state: Any,
+    observation: Any, memory: Any, greedy: bool,
+) -> tuple[Array, Array, Any]:  # fmt: skip
     """Return one lane's actions (of every agent), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = contract.mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
-    action, memory = acting.act(
+    action, memory = policy.act(
         plan, env, lane.hypers, lane.params, lane.observation_statistics, observation, mask,
         memory, key,
     )  # fmt: skip

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from . import policy
-from .actions import component_sizes, raw_logits
 from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
@@ -23,6 +22,7 @@ from .minibatches import Samples
 from .networks.layers import Outputs
 from .optimisers import Coefficients
 from .plan import Plan
+from .policy import component_sizes, raw_logits
 from .pytree import Pytree, pytree
 
 _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
@@ -99,13 +99,9 @@ class _Targets(Pytree):
 
 
 def ppo_loss(
-    params: dict[str, Any],
-    plan: Plan,
-    hypers: Hypers,
-    coefficients: Coefficients,
-    rows: Samples,
+    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples,
     weight: Float[Array, " B"] | None,
-) -> tuple[Float[Array, ""], Losses]:
+) -> tuple[Float[Array, ""], Losses]:  # fmt: skip
     """Return the loss and its parts.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with r =
@@ -133,13 +129,9 @@ def ppo_loss(
 
 
 def loss_and_gradient(
-    params: dict[str, Any],
-    plan: Plan,
-    hypers: Hypers,
-    coefficients: Coefficients,
-    rows: Samples,
+    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples,
     weight: Float[Array, " B"] | None,
-) -> tuple[Losses, dict[str, Any]]:
+) -> tuple[Losses, dict[str, Any]]:  # fmt: skip
     """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
 
     The parts are of equal size, one after the other, and their sum is that of the whole minibatch:
@@ -269,16 +261,9 @@ def _mean(weight: Array | None, total: Array | None = None) -> Mean:
 
 
 def _loss(
-    plan: Plan,
-    hypers: Hypers,
-    coefficients: Coefficients,
-    rows: Samples,
-    terms: _Terms,
-    learned: _Targets,
-    means: _Purposes,
-    counts: Float[Array, " B"] | None,
-    in_parts: bool = False,
-) -> tuple[Float[Array, ""], Losses]:
+    plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms,
+    learned: _Targets, means: _Purposes, counts: Float[Array, " B"] | None, in_parts: bool = False,
+) -> tuple[Float[Array, ""], Losses]:  # fmt: skip
     """Return the loss of single steps; `in_parts`, `ratio_std` is a share of mean (r - 1)^2."""
     over_policy, over_value, over_mass = means.policy, means.value, means.mass
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
@@ -362,12 +347,9 @@ def _normalise(
 
 
 def _value_errors(
-    value: Float[Array, " B"],
-    old: Float[Array, " B"],
-    target: Float[Array, " B"],
-    hypers: Hypers,
+    value: Float[Array, " B"], old: Float[Array, " B"], target: Float[Array, " B"], hypers: Hypers,
     clip_eps: Float[Array, ""],
-) -> Float[Array, " B"]:
+) -> Float[Array, " B"]:  # fmt: skip
     limit = jnp.where(hypers.value_clip_eps == SAME, clip_eps, hypers.value_clip_eps)
     near = old + jnp.clip(value - old, -limit, limit)
     free = jnp.square(value - target)

@@ -138,14 +138,9 @@ def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, S
 
 
 def apply_gradients(
-    plan: Plan,
-    hypers: Hypers,
-    sizes: StepSizes,
-    params: Params,
-    moments: tuple[State, State],
-    gradients: Params,
-    squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
-) -> tuple[Params, tuple[State, State], Float[Array, ""]]:
+    plan: Plan, hypers: Hypers, sizes: StepSizes, params: Params, moments: tuple[State, State],
+    gradients: Params, squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
+) -> tuple[Params, tuple[State, State], Float[Array, ""]]:  # fmt: skip
     """Take one step; return new parameters, new moments and the global gradient norm.
 
     `squares` are the `group_squares` of the gradients, None to compute them here.

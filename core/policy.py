@@ -1,4 +1,8 @@
-"""The policy of a plan: network, action distribution and observation normaliser put together."""
+"""The policy of a plan: network, action distribution and observation normaliser put together.
+
+Everything acts through `act` and `act_to_learn`, so that nothing can forget the normaliser, the
+memory or the mask.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,133 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
+from ..environments.registry import fitting_distributions
 from ..errors import ConfigError
-from .actions import action_shape, has_log_std, head_outputs, make_distribution
-from .distributions import Distribution
+from .distributions import Actions, Distribution, Family, Squashed, family_of, spread_bounds
 from .envs import registry as environments
-from .envs.contract import Environment, as_array
+from .envs.contract import Box, Discrete, Environment, MultiDiscrete, as_array
 from .hypers import Hypers
-from .lane_state import RunningStatistics
+from .lane_state import LaneState, RunningStatistics
+from .masking import valid_mass_of
 from .networks import registry as networks
 from .networks.cnn import unit_bytes
 from .networks.layers import Outputs
 from .networks.mlp import takes_flags
 from .networks.transformer import Keyed
 from .plan import RECURRENT, Plan
+from .pytree import Pytree, pytree
+
+_KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuous"}
+
+
+def distribution_kind(plan: Plan, env: Environment) -> str:
+    """Return the name of a plan's distribution; unset, the first that fits the action space."""
+    fitting = fitting_distributions(_KINDS.get(type(env.action_space), ""))
+    if not fitting:
+        kind = type(env.action_space).__name__
+        raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
+    if plan.distribution is None:
+        return fitting[0]
+    if plan.distribution not in fitting:
+        raise ConfigError(
+            f"distribution is {plan.distribution!r}, which does not fit the actions of {env.id}; "
+            f"leave it out, or take one of: {', '.join(fitting)}"
+        )
+    return plan.distribution
+
+
+def action_shape(env: Environment) -> tuple[int, ...]:
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return ()
+    if isinstance(space, MultiDiscrete):
+        return (len(space.nvec),)
+    return (math.prod(space.shape),)
+
+
+def component_sizes(env: Environment) -> tuple[int, ...] | None:
+    space = env.action_space
+    return space.nvec if isinstance(space, MultiDiscrete) else None
+
+
+def head_outputs(plan: Plan, env: Environment) -> int:
+    """Return the width of the policy head: logits, means, or two numbers per component."""
+    family, actions = _family(plan, env)
+    return family.outputs(actions)
+
+
+def has_log_std(plan: Plan, env: Environment) -> bool:
+    return family_of(distribution_kind(plan, env)).has_log_std
+
+
+def draw_noise(plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]) -> Array:
+    return family_of(distribution_kind(plan, env)).noise(key, batch, action_shape(env))
+
+
+def draw_entropy_noise(
+    plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]
+) -> Array | None:
+    return family_of(distribution_kind(plan, env)).entropy_noise(key, batch, action_shape(env))
+
+
+def raw_logits(
+    plan: Plan, env: Environment, outputs: Float[Array, "... P"]
+) -> Float[Array, "... A"]:
+    family, actions = _family(plan, env)
+    return family.logits(outputs, actions)
+
+
+def _family(plan: Plan, env: Environment) -> tuple[Family, Actions]:
+    family, space = family_of(distribution_kind(plan, env)), env.action_space
+    low = high = np.zeros(0, np.float32)
+    if isinstance(space, Box):
+        low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        if family.bounded or _has_own_range(plan):
+            low, high = action_range(plan, space)
+        if family.bounded and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+            raise ConfigError(
+                f"distribution {plan.distribution} needs bounded actions, but those of {env.id} "
+                "are not; set action_low and action_high, or take gaussian"
+            )
+    return family, Actions(space, action_shape(env), low, high, plan.backend.selects_actions)
+
+
+def _has_own_range(plan: Plan) -> bool:
+    return plan.action_low is not None or plan.action_high is not None
+
+
+def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    if plan.action_low is not None:
+        low = np.full_like(low, plan.action_low)
+    if plan.action_high is not None:
+        high = np.full_like(high, plan.action_high)
+    if not np.all(low < high):
+        at = int(np.argmin(low < high))
+        raise ConfigError(
+            f"actions would be between {low[at]:g} and {high[at]:g}; action_low must be below "
+            "action_high (or the environment's bound, where one is unset)"
+        )
+    return low, high
+
+
+def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
+    """Return the environment's action for actions of the policy, leading axes allowed.
+
+    Integers stay as they are. Real actions are mapped by the distribution, and clipped to
+    `action_low` and `action_high` where one is set. Else the environment clips them to its box.
+    """
+    space = env.action_space
+    if not isinstance(space, Box):
+        return action
+    family, actions = _family(plan, env)
+    action = family.environment_action(action, actions)
+    if _has_own_range(plan) and not isinstance(family, Squashed):  # which clips them already
+        action = jnp.clip(action, *spread_bounds(actions, action))
+    return action.reshape((*action.shape[:-1], *space.shape))
+
 
 _DROPOUT_WORD = np.uint32(0x7F4A7C15)
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
@@ -162,19 +278,22 @@ def plain(observation: Any) -> Any:
 
 
 def distribution_of(
-    plan: Plan,
-    hypers: Hypers,
-    params: dict[str, Any],
-    outputs: Outputs,
+    plan: Plan, hypers: Hypers, params: dict[str, Any], outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
-) -> Distribution:
-    env = environments.make(plan.env)
+) -> Distribution:  # fmt: skip
+    family, actions = _family(plan, environments.make(plan.env))
+    wanted, given = family.outputs(actions), outputs.policy.shape[-1]
+    if given != wanted:
+        raise ConfigError(
+            f"distribution {plan.distribution} needs {wanted} outputs, but network {plan.network} "
+            f"gives {given} here; take another of them"
+        )
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)
     log_std = None
-    if has_log_std(plan, env):
+    if family.has_log_std:
         log_std = jnp.clip(params["log_std"], hypers.log_std_min, hypers.log_std_max)
-    return make_distribution(plan, env, outputs.policy, mask, log_std)
+    return family.make(outputs.policy, actions, mask, log_std)
 
 
 def statistics_shape(plan: Plan) -> tuple[int, ...]:
@@ -205,3 +324,78 @@ def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observ
     if plan.network == "cnn":
         raw = unit_bytes(given)
     return jnp.where(hypers.normalise_observations > 0.0, clean, raw)
+
+
+@pytree
+class Acted(Pytree):
+    action: Array
+    taken: Array  # the environment's action
+    mask: Bool[Array, "... A"] | None  # valid actions
+    log_prob: Float[Array, "..."]
+    value: Float[Array, "..."]
+    valid_mass: Float[Array, "..."] | None  # see `rollout.Trajectory`
+    memory: Any  # after the step
+
+
+def _outputs(
+    plan: Plan, hypers: Hypers, params: Any, statistics: RunningStatistics, observation: Any,
+    memory: Any,
+) -> tuple[Outputs, Any]:  # fmt: skip
+    seen = normalised(plan, hypers, statistics, observation)
+    return step(plan, params, seen, memory)
+
+
+def act(
+    plan: Plan, env: Environment, hypers: Hypers, params: Any, statistics: RunningStatistics,
+    observation: Any, mask: Bool[Array, "... A"] | None, memory: Any, key: PRNGKeyArray | None,
+) -> tuple[Array, Any]:  # fmt: skip
+    """Return the environment's action of one lane for raw observations [...], and the next memory.
+
+    Observations are stacked where `history` is above 1. `mask` None allows every action, `memory`
+    None is that at the start of episodes. `key` draws the actions; None takes the mode.
+    """
+    outputs, memory = _outputs(plan, hypers, params, statistics, observation, memory)
+    distribution = distribution_of(plan, hypers, params, outputs, mask)
+    if key is None:
+        return environment_action(plan, env, distribution.mode()), memory
+    noise = draw_noise(plan, env, key, outputs.value.shape)
+    return environment_action(plan, env, distribution.sample(noise)), memory
+
+
+def act_to_learn(
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, shown: Any,
+    mask: Bool[Array, "S A"] | None, noise: Array,
+) -> Acted:  # fmt: skip
+    """Return one lane's step of a rollout; `shown` has words for dropout where that is on."""
+    params = state.params
+    outputs, memory = _outputs(
+        plan, hypers, params, state.observation_statistics, shown, state.carry
+    )
+    distribution = distribution_of(plan, hypers, params, outputs, mask)
+    action = distribution.sample(noise)
+    valid_mass = None
+    if mask is not None:
+        logits = raw_logits(plan, env, outputs.policy)
+        valid_mass = valid_mass_of(logits, mask, component_sizes(env))
+    return Acted(
+        action=action,
+        taken=environment_action(plan, env, action),
+        mask=mask,
+        log_prob=distribution.log_prob(action),
+        value=outputs.value,
+        valid_mass=valid_mass,
+        memory=memory,
+    )
+
+
+def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, "*S"]:
+    return look_ahead(plan, hypers, state, observation, state.carry)[0]
+
+
+def look_ahead(
+    plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
+) -> tuple[Float[Array, "*S"], Any]:
+    """Return V of one lane's observations [*S, ...] by a memory, and the memory after them."""
+    statistics = state.observation_statistics
+    outputs, memory = _outputs(plan, hypers, state.params, statistics, observation, memory)
+    return outputs.value, memory

@@ -26,8 +26,7 @@ from .hypers import Hypers
 from .memory import estimate_memory, for_platform
 from .metrics import Metrics
 from .plan import Plan
-from .population import EVERYWHERE, LANES, Changes, Device, lane_shapes
-from .refill import Initial, Lanes, Refills
+from .population import EVERYWHERE, LANES, Changes, Device, Initial, Lanes, Refills, lane_shapes
 from .update import inspect_lane
 
 # XLA copies the state of a CPU loop more often than it must unless it looks at live ranges by

@@ -18,23 +18,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
-from .acting import Acted, act_to_learn, look_ahead, value_of
-from .actions import draw_noise
 from .advantages import Steps, gae
+from .envs import contract
 from .envs import registry as environments
-from .envs.contract import (
-    Environment,
-    ShadowedEnvironment,
-    Step,
-    agents_of,
-    mask_all,
-    per_body,
-    reset_all,
-    step_all,
-)
+from .envs.contract import Environment, ShadowedEnvironment, Step, agents_of, per_body
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .plan import Plan
+from .policy import Acted, act_to_learn, draw_noise, look_ahead, value_of
 from .pytree import Pytree, over_lanes, pytree, where
 
 
@@ -206,13 +197,9 @@ def step_shadow(
 
 
 def shadow_advantages(
-    plan: Plan,
-    hypers: Hypers,
-    rewards: Float[Array, "T E"],
-    seen: Trajectory,
-    last: Float[Array, " E"],
-    gae_lambda: Float[Array, ""],
-) -> Float[Array, "T E"]:
+    plan: Plan, hypers: Hypers, rewards: Float[Array, "T E"], seen: Trajectory,
+    last: Float[Array, " E"], gae_lambda: Float[Array, ""],
+) -> Float[Array, "T E"]:  # fmt: skip
     """Return `shadow_weight` times one lane's advantages along its shadows, `last` their V."""
     shadow = seen.shadow
     assert shadow is not None
@@ -260,7 +247,7 @@ def _in_parts(plan: Plan, hypers: Hypers, state: LaneState, trees: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape((steps, *x.shape[2:])), made)
 
 
-ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, refill.py
+ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
 _RESET_WORD = np.uint32(0x9E3779B9)
 
 
@@ -308,26 +295,20 @@ def draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
 
 
 def _step(
-    plan: Plan,
-    env: Environment,
-    hypers: Hypers,
-    state: LaneState,
-    sums: EpisodeSums,
-    shadow: Shadow | None,
-    noise: Array,
-    words: Array,
-) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, sums: EpisodeSums,
+    shadow: Shadow | None, noise: Array, words: Array,
+) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:  # fmt: skip
     """Return the lanes after one step, and the step's data."""
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:
-        mask = mask_all(env, state.env_state, hypers.env_params)
+        mask = contract.mask_all(env, state.env_state, hypers.env_params)
         return act_to_learn(plan, env, hypers, state, shown, mask, noise)
 
     acted = over_lanes(one)(hypers, state, shown, noise)
     state = state.replace(carry=acted.memory)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    after = over_lanes(partial(step_all, env))(
+    after = over_lanes(partial(contract.step_all, env))(
         step_keys, state.env_state, acted.taken, hypers.env_params
     )
     beside = None
@@ -395,7 +376,7 @@ def _reset(
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        state, observation = over_lanes(partial(reset_all, env))(keys, hypers.env_params)
+        state, observation = over_lanes(partial(contract.reset_all, env))(keys, hypers.env_params)
         return (
             where(ended, state, after.state),
             where(per_body(env, ended), observation, after.observation),

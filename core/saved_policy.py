@@ -26,7 +26,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ..environments.registry import files_of, find
 from ..errors import ConfigError, StoreError, UnknownNameError
 from ..files.atomic_files import make_folder, new_folder, telling, write_text
-from . import acting, evaluation, policy
+from . import evaluation, policy
 from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment, differing
@@ -129,7 +129,7 @@ class SavedPolicy:
             key: Any,
         ) -> tuple[Array, Any]:  # fmt: skip
             traced = jax.tree.map(jnp.asarray, hypers)
-            return acting.act(
+            return policy.act(
                 plan, env, traced, params, statistics, observation, mask, memory, key
             )
 

@@ -7,9 +7,10 @@ of a plain loop over `jit(update)`.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,23 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from ..errors import ConfigError, StoreError
+from ..files.plain_data import freeze
+from ..knobs.configuration import canonical_value
+from . import population
+from .checkpoint import restore_lane
+from .evaluation import film, trace
 from .lane_state import lane_key, use_key
-from .population import (
-    EVERYWHERE,
-    LANES,
-    TIME_FIRST,
-    Changes,
-    Device,
-    in_tiles,
-    over_devices,
-    unless_idle,
-    untiled,
-    zeros_of,
-)
+from .policy_document import TRAINING, read_training, saved_env
+from .population import EVERYWHERE, INIT, LANES, TIME_FIRST, Changes, Device, Lanes
 from .program import LaneProgram, compiler_options
 from .pytree import Leaf, Pytree, over_lanes, pytree, where
-from .refill import INIT, Lanes
-from .training import Lane
+from .saved_policy import HELD_OUT
+from .training import Lane, StudyEnvironment, Training
 
 
 @pytree
@@ -69,7 +66,7 @@ def shapes_of_lane(lane: Lane) -> TrainedState:
     return jax.eval_shape(partial(init_state, lane), zero, zero, zero, hypers)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TrainingProgram(LaneProgram):
     """One combination of fixed values of a training, compiled for L lanes."""
 
@@ -158,7 +155,7 @@ class TrainingProgram(LaneProgram):
                 step = over_lanes(one)
                 return jax.lax.scan(lambda s, _: step(s, values), here, None, self.updates)
 
-            here, found = unless_idle(rows.busy, run, here)
+            here, found = population.unless_idle(rows.busy, run, here)
 
             def put(axis: int) -> Any:
                 return lambda all_, new: jax.lax.dynamic_update_slice_in_dim(
@@ -178,7 +175,7 @@ class TrainingProgram(LaneProgram):
 
     @cached_property
     def _lowered(self) -> Any:
-        mapped = over_devices(
+        mapped = population.over_devices(
             self._local, self.mesh, (EVERYWHERE, LANES, LANES), (LANES, TIME_FIRST)
         )
         args = (np.int32(0), self.empty(), self.place(self.starts((), {})))
@@ -198,11 +195,12 @@ class TrainingProgram(LaneProgram):
                 def run() -> dict[str, Any]:
                     return over_lanes(of_lane)(lanes.state, lanes.hypers)
 
-                return jax.lax.cond(jnp.any(wanted), run, lambda: zeros_of(run))
+                return jax.lax.cond(jnp.any(wanted), run, lambda: population.zeros_of(run))
 
-            return untiled(jax.lax.map(tile, in_tiles((lanes, wanted), self.tile)))
+            tiles = population.in_tiles((lanes, wanted), self.tile)
+            return population.untiled(jax.lax.map(tile, tiles))
 
-        mapped = over_devices(local, self.mesh, LANES, LANES)
+        mapped = population.over_devices(local, self.mesh, LANES, LANES)
         return jax.jit(mapped).lower(self.empty(), self.place(np.zeros(self.lanes, bool)))
 
     @cached_property
@@ -222,3 +220,82 @@ class TrainingProgram(LaneProgram):
         wanted[list(which)] = True
         found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
         return {name: values[list(which)] for name, values in found.items()}
+
+
+@dataclass(frozen=True)
+class SavedTraining:
+    """One lane that a study kept, by itself; `seed` names episodes that no study uses."""
+
+    lane: Lane
+    leaves: list[Array]
+    hypers: Mapping[str, np.float32]
+
+    @classmethod
+    def read(cls, folder: Path, made: type[Training]) -> SavedTraining:
+        """Read it; the errors are those of `hpo.load_training`."""
+        record, path = read_training(folder), folder / TRAINING
+        knobs = made.declared()
+        try:
+            values, length = dict(record["config"]), int(record["length"])
+            given = None
+            if "env" in record:
+                keys = {name: freeze(value) for name, value in record["env"]["keys"].items()}
+                plan = saved_env(record["env"]["id"], keys, folder)
+                given = StudyEnvironment(plan, record["env_params"], record["steps"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{path} is damaged: {error!r}") from error
+        if set(values) != set(knobs) or (given is not None) != made.takes_environment():
+            raise ConfigError(
+                f"{path} has {', '.join(values)}, but {made.__name__} declares "
+                f"{', '.join(knobs)}; give the class {record['algorithm']} as it was trained"
+            )
+        config = {name: canonical_value(knobs[name], value) for name, value in values.items()}
+        hypers = {name: np.float32(config[name]) for name, knob in knobs.items() if knob.traced}
+        fixed = {name: value for name, value in config.items() if name not in hypers}
+        lane = Lane(made.of(fixed, length, given), tuple(hypers))
+        like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes_of_lane(lane))
+        return cls(lane, list(map(jnp.asarray, restore_lane(folder, like).leaves)), hypers)
+
+    @property
+    def env_id(self) -> str:
+        return self._environment.plan.id
+
+    @property
+    def _environment(self) -> StudyEnvironment:
+        training = self.lane.training
+        if training.given is None or not training.acts():
+            name = type(training).__name__
+            raise ConfigError(
+                f"only a class with hpo.environment() and act can be watched; {name} has its "
+                "own evaluate"
+            )
+        return training.given
+
+    def evaluate(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
+        """Return values by name, float32 [episodes]."""
+        run = jax.jit(partial(self.lane.episodes, count=episodes))
+        return dict(jax.device_get(run(self.leaves, self.hypers, _key(seed))))
+
+    def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
+        """Return every env step of the episodes that `evaluate` runs, by columns."""
+        steps = self._environment.steps
+        return trace(self._player(seed), self.leaves, episodes, steps)
+
+    def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
+        """Return pictures per second, and the pictures of the episodes of `evaluate`.
+
+        Raises:
+            ConfigError: the environment cannot draw itself.
+        """
+        self._environment  # noqa: B018  # refuses a class that does not act
+        return film(self._player(seed), self.leaves, episodes)
+
+    def _player(self, seed: int) -> Any:
+        lane, hypers = self.lane, self.lane.hypers(self.hypers)
+        return lambda leaves: lane.training.player(
+            lane.state(leaves, self.hypers), hypers, _key(seed)
+        )
+
+
+def _key(seed: int) -> Any:
+    return lane_key(jnp.int32(seed), jnp.int32(HELD_OUT), jnp.int32(0))

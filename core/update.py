@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
-from .actions import component_sizes, draw_entropy_noise
 from .advantages import Steps, gae, temporal_differences, v_trace
 from .envs import registry as environments
 from .envs.contract import as_array
@@ -26,10 +25,11 @@ from .metrics import Metrics, mask_metrics
 from .minibatches import Samples, Segments, importance_weights, priorities, probabilities
 from .optimisers import Scheduled, progress_of, scheduled_values
 from .plan import Plan
+from .policy import component_sizes, draw_entropy_noise
 from .pytree import over_lanes
 from .rollout import EpisodeSums, Rollout, Trajectory, rollout, shadow_advantages
 
-ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, refill.py
+ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
 _KL_LIMIT = 1e3
 
@@ -73,14 +73,9 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
 
 
 def _prepare(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    seen: Trajectory,
-    last_value: Float[Array, " E"],
-    shadow_value: Float[Array, " E"] | None,
-) -> tuple[LaneState, Samples]:
+    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, seen: Trajectory,
+    last_value: Float[Array, " E"], shadow_value: Float[Array, " E"] | None,
+) -> tuple[LaneState, Samples]:  # fmt: skip
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
@@ -153,13 +148,9 @@ def _advantages(
 
 
 def _with_features(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    seen: Trajectory,
-    rewards: Float[Array, "T E"],
+    plan: Plan, hypers: Hypers, values: Scheduled, seen: Trajectory, rewards: Float[Array, "T E"],
     samples: Samples,
-) -> Samples:
+) -> Samples:  # fmt: skip
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))
         weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
@@ -255,15 +246,9 @@ _SCHEDULED = ("clip_eps", "ent_coef", "gae_lambda")
 
 
 def _measure(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    learning: Learning,
-    samples: Samples,
-    seen: Trajectory,
-    sums: EpisodeSums,
-) -> Metrics:
+    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, learning: Learning,
+    samples: Samples, seen: Trajectory, sums: EpisodeSums,
+) -> Metrics:  # fmt: skip
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
@@ -316,14 +301,9 @@ def _measure(
 
 
 def _feature_metrics(
-    plan: Plan,
-    hypers: Hypers,
-    values: Scheduled,
-    state: LaneState,
-    means: Losses,
-    seen: Trajectory,
-    samples: Samples,
-) -> dict[str, Array]:
+    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, means: Losses,
+    seen: Trajectory, samples: Samples,
+) -> dict[str, Array]:  # fmt: skip
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = component_sizes(environments.make(plan.env))

@@ -14,12 +14,12 @@ from ..errors import ConfigError, HpoError, UnknownNameError
 from .table import ENVIRONMENTS, EnvEntry
 from .via_gymnasium import PREFIX, entry_of, is_gymnasium, registered
 
+# Kind of action space -> values of `distribution` that fit: the default, others, registered
 DISTRIBUTIONS: Mapping[str, list[str]] = {
     "discrete": ["categorical"],
     "multi_discrete": ["multi_discrete"],
     "continuous": ["gaussian", "tanh_gaussian", "beta"],
 }
-"""Kind of action space -> values of `distribution` that fit: the default, others, registered."""
 _GYMNAX_CLASS = re.compile(r"gymnax:([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
@@ -147,11 +147,11 @@ _ROWS: tuple[tuple[str, str, float, float, int, int, int, str], ...] = (
     # end
 )  # fmt: skip
 
+# (environment id, metric) -> its scale
 REFERENCES: Mapping[tuple[str, str], Reference] = {
     (id_, metric): Reference(float(random), float(reference), drawn, episodes, env_steps, source)
     for id_, metric, random, reference, drawn, episodes, env_steps, source in _ROWS
 }
-"""(environment id, metric) -> its scale."""
 
 
 def reference_of(id_: str, metric: str = "eval/return_mean") -> Reference | None:

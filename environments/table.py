@@ -79,6 +79,7 @@ class EnvEntry:
         return -value if end.startswith("-") else value
 
 
+# Id -> lowest and highest return by the game's rules, where all values of its keys share them
 _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "CartPole-v1": (0.0, "max_steps_in_episode"),  # 1 per env step
     "Acrobot-v1": ("-max_steps_in_episode", 0.0),  # -1 per env step
@@ -93,18 +94,12 @@ _RETURNS: Mapping[str, tuple[str | float, str | float]] = {
     "UmbrellaChain-bsuite": ("-chain_length", "chain_length"),  # 1 or -1 per env step
     "SimpleBandit-bsuite": (0.0, 1.0),  # one pull; its arms pay from 0 to 1
 }  # fmt: skip
-"""Id -> lowest and highest return by the game's rules, where all values of its keys share them."""
 
 
 def _gymnax(
-    id_: str,
-    steps: int,
-    meaning: str,
-    actions: Literal["discrete", "continuous"] = "discrete",
-    keys: Mapping[str, Any] | None = None,
-    best_return: str | None = None,
-    **params: float,
-) -> EnvEntry:
+    id_: str, steps: int, meaning: str, actions: Literal["discrete", "continuous"] = "discrete",
+    keys: Mapping[str, Any] | None = None, best_return: str | None = None, **params: float,
+) -> EnvEntry:  # fmt: skip
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
@@ -248,23 +243,15 @@ _NETWORKS = (
 
 _OWN = (
     EnvEntry(
-        "navigators",
-        "navigators",
-        "continuous",
+        "navigators", "navigators", "continuous",
         {"thrust": 2.0, "drag": 0.5, "dt": 0.1, "radius": 0.08, "goal_radius": 0.1,
          "collision_cost": 0.1},
-        {
-            "agents": _count(4, "agents, moved by one policy", 2),
-            "neighbours": _count(3, "nearest other agents that each sees", 0),
-            "max_steps_in_episode": _count(100, "env steps until truncation"),
-        },
-        "several agents steer to goals and avoid each other",
-        ("dt",),
-        {
-            "collision_share": "share of agents in touch with another, over all env steps",
-            "arrived_share": "share of agents at their goals, over all env steps",
-        },
-    ),
+        {"agents": _count(4, "agents, moved by one policy", 2),
+         "neighbours": _count(3, "nearest other agents that each sees", 0),
+         "max_steps_in_episode": _count(100, "env steps until truncation")},
+        "several agents steer to goals and avoid each other", ("dt",),
+        {"collision_share": "share of agents in touch with another, over all env steps",
+         "arrived_share": "share of agents at their goals, over all env steps"}),
 )  # fmt: skip
 
 _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
@@ -304,18 +291,13 @@ _BRAX = (
 
 
 def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
-    return EnvEntry(
-        f"playground:{name}",
-        "playground",
-        "continuous",
-        {param: _BRAX_PARAMS[param] for param in params},
-        {
-            "max_steps_in_episode": _count(1000, "env steps until truncation"),
-            "ctrl_dt": _above_0(control, "seconds of an env step"),
-            "sim_dt": _above_0(physics, "seconds of a step of the physics"),
-        },
-        meaning,
-    )
+    traced = {param: _BRAX_PARAMS[param] for param in params}
+    fixed = {
+        "max_steps_in_episode": _count(1000, "env steps until truncation"),
+        "ctrl_dt": _above_0(control, "seconds of an env step"),
+        "sim_dt": _above_0(physics, "seconds of a step of the physics"),
+    }
+    return EnvEntry(f"playground:{name}", "playground", "continuous", traced, fixed, meaning)
 
 
 _FREE = ("gravity", "strength")  # nothing touches
@@ -350,19 +332,15 @@ _PLAYGROUND = (
 
 _JAXMARL = (
     EnvEntry(
-        "jaxmarl:MPE_simple_spread_v3",
-        "jaxmarl",
-        "any",
-        keys={
-            "max_steps_in_episode": _count(25, "env steps until truncation"),
-            "num_agents": _count(3, "agents, moved by one policy"),
-            "num_landmarks": _count(3, "places to cover"),
-            "local_ratio": EnvKey("float", 0.5, meaning="share of the reward of each agent alone"),
-            "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
-        },
-        meaning="several agents cover landmarks and avoid each other",
-    ),
-)
+        "jaxmarl:MPE_simple_spread_v3", "jaxmarl", "any",
+        keys={"max_steps_in_episode": _count(25, "env steps until truncation"),
+              "num_agents": _count(3, "agents, moved by one policy"),
+              "num_landmarks": _count(3, "places to cover"),
+              "local_ratio": EnvKey("float", 0.5,
+                                    meaning="share of the reward of each agent alone"),
+              "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous")},
+        meaning="several agents cover landmarks and avoid each other"),
+)  # fmt: skip
 
 ENVIRONMENTS: Mapping[str, EnvEntry] = {
     item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_PLAYGROUND, *_JAXMARL)

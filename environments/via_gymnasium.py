@@ -12,15 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import (
-    ConfigError,
-    HpoError,
-    MissingExtraError,
-    UnimportedModuleError,
-    UnknownNameError,
-    is_interrupt,
-    named,
-)
+from .. import errors
+from ..errors import ConfigError, MissingExtraError, UnknownNameError
 from .table import EnvEntry, EnvKey, KeyType
 
 PREFIX = "gym:"
@@ -117,10 +110,10 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
     except BaseException as error:  # any error of a constructor is due to the given values
-        if is_interrupt(error):
+        if errors.is_interrupt(error):
             raise
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
-        raise ConfigError(f"{id_} cannot be made with {shown}: {named(error)}") from error
+        raise ConfigError(f"{id_} cannot be made with {shown}: {errors.named(error)}") from error
 
 
 def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:
@@ -178,7 +171,7 @@ def engine_of(id_: str) -> str:
     """
     try:
         creator = _spec(id_).entry_point
-    except HpoError:
+    except errors.HpoError:
         return ""
     module = creator if isinstance(creator, str) else getattr(creator, "__module__", "")
     words = module.partition(":")[0].split(".")
@@ -202,7 +195,7 @@ def _spec(id_: str) -> Any:
     gymnasium = _gymnasium(id_)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
     if module and module not in sys.modules:
-        raise UnimportedModuleError(id_, module)
+        raise errors.UnimportedModuleError(id_, module)
     if name not in gymnasium.registry:
         lead = f"{PREFIX}{module}:" if module else PREFIX
         raise UnknownNameError("environment", id_, (lead + known for known in gymnasium.registry))

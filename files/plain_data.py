@@ -90,6 +90,15 @@ def freeze(value: Any) -> Any:
     return value
 
 
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal; True differs from 1.
+
+    >>> same(1, 1.0), same(1, True), same([64], (64,))
+    (True, False, True)
+    """
+    return freeze(one) == freeze(other) and isinstance(one, bool) == isinstance(other, bool)
+
+
 _LONGEST = 300  # digits of a whole number; float64 ends at 309
 
 

@@ -51,12 +51,12 @@ def _processor() -> str:
 
 
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
+# What an id begins with -> the packages that step it
 _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "brax": ("brax", "mujoco", "mujoco-mjx"),
     "jaxmarl": ("jaxmarl",),
     "playground": ("playground", "mujoco", "mujoco-mjx"),
 }
-"""What an id begins with -> the packages that step it."""
 _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
     "box2d": ("box2d", "box2d-py"),  # one of them is installed
     "mujoco": ("mujoco",),

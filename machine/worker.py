@@ -19,8 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, TextIO, cast
 
-from ..core.host.batch import Slots, numbers
-from ..core.host.shared_arrays import SharedArrays
+from ..core.host.batch import SharedArrays, Slots, numbers
 from ..errors import HpoError
 
 
@@ -48,8 +47,8 @@ def shared_block(size: int) -> tuple[int, memoryview]:
     return descriptor, memoryview(mmap.mmap(descriptor, size))
 
 
+# Signals that a worker ignores. They are blocked while it starts, see `workers`
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a worker ignores. They are blocked while it starts, see `workers`."""
 _WATCH_SECONDS = 1.0
 
 

@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.host.batch import FINE, Opening, Outcome
-from ..core.host.shared_arrays import SharedArrays, SpaceCode
+from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode
 from ..environments.via_gymnasium import module_of
 from ..errors import ConfigError
 from ..studies.spec import Study
@@ -147,14 +146,9 @@ class WorkerBatch:
     may_lose = True
 
     def __init__(
-        self,
-        workers: Workers,
-        number: int,
-        id_: str,
-        code: SpaceCode,
-        count: int,
+        self, workers: Workers, number: int, id_: str, code: SpaceCode, count: int,
         tells: bool = False,
-    ):
+    ):  # fmt: skip
         self._workers, self._number, self._tells = workers, number, tells
         self.said: dict[int, dict[str, float]] = {}
         self._block, memory = shared_block(SharedArrays.size_of(code, count))
@@ -288,10 +282,10 @@ def _exit_words(code: int) -> str:
     return f"was ended by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
 
 
+# Where environments are defined of which a step costs less than telling another process
 _LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
-"""Where environments are defined of which a step costs less than telling another process."""
+# That a call of an environment may take: no step does, but making one may take minutes
 _STEP_SECONDS = 300.0
-"""That a call of an environment may take: no step does, but making one may take minutes."""
 
 
 def workers_of(study: Study, cores: int) -> Workers | None:

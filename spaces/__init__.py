@@ -1,7 +1,6 @@
 """Search spaces: plain data about parameters, and its conversions to other libraries."""
 
-from .base import Distribution
-from .distributions import KINDS
+from .distributions import KINDS, Distribution
 from .forbid import Rule, TextRule, ValueRule, parse_rule
 from .make import make_distribution, ppo, ppo_architecture
 from .space import Condition, Parameter, Space

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from ..files.plain_data import is_number
-from .base import same
+from ..files.plain_data import is_number, same
 
 _LONGEST = 500
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, suggestion
-from ..files.plain_data import freeze, is_number, is_sequence
+from ..files.plain_data import freeze, is_number, is_sequence, same
 from ..knobs import KNOBS
-from .base import Distribution, same
-from .distributions import KINDS
+from .distributions import KINDS, Distribution
 from .space import Parameter, Space
 
 _MOST_VALUES = 200

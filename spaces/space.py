@@ -13,8 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from ..errors import ConfigError, suggestion
-from ..files.plain_data import freeze
-from .base import Distribution, Random, same
+from ..files.plain_data import freeze, same
+from .distributions import Distribution, Random
 from .forbid import Rule
 
 DRAWS = 100  # of a configuration, while a rule forbids it

@@ -15,31 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ConfigSpace as CS
 import yaml
-from ConfigSpace import (
-    AndConjunction,
-    CategoricalHyperparameter,
-    ConfigurationSpace,
-    Constant,
-    EqualsCondition,
-    ForbiddenAndConjunction,
-    ForbiddenEqualsClause,
-    ForbiddenGreaterThanRelation,
-    ForbiddenInClause,
-    ForbiddenLessThanRelation,
-    InCondition,
-    NormalFloatHyperparameter,
-    OrConjunction,
-    OrdinalHyperparameter,
-    UniformFloatHyperparameter,
-    UniformIntegerHyperparameter,
-)
 
 from ..errors import ConfigError
 from ..files.atomic_files import output
-from ..files.plain_data import freeze, is_dict, is_list, is_mapping, parse_json, reading
-from .base import Distribution, same
-from .distributions import Categorical, IntUniform, LogIntUniform, Normal, Ordinal
+from ..files.plain_data import freeze, is_dict, is_list, is_mapping, parse_json, reading, same
+from .distributions import Categorical, Distribution, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
 from .make import make_distribution
 from .space import Condition, Parameter, Space
@@ -51,7 +33,7 @@ from .space import Condition, Parameter, Space
 META = "hpo"  # key of `meta` for the parts that ConfigSpace cannot express
 
 
-def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
+def as_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
     """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
     Values that are lists or null become texts (JSON), as ConfigSpace's files have neither.
@@ -68,14 +50,15 @@ def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
         if texts and nodes:  # as in their files: with the first hyperparameter
             first = next(iter(nodes.values()))
             first.meta = {META: {**_our_meta(first.meta), "forbid": texts}}
-        kinds, clauses = (EqualsCondition, InCondition), (ForbiddenEqualsClause, ForbiddenInClause)
+        kinds = (CS.EqualsCondition, CS.InCondition)
+        clauses = (CS.ForbiddenEqualsClause, CS.ForbiddenInClause)
         conditions = [_among(kinds, condition.values, nodes[one.name], nodes[condition.name])
                       for _, one in space.keyed for condition in one.when
                       if condition.name not in space.constants]  # fmt: skip
         rules = [rule.wanted for rule in space.forbid if isinstance(rule, ValueRule)]
         parts = [[_among(clauses, values, nodes[name]) for name, values in wanted]
                  for wanted in rules if all(name in nodes for name, _ in wanted)]  # fmt: skip
-        forbidden = [_joined(ForbiddenAndConjunction, each) for each in parts]
+        forbidden = [_joined(CS.ForbiddenAndConjunction, each) for each in parts]
         return _assembled(seed, nodes, conditions, forbidden)
     except ValueError as error:
         raise ConfigError(f"ConfigSpace refuses the space: {error.__cause__ or error}") from error
@@ -83,13 +66,13 @@ def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
 
 def _assembled(
     seed: int | None, nodes: Mapping[str, Any], conditions: list[Any], forbidden: list[Any]
-) -> ConfigurationSpace:
-    theirs = ConfigurationSpace(seed=seed)
+) -> CS.ConfigurationSpace:
+    theirs = CS.ConfigurationSpace(seed=seed)
     theirs.add(*nodes.values())
     for node in nodes.values():
         parts = [part for part in conditions if part.child.name == node.name]
         if parts:
-            theirs.add(_joined(AndConjunction, parts))
+            theirs.add(_joined(CS.AndConjunction, parts))
     for clause in forbidden:
         theirs.add(clause)
     return theirs
@@ -119,30 +102,31 @@ def _node_of_values(parameter: Parameter) -> Any:
     if isinstance(ours, Categorical | Ordinal):
         shown = [shown_value(value) for value in ours.values]
         texts = any(isinstance(value, tuple) or value is None for value in ours.values)
-        make = OrdinalHyperparameter if kind == "ordinal" else CategoricalHyperparameter
+        make = CS.OrdinalHyperparameter if kind == "ordinal" else CS.CategoricalHyperparameter
         meta: Any = {META: ours.as_mapping()} if texts else None
         return make(name, shown, default_value=default, meta=meta)
     if isinstance(ours, Normal):
-        low, high = ours.bounds
-        return NormalFloatHyperparameter(name, ours.mu, ours.sigma, low, high, default, meta=kept)
+        numbers = (ours.mu, ours.sigma, *ours.bounds, default)
+        return CS.NormalFloatHyperparameter(name, *numbers, meta=kept)
     if kind == "pow2":
-        return OrdinalHyperparameter(name, list(ours.grid(64)), default_value=default, meta=kept)
+        powers = list(ours.grid(64))
+        return CS.OrdinalHyperparameter(name, powers, default_value=default, meta=kept)
     low, high = sorted(ours.ends()[-2:])
     if low == high:
-        return Constant(name, low, meta=kept)
+        return CS.Constant(name, low, meta=kept)
     default = min(max(default, low), high)  # a default of zero lies outside of the range
     log = kind in ("log_uniform", "log_int_uniform")
     if not isinstance(low, int):  # they keep 13 decimals
-        return UniformFloatHyperparameter(name, low, high, default, log=log, meta=kept)
+        return CS.UniformFloatHyperparameter(name, low, high, default, log=log, meta=kept)
     is_exact = isinstance(ours, IntUniform | LogIntUniform) and not ours.zero and not ours.q
     meta = None if is_exact else kept
-    return UniformIntegerHyperparameter(name, low, high, int(default), log=log, meta=meta)
+    return CS.UniformIntegerHyperparameter(name, low, high, int(default), log=log, meta=meta)
 
 
 _ENDINGS = (".json", ".yaml", ".yml")
 
 
-def write_configspace(space: ConfigurationSpace, path: Path) -> None:
+def write_configspace(space: CS.ConfigurationSpace, path: Path) -> None:
     """Write a space; the ending chooses JSON or YAML.
 
     Raises:
@@ -155,7 +139,7 @@ def write_configspace(space: ConfigurationSpace, path: Path) -> None:
         file.write(text if path.suffix == ".json" else yaml.safe_dump(data, sort_keys=False))
 
 
-def read_configspace(path: Path) -> ConfigurationSpace:
+def read_configspace(path: Path) -> CS.ConfigurationSpace:
     """Read a space that ConfigSpace or `write_configspace` wrote.
 
     Raises:
@@ -176,7 +160,7 @@ def read_configspace(path: Path) -> ConfigurationSpace:
             # What they warn of they read as something else, and no warning is for our terminal.
             for kind in (UserWarning, RuntimeWarning):
                 warnings.simplefilter("error", kind)
-            return ConfigurationSpace.from_serialized_dict(_current_format(data))
+            return CS.ConfigurationSpace.from_serialized_dict(_current_format(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
@@ -245,7 +229,7 @@ def _check_ending(path: Path) -> None:
         raise ConfigError(f"{path}: files of ConfigSpace end in {', '.join(_ENDINGS)}")
 
 
-def from_configspace(theirs: ConfigurationSpace) -> Space:
+def from_configspace(theirs: CS.ConfigurationSpace) -> Space:
     """Return a ConfigurationSpace as a space.
 
     Raises:
@@ -253,8 +237,8 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
     """
     conditions: dict[str, list[Condition]] = {}
     for entry in theirs.conditions:
-        for part in entry.components if isinstance(entry, AndConjunction) else (entry,):
-            if not isinstance(part, EqualsCondition | InCondition):
+        for part in entry.components if isinstance(entry, CS.AndConjunction) else (entry,):
+            if not isinstance(part, CS.EqualsCondition | CS.InCondition):
                 text = f"the condition {part} has no counterpart"
                 raise ConfigError(f"{text}; allowed: equals, in, and")
             condition = Condition(part.parent.name, _values(part.parent, part))
@@ -295,33 +279,33 @@ def _own_value(distribution: Distribution, value: Any) -> Any:
 
 
 def _fields(theirs: Any) -> Mapping[str, Any]:
-    if isinstance(theirs, UniformFloatHyperparameter | UniformIntegerHyperparameter):
-        kind = "int_uniform" if isinstance(theirs, UniformIntegerHyperparameter) else "uniform"
+    if isinstance(theirs, CS.UniformFloatHyperparameter | CS.UniformIntegerHyperparameter):
+        kind = "int_uniform" if isinstance(theirs, CS.UniformIntegerHyperparameter) else "uniform"
         kind = f"log_{kind}" if theirs.log else kind
         return {"min": _value(theirs.lower), "max": _value(theirs.upper), "distribution": kind}
-    if isinstance(theirs, NormalFloatHyperparameter) and not theirs.log:
+    if isinstance(theirs, CS.NormalFloatHyperparameter) and not theirs.log:
         keys = {"mu": theirs.mu, "sigma": theirs.sigma, "min": theirs.lower, "max": theirs.upper}
         return {key: _value(value) for key, value in keys.items()}
-    if isinstance(theirs, CategoricalHyperparameter):
+    if isinstance(theirs, CS.CategoricalHyperparameter):
         if theirs.weights is not None and len(set(theirs.weights)) > 1:
             raise ConfigError(f"{theirs.name!r} has weights; here all values are equally likely")
         return {"values": [_value(value) for value in theirs.choices]}
-    if isinstance(theirs, OrdinalHyperparameter):
+    if isinstance(theirs, CS.OrdinalHyperparameter):
         values = [_value(value) for value in theirs.sequence]
         return {"values": values, "distribution": "ordinal"}
-    if isinstance(theirs, Constant):
+    if isinstance(theirs, CS.Constant):
         return {"values": [_value(theirs.value)]}
     raise ConfigError(f"{theirs.name!r} is a {type(theirs).__name__}, which has no counterpart")
 
 
 def _rule(theirs: Any) -> Rule:
-    if isinstance(theirs, ForbiddenLessThanRelation):
+    if isinstance(theirs, CS.ForbiddenLessThanRelation):
         return parse_rule(f"{theirs.left.name} < {theirs.right.name}")
-    if isinstance(theirs, ForbiddenGreaterThanRelation):
+    if isinstance(theirs, CS.ForbiddenGreaterThanRelation):
         return parse_rule(f"{theirs.left.name} > {theirs.right.name}")
     wanted: list[tuple[str, tuple[Any, ...]]] = []
-    for part in theirs.components if isinstance(theirs, ForbiddenAndConjunction) else (theirs,):
-        if not isinstance(part, ForbiddenEqualsClause | ForbiddenInClause):
+    for part in theirs.components if isinstance(theirs, CS.ForbiddenAndConjunction) else (theirs,):
+        if not isinstance(part, CS.ForbiddenEqualsClause | CS.ForbiddenInClause):
             raise ConfigError(f"the forbidden clause {part} has no counterpart")
         wanted.append((part.hyperparameter.name, _values(part.hyperparameter, part)))
     return ValueRule(tuple(wanted))
@@ -329,7 +313,7 @@ def _rule(theirs: Any) -> Rule:
 
 def _values(parent: Any, theirs: Any) -> tuple[Any, ...]:
     distribution = _distribution(parent)
-    is_list = isinstance(theirs, InCondition | ForbiddenInClause)
+    is_list = isinstance(theirs, CS.InCondition | CS.ForbiddenInClause)
     values = theirs.values if is_list else (theirs.value,)
     return tuple(_own_value(distribution, value) for value in values)
 
@@ -339,7 +323,7 @@ def _value(theirs: Any) -> Any:
     return freeze(theirs.item() if hasattr(theirs, "item") else theirs)
 
 
-def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
+def to_configspace(space: Space, seed: int | None = None) -> CS.ConfigurationSpace:
     """Return the space's axes as a ConfigurationSpace; its default configuration is ours.
 
     Raises:
@@ -351,8 +335,8 @@ def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
         for condition in parameter.when:
             if not condition.holds(space.constants):
                 where = _where(space, condition.name, condition.values)
-                parts = [InCondition(nodes[key], nodes[one], at) for one, at in where]
-                conditions.append(_joined(OrConjunction, parts))
+                parts = [CS.InCondition(nodes[key], nodes[one], at) for one, at in where]
+                conditions.append(_joined(CS.OrConjunction, parts))
     rules = [rule for rule in space.forbid if isinstance(rule, ValueRule)]
     forbidden = [clause for rule in rules for clause in _clauses(space, nodes, rule)]
     return _assembled(seed, nodes, conditions, forbidden)
@@ -384,14 +368,14 @@ def _hyperparameter_on_axis(key: str, parameter: Parameter) -> Any:
     axis, default = distribution.axis, distribution.inward(parameter.default)
     if axis.kind == "choice":
         positions = list(range(int(axis.high) + 1))
-        return CategoricalHyperparameter(key, positions, default_value=default)
+        return CS.CategoricalHyperparameter(key, positions, default_value=default)
     if axis.low == axis.high:
         # ConfigSpace has no intervals of one point; a choice of one it has.
-        return CategoricalHyperparameter(key, [default])
+        return CS.CategoricalHyperparameter(key, [default])
     if axis.kind == "integer":
         low, high = int(axis.low), int(axis.high)
-        return UniformIntegerHyperparameter(key, low, high, int(default), log=axis.log)
-    return UniformFloatHyperparameter(key, 0.0, 1.0, axis.share(default))
+        return CS.UniformIntegerHyperparameter(key, low, high, int(default), log=axis.log)
+    return CS.UniformFloatHyperparameter(key, 0.0, 1.0, axis.share(default))
 
 
 def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
@@ -417,6 +401,6 @@ def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[An
             options.append(_where(space, name, values))
         elif not any(same(space.constants[name], value) for value in values):
             return []
-    each = [[ForbiddenInClause(nodes[key], at) for key, at in chosen]
+    each = [[CS.ForbiddenInClause(nodes[key], at) for key, at in chosen]
             for chosen in itertools.product(*options)]  # fmt: skip
-    return [_joined(ForbiddenAndConjunction, clauses) for clauses in each if clauses]
+    return [_joined(CS.ForbiddenAndConjunction, clauses) for clauses in each if clauses]

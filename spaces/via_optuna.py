@@ -26,9 +26,10 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial
 
 from ..errors import ConfigError, HpoError
-from .base import Axis, Distribution
 from .distributions import (
+    Axis,
     Categorical,
+    Distribution,
     IntUniform,
     LogIntUniform,
     LogUniform,

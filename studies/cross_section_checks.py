@@ -370,7 +370,7 @@ def environment_faults(study: Study) -> Problems:
 
 
 def _gymnasium_faults(study: Study, values: Mapping[str, Any]) -> Problems:
-    from ..core.host.shared_arrays import code_of  # numpy
+    from ..core.host.batch import code_of  # numpy
     from ..environments.via_gymnasium import make
 
     found: list[Any] = []

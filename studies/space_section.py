@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, StudyError, UnknownNameError, suggestion
-from ..spaces.base import Distribution, same
-from ..spaces.distributions import Categorical, Normal, Ordinal
+from ..files.plain_data import same
+from ..spaces.distributions import Categorical, Distribution, Normal, Ordinal
 from ..spaces.forbid import Rule, ValueRule, parse_rule
 from ..spaces.make import WHOLE_KINDS, Fault, read_distribution
 from ..spaces.space import Condition, Parameter, Space, structure_faults

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..environments.registry import find
+from ..files.plain_data import same
 from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
-from ..spaces.base import same
 from .spec import Study, each_alone
 from .yaml_io import flow
 

@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Array
 
 from ..core import policy
-from ..core.actions import draw_entropy_noise, draw_noise, environment_action, head_outputs
 from ..core.distributions import Family, family_of
 from ..core.envs import registry as environments
 from ..core.envs.contract import Box, Discrete, Environment
@@ -31,6 +30,7 @@ from ..core.networks.layers import Outputs
 from ..core.networks.registry import RecurrentNetwork, make
 from ..core.optimisers import apply_gradients, init_moments, step_sizes
 from ..core.plan import EnvPlan, Plan, make_plan
+from ..core.policy import draw_entropy_noise, draw_noise, environment_action, head_outputs
 
 # The name of a test is its docstring.
 
@@ -444,9 +444,8 @@ def _samples(contract: type[DistributionContract]) -> dict[str, Any]:
         for _ in range(2)
     )
     shape = policy.action_shape(env)
-    params = (
-        {"log_std": jnp.full(shape, -0.3, jnp.float32)} if policy.has_log_std(plan, env) else {}
-    )
+    log_std = {"log_std": jnp.full(shape, -0.3, jnp.float32)}
+    params = log_std if policy.has_log_std(plan, env) else {}
 
     def of(outputs: Array, mask: Array | None = None) -> Any:
         value = jnp.zeros(outputs.shape[:-1], jnp.float32)

@@ -40,19 +40,15 @@ def contract_space() -> Space:
         distribution = make_distribution(fields)
         return Parameter(name, distribution, distribution.middle(), when)
 
-    return Space(
-        (
-            parameter("learning_rate", min=1e-5, max=1e-2, distribution="log_uniform"),
-            parameter("gamma", min=0.9, max=0.999, distribution="one_minus_log"),
-            parameter("network", values=["mlp", "transformer"]),
-            parameter(
-                "transformer_heads",
-                when=(Condition("network", ("transformer",)),),
-                values=[1, 2, 4],
-            ),
-            parameter("update_epochs", min=1, max=8, distribution="int_uniform"),
-        )
+    chosen = (Condition("network", ("transformer",)),)
+    parameters = (
+        parameter("learning_rate", min=1e-5, max=1e-2, distribution="log_uniform"),
+        parameter("gamma", min=0.9, max=0.999, distribution="one_minus_log"),
+        parameter("network", values=["mlp", "transformer"]),
+        parameter("transformer_heads", chosen, values=[1, 2, 4]),
+        parameter("update_epochs", min=1, max=8, distribution="int_uniform"),
     )
+    return Space(parameters)
 
 
 def finished(trial: int, params: dict[str, object], loss: float) -> Past:

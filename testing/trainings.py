@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..core.envs.registry import plan_of_env
-from ..core.refill import Lanes
+from ..core.population import Lanes
 from ..core.training import Lane, Shapes, StudyEnvironment, Training, shapes_of
 from ..core.training_program import TrainingProgram
 from ..knobs.table import Knob

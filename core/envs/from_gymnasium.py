@@ -14,7 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ...environments.registry import entry
 from ...environments.via_gymnasium import make
 from ...errors import ConfigError
-from ..host.shared_arrays import SpaceCode, code_of
+from ..host.batch import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
 from .foreign import EpisodicEnvironment, made_params
 

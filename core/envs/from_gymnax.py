@@ -22,17 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ... import errors
 from ...environments.registry import gymnax_class
 from ...environments.table import INT32, EnvEntry
 from ...environments.via_gymnasium import draw_unheard
-from ...errors import (
-    ConfigError,
-    MissingExtraError,
-    UnimportedModuleError,
-    UnknownNameError,
-    listed,
-    suggestion,
-)
+from ...errors import ConfigError, MissingExtraError, UnknownNameError
 from .contract import Box, Step
 from .foreign import EpisodicEnvironment, action_space_of, canonical, made_params, relaxed
 from .traced_once import calling
@@ -200,7 +194,7 @@ class GymnaxClass(GymnaxLike):
 def _class_of(id_: str) -> Any:
     module, name = gymnax_class(id_) or ("", "")
     if module not in sys.modules and not _is_installed(module):
-        raise UnimportedModuleError(id_, module)
+        raise errors.UnimportedModuleError(id_, module)
     try:
         with calling(f"environment {id_}"):
             theirs = importlib.import_module(module)
@@ -214,7 +208,7 @@ def _class_of(id_: str) -> Any:
             name for name, value in vars(theirs).items()
             if isinstance(value, type) and all(hasattr(value, part) for part in _API)
         )  # fmt: skip
-        hint = f"{suggestion(name, known)} {listed(name, known)}"
+        hint = f"{errors.suggestion(name, known)} {errors.listed(name, known)}"
         hint = hint if known else " nor any other with gymnax's API"
         raise ConfigError(f"{id_}: the module {module} has no class {name!r};{hint}")
     missing = [part for part in _API if not hasattr(found, part)]

@@ -17,15 +17,8 @@ import numpy as np
 
 from ...errors import ConfigError, HpoError, format_traceback, shown_path
 from ..pytree import is_key
-from .contract import (
-    Box,
-    Discrete,
-    Environment,
-    HostedEnvironment,
-    MultiDiscrete,
-    ShadowedEnvironment,
-    agents_of,
-)
+from . import contract
+from .contract import Box, Discrete, Environment, MultiDiscrete, agents_of
 
 _PARTS = ("id", "action_space", "observation_struct", "has_mask", "never_ends", "warmup_steps",
           "default_params", "reset", "step", "action_mask", "summarise")  # fmt: skip
@@ -34,7 +27,7 @@ _MOST = 8
 
 def trace_once(env: Any) -> None:
     """Refuse an environment that no program could be compiled with; nothing is computed."""
-    if isinstance(env, HostedEnvironment):  # checked by its library, when it is made
+    if isinstance(env, contract.HostedEnvironment):  # checked by its library, when it is made
         return
     _check_parts(env)
     key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
@@ -47,7 +40,7 @@ def trace_once(env: Any) -> None:
     wanted = {"state": state, **seen, "reward": reward, "terminated": flag, "truncated": flag}
     after = _shapes(env, "step", key, state, action_struct(env), params)
     _check_step(env, "step", after, wanted)
-    if isinstance(env, ShadowedEnvironment) and env.has_shadow:
+    if isinstance(env, contract.ShadowedEnvironment) and env.has_shadow:
         shadow = _shapes(env, "shadow_step", key, state, params)
         _check_step(env, "shadow_step", shadow, wanted)
     if env.has_mask:

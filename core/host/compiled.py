@@ -18,15 +18,14 @@ from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Bool, Float, UInt32
 
 from .. import policy, population
-from ..acting import act_to_learn, value_of
 from ..envs import registry as environments
 from ..hypers import Hypers
 from ..lane_state import LaneState
 from ..metrics import Metrics
 from ..plan import Plan
-from ..population import EVERYWHERE, LANES, TIME_FIRST, in_tiles, untiled
+from ..policy import act_to_learn, value_of
+from ..population import EVERYWHERE, LANES, TIME_FIRST, Lanes, in_tiles, refill_lanes, untiled
 from ..pytree import Leaf, Pytree, over_lanes, pytree
-from ..refill import Lanes, refill_lanes
 from ..rollout import EpisodeSums, Rollout, Trajectory, count_step, draw, forget
 from ..update import inspect_rollout, learn
 

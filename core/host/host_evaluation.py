@@ -27,8 +27,8 @@ from .batch import Batch, EnvironmentsFailed, Infos, LocalBatch, Opening, Warn, 
 from .restartable_batch import Steady
 from .stage import stream_words
 
+# `act(policies [W], step, observation [W, episodes], memory, ended) -> (action, memory)`
 ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
-"""`act(policies [W], step, observation [W, episodes], memory, ended) -> (action, memory)`."""
 
 
 def act_function(plan: Plan, greedy: bool) -> ActFunction:
@@ -45,16 +45,9 @@ def act_function(plan: Plan, greedy: bool) -> ActFunction:
 
 
 def evaluate_on_host(
-    plan: Plan,
-    act: ActFunction,
-    policies: Policies,
-    batch: Batch,
-    count: int,
-    episodes: int,
-    steps: int | None,
-    warn: Warn = unheard,
-    cut_after: int = compiled.STEP_LIMIT,
-) -> Episodes:
+    plan: Plan, act: ActFunction, policies: Policies, batch: Batch, count: int, episodes: int,
+    steps: int | None, warn: Warn = unheard, cut_after: int = compiled.STEP_LIMIT,
+) -> Episodes:  # fmt: skip
     """Return results of the first `count` of W policies, host arrays [count, episodes].
 
     `batch` has W x episodes slots. With `steps` None each episode runs until it ends or is
@@ -81,14 +74,9 @@ class Turn:
 
 
 def play(
-    plan: Plan,
-    act: ActFunction,
-    policies: Policies,
-    steady: Steady,
-    running: np.ndarray,
-    steps: int | None,
-    cut_after: int = compiled.STEP_LIMIT,
-) -> Iterator[Turn]:
+    plan: Plan, act: ActFunction, policies: Policies, steady: Steady, running: np.ndarray,
+    steps: int | None, cut_after: int = compiled.STEP_LIMIT,
+) -> Iterator[Turn]:  # fmt: skip
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width

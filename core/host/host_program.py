@@ -24,9 +24,8 @@ from ..evaluation import Episodes
 from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
-from ..population import EVERYWHERE, LANES, Changes, over_devices
+from ..population import EVERYWHERE, LANES, Changes, Lanes, Refills, over_devices
 from ..program import Program, compiler_options
-from ..refill import Lanes, Refills
 from ..rollout import forget
 from .batch import Batch, BatchMaker, EnvironmentsFailed, Infos, Warn, columns, make_batch, unheard
 from .compiled import Functions, HostSteps, look_function

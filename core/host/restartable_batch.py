@@ -14,11 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...errors import ConfigError, SearchError
-from .batch import Batch, Opening, Outcome, Warn, unheard
-from .shared_arrays import SharedArrays
+from .batch import Batch, Opening, Outcome, SharedArrays, Warn, unheard
 
-LONGEST = 20_000
-"""Steps kept; a longer episode restarts when a study is resumed."""
+LONGEST = 20_000  # steps kept; a longer episode restarts when a study is resumed
 
 
 @dataclass(eq=False)

@@ -106,12 +106,9 @@ class Stage:
         write_bytes(path, whole.getvalue())
 
     def restore(
-        self,
-        path: Path,
-        values: Callable[[int], Mapping[str, Any]],
-        keys: np.ndarray,
+        self, path: Path, values: Callable[[int], Mapping[str, Any]], keys: np.ndarray,
         observation: np.ndarray,
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """Restore environments; return those [L, E] that do not show `observation`: new ones."""
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
@@ -121,12 +118,9 @@ class Stage:
         return lost
 
     def change(
-        self,
-        source: np.ndarray,
-        values: Mapping[int, Mapping[str, Any]],
-        keys: np.ndarray,
+        self, source: np.ndarray, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray,
         observation: np.ndarray,
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """Continue lanes with the environments of `source` lanes [L], or with other `values`.
 
         Environments cannot be copied: they replay the source's actions. Where that does not lead

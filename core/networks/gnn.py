@@ -162,13 +162,9 @@ class Messages(nn.Module):
         return state
 
     def _round(
-        self,
-        state: GraphState,
-        incidence: Incidence,
-        number: int,
-        last: bool,
+        self, state: GraphState, incidence: Incidence, number: int, last: bool,
         chosen: Chosen | None,
-    ) -> GraphState:
+    ) -> GraphState:  # fmt: skip
         plan = self.plan
         ends = incidence.at_ends(state.nodes)
         inputs = jnp.concatenate([state.edges, ends], axis=-1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...spaces.base import Axis, Distribution
+from ...spaces.distributions import Axis, Distribution
 from ...spaces.space import Space
 
 _BEST = 0.1

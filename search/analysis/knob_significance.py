@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...spaces.base import Distribution
+from ...spaces.distributions import Distribution
 from ...spaces.space import Space
 from ...store.importance import FEWEST_TRIALS, Column, Decided, EffectPoint, decide, main_effect
 from .checkpoint_values import Importance, Points

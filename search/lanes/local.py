@@ -22,8 +22,7 @@ from ...core.hypers import Hypers
 from ...core.lane_state import lane_key, reward_notes
 from ...core.memory import estimate_memory, for_platform, gpu_tile, parameter_count
 from ...core.plan import EnvPlan, Plan
-from ...core.population import Device, lane_shapes
-from ...core.refill import Initial, kept
+from ...core.population import Device, Initial, kept, lane_shapes
 from ...core.saved_policy import load_policy
 from ...environments.registry import find
 from ...environments.via_gymnasium import is_gymnasium

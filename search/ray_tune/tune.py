@@ -20,7 +20,7 @@ from typing import Any
 from ray import tune  # pyright: ignore[reportMissingImports]
 
 from ...errors import ConfigError, HpoError, SearchError
-from ...spaces.base import Axis
+from ...spaces.distributions import Axis
 from ...spaces.space import Space
 from ...studies.spec import EarlyTerminate, Study
 from ...studies.user_code import user_module

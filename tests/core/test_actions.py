@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import scipy.special
 
-from hpo.core import actions, policy
-from hpo.core.actions import action_range, environment_action, head_outputs
+from hpo.core import policy
 from hpo.core.distributions import family_of
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, MultiDiscrete
 from hpo.core.hypers import make_hypers
 from hpo.core.networks.layers import Outputs
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.refill import init_lane
+from hpo.core.policy import action_range, environment_action, head_outputs
+from hpo.core.population import init_lane
 from hpo.core.update import update
 from hpo.errors import ConfigError
 from hpo.knobs import complete
@@ -65,10 +65,10 @@ def test_what_fits_a_space(space, kind, shape, outputs):
     env = Space(space)
     unset = kind in ("categorical", "multi_discrete", "gaussian")
     plan = plan_of(**({} if unset else {"distribution": kind}))
-    assert actions.distribution_kind(plan, env) == kind
-    assert actions.action_shape(env) == shape and head_outputs(plan, env) == outputs
-    assert actions.has_log_std(plan, env) == ("gaussian" in kind)
-    assert actions.distribution_kind(plan_of(distribution=kind), env) == kind
+    assert policy.distribution_kind(plan, env) == kind
+    assert policy.action_shape(env) == shape and head_outputs(plan, env) == outputs
+    assert policy.has_log_std(plan, env) == ("gaussian" in kind)
+    assert policy.distribution_kind(plan_of(distribution=kind), env) == kind
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_fits_a_space(space, kind, shape, outputs):
 )
 def test_what_does_not_fit_is_refused(space, kind):
     with pytest.raises(ConfigError, match=f"'{kind}', which does not fit .*one of: "):
-        actions.distribution_kind(plan_of(distribution=kind), Space(space))
+        policy.distribution_kind(plan_of(distribution=kind), Space(space))
 
 
 def test_a_range_of_one_s_own_replaces_the_space_s():
@@ -193,7 +193,7 @@ def test_samples_and_modes_lie_where_their_density_is(kind):
     both = Outputs(outputs, jnp.zeros(count, jnp.float32))
     dist = policy.distribution_of(plan, hypers, own, both, None)
     key = jax.random.key(0, impl="threefry2x32")
-    sampled = dist.sample(family_of(kind).noise(key, (count,), actions.action_shape(env)))
+    sampled = dist.sample(family_of(kind).noise(key, (count,), policy.action_shape(env)))
     surprise = -np.asarray(dist.log_prob(sampled), np.float64)
     noise = jax.random.normal(jax.random.fold_in(key, 1), (count, 2, 1), jnp.float32)
     entropy = np.asarray(dist.entropy(noise), np.float64)

@@ -11,10 +11,9 @@ from hpo.core import memory
 from hpo.core.advantages import Steps, gae
 from hpo.core.memory import MEMORY_SHARE, estimate_memory, for_platform, gpu_tile
 from hpo.core.plan import CPU, GPU, EnvPlan, backend_of, make_plan, plan_hash
-from hpo.core.population import lane_shapes
+from hpo.core.population import Lanes, Refills, init_lane, lane_shapes, refill_lanes
 from hpo.core.program import EvaluationPlan, Program
 from hpo.core.pytree import stack
-from hpo.core.refill import Lanes, Refills, init_lane, refill_lanes
 from hpo.core.rollout import Trajectory, as_record, from_record
 
 LANES = 10

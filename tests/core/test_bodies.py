@@ -13,8 +13,8 @@ from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
 from hpo.core.memory import estimate_memory
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.population import init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.update import learn
 from hpo.testing.environments import EnvironmentContract

@@ -6,8 +6,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from hpo.core import population
+from hpo.core.population import Lanes
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.refill import Lanes
 
 ME = {"learning_rate": 0.003, "normalise_observations": True}
 LATER = {"learning_rate": 0.01, "clip_eps": 0.1, "normalise_observations": True}

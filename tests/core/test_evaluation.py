@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import countdown, slow
-from hpo.core import epochs, evaluation, refill, rollout, update
+from hpo.core import epochs, evaluation, population, rollout, update
 from hpo.core.envs import registry
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.hypers import make_hypers
@@ -144,8 +144,8 @@ def test_seeds_of_evaluation_are_not_training_s():
         return {tuple(row) for row in np.asarray(jax.random.key_data(keys)).reshape(-1, 2)}
 
     training, tests = set(), set()
-    training |= words(jax.random.split(use_key(raw, refill.ENV_RESET), 64))
-    training |= words(use_key(raw, refill.INIT)[None])
+    training |= words(jax.random.split(use_key(raw, population.ENV_RESET), 64))
+    training |= words(use_key(raw, population.INIT)[None])
     for counter in range(40):
         steps = use_key(raw, rollout.ROLLOUT_STEPS, counter)
         bits = np.asarray(jax.random.bits(steps, shape)).reshape(-1, 2)
@@ -160,7 +160,7 @@ def test_seeds_of_evaluation_are_not_training_s():
         tests |= {tuple(row) for row in np.asarray(jax.random.bits(key, (64, 2)))}
     assert len(training) > 10_000 and len(tests) > 10_000
     assert not training & tests
-    uses = (refill.INIT, refill.ENV_RESET, rollout.ROLLOUT_NOISE, rollout.ROLLOUT_STEPS,
+    uses = (population.INIT, population.ENV_RESET, rollout.ROLLOUT_NOISE, rollout.ROLLOUT_STEPS,
             epochs.SHUFFLE, epochs.PRIORITY, update.ENTROPY_NOISE,
             evaluation.EVALUATION)  # fmt: skip
     assert len(set(uses)) == len(uses)

@@ -11,9 +11,8 @@ import pytest
 from hpo.core.checkpoint import part_path, read_part, write_parts
 from hpo.core.lane_state import RewardState, RunningStatistics, reward_notes
 from hpo.core.plan import make_plan
-from hpo.core.population import lane_shapes
+from hpo.core.population import init_lane, kept, lane_shapes, start_from
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.refill import init_lane, kept, start_from
 from hpo.errors import ConfigError, StoreError
 
 

@@ -10,8 +10,8 @@ from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.memory import for_platform
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.population import init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.rollout import rollout
 from hpo.core.update import learn
 

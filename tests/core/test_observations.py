@@ -15,9 +15,8 @@ from hpo.core.memory import estimate_memory, for_platform
 from hpo.core.networks import mlp
 from hpo.core.networks.layers import FlagDense
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.population import lane_shapes
+from hpo.core.population import init_lane, lane_shapes
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.update import update
 
 KNOBS = {"num_envs": 4, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],

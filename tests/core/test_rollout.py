@@ -9,8 +9,8 @@ from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.population import ENV_RESET, init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import ENV_RESET, init_lane
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

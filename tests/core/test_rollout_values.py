@@ -10,8 +10,8 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.plan import CPU, EnvPlan, make_plan
+from hpo.core.population import init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.rollout import rollout, values_wait
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

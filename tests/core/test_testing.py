@@ -6,10 +6,10 @@ import pytest
 
 from helpers.doc_blocks import block
 from hpo.core import distributions, own_optimisers
-from hpo.core.actions import environment_action
 from hpo.core.distributions import Categorical, Family, Gaussian
 from hpo.core.envs.registry import make
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.policy import environment_action
 from hpo.errors import ConfigError
 from hpo.knobs import check_value, known_choices
 from hpo.testing.learners import DistributionContract, OptimiserContract
@@ -175,9 +175,9 @@ def test_taken_names_and_unknown_ones_are_refused():
 
 
 def test_a_distribution_of_other_actions_is_refused_by_name():
-    from hpo.core.actions import head_outputs
     from hpo.core.envs import registry
     from hpo.core.plan import make_plan
+    from hpo.core.policy import head_outputs
 
     documented("laplace", "class LaplaceFamily(")
     plan = make_plan({"distribution": "laplace"}, EnvPlan("CartPole-v1"), features=())

@@ -13,7 +13,7 @@ import pytest
 from flax.training.train_state import TrainState
 
 from hpo.core.lane_state import lane_key, use_key
-from hpo.core.refill import INIT
+from hpo.core.population import INIT
 from hpo.core.training import Lane, Training, fixed, shapes_of, traced
 from hpo.core.training_program import TrainingProgram
 from hpo.errors import ConfigError

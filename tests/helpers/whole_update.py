@@ -20,8 +20,8 @@ from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
 from hpo.core.minibatches import permutation
 from hpo.core.plan import make_plan
+from hpo.core.population import init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.rollout import rollout
 from hpo.core.update import learn
 from hpo.knobs import complete

@@ -90,8 +90,7 @@ def test_a_policy_and_heuristics_serve_the_same_requests(capsys, policy):
 
 
 def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
-    from hpo.core.envs.optical.agents import PolicyRule
-    from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
+    from hpo.core.envs.optical.heuristic_evaluation import PolicyRule, evaluate_heuristic
     from hpo.core.envs.optical.optical_environment import make_from_keys
 
     env = make_from_keys(id="rmsa", topology="ring4", k=2, slots=10, load=30, warmup_requests=20)

@@ -59,8 +59,8 @@ def describe(policy: Path, allowed: str, networks: Sequence[str]) -> dict[str, A
 
 def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     import_user_code(imports, policy / "imports")  # as its training did
-    from ...core import actions
     from ...core.envs import registry
+    from ...core.policy import action_range, component_sizes, distribution_kind
     from ...core.pytree import named_leaves
     from ...core.saved_policy import load_policy
     from ...machine.devices import prepare_devices
@@ -68,7 +68,7 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     prepare_devices()
     saved = load_policy(policy)
     plan, env = saved.plan, registry.make(saved.plan.env)
-    kind, seen = actions.distribution_kind(plan, env), env.observation_struct
+    kind, seen = distribution_kind(plan, env), env.observation_struct
     if kind not in forward.KINDS or not hasattr(seen, "shape"):
         return None
     arrays = {n: np.asarray(x) for n, x in named_leaves(saved.params).items() if "critic" not in n}
@@ -81,11 +81,11 @@ def _about(policy: Path, imports: Sequence[str]) -> dict[str, Any] | None:
     ranged = kind in ("tanh_gaussian", "beta")
     ranged |= kind == "gaussian" and (plan.action_low, plan.action_high) != (None, None)
     space: Any = env.action_space
-    ends = actions.action_range(plan, space) if ranged else ()
+    ends = action_range(plan, space) if ranged else ()
     return {
         "observation": list(seen.shape), "config": finite_json(dict(saved.config)),
         "distribution": kind,
-        "sizes": list(actions.component_sizes(env) or arrays["actor_head/bias"].shape),
+        "sizes": list(component_sizes(env) or arrays["actor_head/bias"].shape),
         "range": [end.tolist() for end in ends], "action": list(getattr(space, "shape", ())),
         "arrays": {name: array.astype(np.float64).tolist() for name, array in arrays.items()},
         "observations": given.tolist(),

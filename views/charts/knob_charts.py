@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...search.analysis.checkpoint_values import importance_at
 from ...search.analysis.knob_significance import answer_at
-from ...spaces.base import Distribution
+from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter, Space
 from ...store.importance import EffectPoint
 from ...store.value_bounds import value_bounds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...spaces.base import Distribution
+from ...spaces.distributions import Distribution
 from ..formatting import number, param, steps
 
 

@@ -23,8 +23,7 @@ from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
-    from ...core.envs.optical.agents import Rule
-    from ...core.envs.optical.heuristic_evaluation import Evaluation, Summary
+    from ...core.envs.optical.heuristic_evaluation import Evaluation, Rule, Summary
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.envs.optical.supported_load import SupportedLoad
     from ...core.saved_policy import SavedPolicy
@@ -264,7 +263,7 @@ def _question(args: Namespace) -> _Question:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
     saved, id_, keys = _prepared(args, file)
     from ...core.envs import registry
-    from ...core.envs.optical.agents import PolicyRule, check_fits, make_agent
+    from ...core.envs.optical.heuristic_evaluation import PolicyRule, check_fits, make_agent
     from ...core.envs.optical.optical_environment import make_from_keys
     from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 

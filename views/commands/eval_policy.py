@@ -105,7 +105,7 @@ def _means(values: Mapping[str, Any]) -> dict[str, Any]:
 def _eval_training(args: Namespace) -> int:
     """Evaluate the state of a custom training, by its class in a file of `--import`."""
     folder = Path(args.policy)
-    from ...core.saved_training import SavedTraining
+    from ...core.training_program import SavedTraining
 
     name = read_training(folder)["algorithm"]
     file, _, label = name.partition(":")

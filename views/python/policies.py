@@ -51,7 +51,7 @@ def load_training(folder: str | Path, cls: type[Training]) -> tuple[Training, An
         StoreError: it is not such a folder, or damaged, or of another class.
         ConfigError: the class does not declare its hyperparameters.
     """
-    from ...core.saved_training import SavedTraining
+    from ...core.training_program import SavedTraining
 
     saved = SavedTraining.read(Path(folder), cls)
     state = saved.lane.state(saved.leaves, saved.hypers)

@@ -20,8 +20,8 @@ from ....errors import ConfigError, UnknownNameError
 from .modulation import Format, spectral_efficiency
 from .topology import NodeId, Topology
 
+# Criteria by which the k candidates of a pair are sorted, ascending
 PATH_ORDERS = ("spectral_resources", "hops", "distance", "hops_distance", "capacity")
-"""Criteria by which the k candidates of a pair are sorted, ascending."""
 
 Path = tuple[NodeId, ...]
 
@@ -54,13 +54,9 @@ def pair_index(source: int, destination: int, num_nodes: int, directed: bool) ->
 
 @lru_cache(maxsize=32)
 def make_path_table(
-    topology: Topology,
-    k: int,
-    order: str = "spectral_resources",
-    disjoint: bool = False,
-    formats: tuple[Format, ...] | None = None,
-    capacity: Callable[[float], float] | None = None,
-) -> PathTable:
+    topology: Topology, k: int, order: str = "spectral_resources", disjoint: bool = False,
+    formats: tuple[Format, ...] | None = None, capacity: Callable[[float], float] | None = None,
+) -> PathTable:  # fmt: skip
     if order not in PATH_ORDERS:
         raise UnknownNameError("path_order", order, PATH_ORDERS)
     if k < 1:

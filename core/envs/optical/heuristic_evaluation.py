@@ -10,28 +10,113 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, UInt32
+from jaxtyping import Array, Int, UInt32
 
+from ....errors import ConfigError
 from ...evaluation import STEP_LIMIT, Carry, Episodes, reset_keys, restart_keys, step_words
-from ...pytree import where
-from ..contract import Step
-from .agents import Rule, begin_all, make_agent
-from .network_state import take
+from ...pytree import Pytree, pytree, where
+from ..contract import Environment, Step, differing, pushed, unwrapped
+from .heuristics import Heuristic, make_heuristic
+from .network_state import Offers, OpticalState, take
 from .optical_environment import OpticalEnvironment
 from .spectrum import TICKS_PER_HOLDING, unpack
 from .traffic import WORDS_PER_REQUEST, OpticalParams, random_words
 
-BLOCK = 128
-"""Requests whose random words are drawn at once."""
-TILE = 8
-"""Lanes that run side by side on one device."""
+Words = UInt32[Array, " n"]
+Answer = tuple[Int[Array, ""], Int[Array, ""], Any]  # path, start slot, memory after the request
+
+
+@runtime_checkable
+class Agent(Protocol):
+    def begin(self) -> Any:
+        """Return the memory before the first request of an episode, a tree of arrays."""
+        ...
+
+    def choose(
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
+    ) -> Answer:
+        """Return where the current request goes, and the memory after it."""
+        ...
+
+
+Rule = str | Heuristic | Agent  # the name of a heuristic, a heuristic, or an agent
+
+
+@dataclass(frozen=True)
+class _HeuristicAgent:
+    heuristic: Heuristic
+
+    def begin(self) -> Any:
+        return ()
+
+    def choose(
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
+    ) -> Answer:
+        return *self.heuristic(state, offers, params), memory
+
+
+def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
+    return rule if isinstance(rule, Agent) else _HeuristicAgent(make_heuristic(rule, environment))
+
+
+def begin_all(agent: Agent, count: int) -> Any:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), agent.begin())
+
+
+_SAMPLING = 0x5A3B1E  # use of a request's random words
+
+
+@pytree
+class _Memory(Pytree):
+    seen: Any  # its last observations, oldest first; None where it sees only the newest
+    inner: Any  # of its network
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyRule:
+    environment: OpticalEnvironment  # `check_fits` says whether the policy can act in it
+    policy: Any  # with `history`, `begin` and `act` of `SavedPolicy`
+    greedy: bool = True  # the likeliest action instead of a sample
+
+    def begin(self) -> _Memory:
+        seen, length = None, self.policy.history
+        if length > 1:
+            struct = self.environment.observation_struct
+            seen = jnp.zeros((length, *struct.shape), struct.dtype)
+        return _Memory(seen, self.policy.begin())
+
+    def choose(
+        self, state: OpticalState, offers: Offers, params: OpticalParams, memory: Any, words: Words
+    ) -> Answer:
+        shown = self.environment.observe(state, params)
+        seen = None if memory.seen is None else pushed(memory.seen, shown)
+        key = None
+        if not self.greedy:
+            key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+            key = jax.random.fold_in(key, _SAMPLING)
+        mask = self.environment.action_mask(state, params)
+        action, inner = self.policy.act(shown if seen is None else seen, mask, memory.inner, key)
+        return *self.environment.decode(state, offers, action), _Memory(seen, inner)
+
+
+def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
+    for what, theirs, ours in differing(unwrapped(learnt_in), environment):
+        raise ConfigError(
+            f"the policy was trained for other {what} ({theirs}) than this environment has "
+            f"({ours}); give slots, k, aggregate_slots, no_op, observation and topology as "
+            "in training"
+        )
+
+
+BLOCK = 128  # requests whose random words are drawn at once
+TILE = 8  # lanes that run side by side on one device
 
 
 @dataclass(frozen=True)
@@ -128,10 +213,8 @@ def _program(
     run = _Lanes(environment, rule, steps, utilisation).sums
     if devices == 1:
         return jax.jit(run)
-    mesh, each = (
-        Mesh(np.array(jax.local_devices()[:devices]), ("devices",)),
-        PartitionSpec("devices"),
-    )
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
+    each = PartitionSpec("devices")
     # check_vma is off: the lanes never talk to each other, and the scan's constant start would
     # have to be marked as varying leaf by leaf.
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
@@ -218,26 +301,18 @@ def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
 
 
 def evaluate_baseline(
-    environment: OpticalEnvironment,
-    rule: Rule,
-    params: OpticalParams,
-    keys: UInt32[np.ndarray, "R 2"],
-    episodes: int,
-    steps: int | None,
-) -> Episodes:
+    environment: OpticalEnvironment, rule: Rule, params: OpticalParams,
+    keys: UInt32[np.ndarray, "R 2"], episodes: int, steps: int | None,
+) -> Episodes:  # fmt: skip
     """Return the results of a rule on the streams of R replicates, host arrays [R, episodes]."""
     run = functools.partial(_replicate, environment, rule, params, episodes, steps)
     return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
 
 
 def _replicate(
-    environment: OpticalEnvironment,
-    rule: Rule,
-    params: OpticalParams,
-    episodes: int,
-    steps: int | None,
-    key: UInt32[Array, "2"],
-) -> tuple[Array, Array, dict[str, Array]]:
+    environment: OpticalEnvironment, rule: Rule, params: OpticalParams, episodes: int,
+    steps: int | None, key: UInt32[Array, "2"],
+) -> tuple[Array, Array, dict[str, Array]]:  # fmt: skip
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
     agent = make_agent(rule, environment)

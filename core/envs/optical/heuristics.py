@@ -17,23 +17,14 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from ....errors import UnknownNameError
 from ...pytree import Pytree, pytree
+from . import spectrum
 from .network_state import Network, Offers, OpticalState, take
-from .spectrum import (
-    NONE,
-    ZERO,
-    first_set,
-    last_set,
-    nearest_set,
-    shift_up,
-    starts_of_free_runs,
-    unpack,
-    window,
-)
+from .spectrum import NONE, ZERO, first_set, shift_up, unpack, window
 from .traffic import OpticalParams
 
 Choice = tuple[Int[Array, ""], Int[Array, ""]]
+# (state, its offers, params) -> (path, start slot)
 Heuristic = Callable[[OpticalState, Offers, OpticalParams], Choice]
-"""(state, its offers, params) -> (path, start slot)."""
 
 WORST = np.int32(2**31 - 1)
 FIXED_POINT = 2**20
@@ -80,14 +71,11 @@ def _real_hops(env: Network, state: OpticalState, offers: Offers) -> Bool[Array,
 
 
 def surplus(
-    words: UInt32[Array, "K H W"],
-    real: Bool[Array, "K H"],
-    starts: UInt32[Array, "K W"],
-    need: Int[Array, " K"],
-    slots: int,
-) -> Int[Array, "K S"]:
+    words: UInt32[Array, "K H W"], real: Bool[Array, "K H"], starts: UInt32[Array, "K W"],
+    need: Int[Array, " K"], slots: int,
+) -> Int[Array, "K S"]:  # fmt: skip
     """Return the room beyond the need around each start, summed over links that count (`real`)."""
-    below, above = nearest_set(words, slots)
+    below, above = spectrum.nearest_set(words, slots)
     counted = real[:, :, None] & (below != above)
     over = above - below - 1 - need[:, None, None]
     cost = jnp.where(counted, over, 0).sum(1, dtype=jnp.int32)
@@ -154,7 +142,7 @@ def _first_fit(env: Network, state: OpticalState, offers: Offers) -> _FirstFit:
     width, none = words.shape[-1], jnp.zeros((), jnp.int32)
     low = jax.vmap(lambda s: window(width, none, s))(start)[:, None]
     high = jax.vmap(lambda e: window(width, e, jnp.asarray(env.slots)))(end)[:, None]
-    left = start[:, None] - last_set(words & low) - 1
+    left = start[:, None] - spectrum.last_set(words & low) - 1
     right = jnp.minimum(first_set(words & high), env.slots) - end[:, None]
     free = ((words & ~low & ~high) == ZERO).all(-1)
     return _FirstFit(first, _real_hops(env, state, offers) & free, left, right)
@@ -191,7 +179,7 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     exact = [0.0] + [b / env.slots * math.log(env.slots / b) for b in sizes]
     terms = jnp.asarray(np.round(np.array(exact) * FIXED_POINT).astype(np.int32))
     words = _hop_words(env, state, offers)
-    _, above = nearest_set(words, env.slots)
+    _, above = spectrum.nearest_set(words, env.slots)
     begins = unpack(~words & ~shift_up(~words), env.slots)
     slot = jnp.arange(env.slots, dtype=jnp.int32)[None, None]
     before = take(terms, jnp.where(begins, above - slot, 0)).sum(-1, dtype=jnp.int32)
@@ -205,8 +193,8 @@ def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
 
 
 _Number = Int[Array, ""]
+# (env, state, its offers, path) -> start slot, `NONE` or -1 where the path has no room
 Fit = Callable[[Network, OpticalState, Offers, _Number], _Number]
-"""(env, state, its offers, path) -> start slot, `NONE` or -1 where the path has no room."""
 
 
 def start_of(
@@ -222,7 +210,7 @@ def _first(env: Network, state: OpticalState, offers: Offers, path: _Number) -> 
 
 
 def _last(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
-    return last_set(take(offers.starts, path))
+    return spectrum.last_set(take(offers.starts, path))
 
 
 def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
@@ -239,14 +227,15 @@ def _best(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _
 def _exact(env: Network, state: OpticalState, offers: Offers, path: _Number) -> _Number:
     """Return the lowest block free on the whole path that it fills; else the lowest start."""
     free, starts = take(offers.free, path), take(offers.starts, path)
-    wider = starts_of_free_runs(free[None], take(offers.need, path)[None] + 1, env.slots)[0]
+    one = (free[None], take(offers.need, path)[None] + 1)
+    wider = spectrum.starts_of_free_runs(*one, env.slots)[0]
     begins = free & ~shift_up(free)
     filled = first_set(starts & begins & ~wider)
     return jnp.where(filled == NONE, first_set(starts), filled)
 
 
+# By the names of `optical_settings.FIT_NAMES`
 FITS: dict[str, Fit] = {"first": _first, "best": _best, "last": _last, "exact": _exact}
-"""By the names of `optical_settings.FIT_NAMES`."""
 
 Rule = Callable[[Network, OpticalState, Offers], Choice]
 

@@ -28,6 +28,7 @@ def _table(text: str) -> tuple[Format, ...]:
     return tuple(Format(name, float(reach), float(se)) for name, reach, se in entries)
 
 
+# Reach tables by name; each is published data, longest reach first
 TABLES = {
     "deeprmsa": _table("BPSK:100000:1 QPSK:2500:2 8QAM:1250:3 16QAM:625:4"),
     "full": _table(
@@ -37,7 +38,6 @@ TABLES = {
     "gn_model": _table("BPSK:100000:1 QPSK:2500:2 16QAM:625:4"),
     "pcs_64qam": _table("PCS-64QAM:100000:8"),
 }
-"""Reach tables by name; each is published data, longest reach first."""
 
 
 @lru_cache(maxsize=64)
@@ -103,15 +103,9 @@ def lightpath_capacity(
     frequency = LIGHT_SPEED / WAVELENGTH_M
     ase = (gain - 1) * 10 ** (NOISE_FIGURE_DB / 10) * PLANCK * frequency * SYMBOL_RATE
     bandwidth = bandwidth_ghz * 1e9
-    span_noise = (
-        2
-        * ase**2
-        * attenuation
-        * NONLINEARITY**2
-        * effective_length**2
-        * math.log(math.pi**2 * abs(DISPERSION) * bandwidth**2 / attenuation)
-        / (math.pi * abs(DISPERSION) * SYMBOL_RATE**2)
-    ) ** (1 / 3)
+    interference = 2 * ase**2 * attenuation * NONLINEARITY**2 * effective_length**2
+    interference *= math.log(math.pi**2 * abs(DISPERSION) * bandwidth**2 / attenuation)
+    span_noise = (interference / (math.pi * abs(DISPERSION) * SYMBOL_RATE**2)) ** (1 / 3)
     spans = max(1, math.floor(km * 1e3 / SPAN_M))
     capacity = 2 * SYMBOL_RATE / 1e9 * math.log2(1 + 1 / (spans * span_noise))
     return math.floor(capacity * scale_factor / granularity) * granularity

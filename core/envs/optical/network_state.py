@@ -196,13 +196,9 @@ class SharedLightpaths:
         )
 
     def serve(
-        self,
-        held: Lightpaths,
-        request: Request,
-        place: Place,
-        elapsed: Ticks,
+        self, held: Lightpaths, request: Request, place: Place, elapsed: Ticks,
         params: OpticalParams,
-    ) -> Lightpaths:
+    ) -> Lightpaths:  # fmt: skip
         path, start, accepted = place.path, place.start, place.accepted
         paths = self.tables.hops.shape[1]
         at_slot = jnp.arange(self.slots, dtype=jnp.int32) == start
@@ -237,8 +233,8 @@ class SharedLightpaths:
         return jnp.where(lit, capacity[jnp.maximum(held.row, 0)] - held.used, jnp.float32(0.0))
 
 
+# How services use the network; `held` is what their `empty` returns
 Resources = FlexibleGrid | SharedLightpaths
-"""How services use the network; `held` is what their `empty` returns."""
 
 
 def _links_of(

@@ -17,19 +17,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ..contract import ActionSpace, Discrete, Routes, Step
+from . import network_state
 from .heuristics import make_heuristic, start_of
-from .network_state import (
-    FlexibleGrid,
-    NetworkTables,
-    Offers,
-    OpticalState,
-    Place,
-    Resources,
-    SharedLightpaths,
-    make_tables,
-    share_of_slots,
-    take,
-)
+from .network_state import FlexibleGrid, NetworkTables, Offers, OpticalState, Resources, take
 from .observers import SPECTRAL_FEATURES, Observer, line_graph_features, make_observer
 from .optical_settings import OpticalSettings
 from .spectrum import NONE, ZERO, band_words, first_set, unpack, window, word_count
@@ -51,7 +41,7 @@ class OpticalEnvironment:
     def __init__(self, settings: OpticalSettings, unrolled: bool = False):
         self.settings = settings
         self.id = settings.id
-        self.tables: NetworkTables = make_tables(settings)
+        self.tables: NetworkTables = network_state.make_tables(settings)
         self.traffic = _make_traffic(settings, self.tables)
         requests = self.traffic.requests
         self.resources: Resources = self._make_resources(unrolled)
@@ -81,7 +71,7 @@ class OpticalEnvironment:
         bitrates = settings.bitrate_list if requests is None else requests.bitrate.tolist()
         smallest = min(bitrates) * settings.bitrate_scale
         most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))
-        return SharedLightpaths(tables, settings.slots, most, services_end)
+        return network_state.SharedLightpaths(tables, settings.slots, most, services_end)
 
     def reset(self, key: PRNGKeyArray, params: OpticalParams) -> tuple[OpticalState, Any]:
         words = random_words(key, WORDS_PER_REQUEST + self.traffic.words_at_reset)
@@ -147,21 +137,16 @@ class OpticalEnvironment:
         return path * self.blocks + start // self.settings.aggregate_slots
 
     def serve(
-        self,
-        words: UInt32[Array, " 4"],
-        state: OpticalState,
-        offers: Offers,
-        path: Int[Array, ""],
-        start: Int[Array, ""],
-        params: OpticalParams,
-    ) -> Step:
+        self, words: UInt32[Array, " 4"], state: OpticalState, offers: Offers,
+        path: Int[Array, ""], start: Int[Array, ""], params: OpticalParams,
+    ) -> Step:  # fmt: skip
         """Serve the current request at a path and start slot; `words` draw the next request."""
         exists = (path >= 0) & (path < self.num_paths)
         path = jnp.clip(path, 0, self.num_paths - 1)
         start = jnp.clip(start, 0, self.slots - 1)
         at_start = window(word_count(self.slots), start, jnp.ones((), jnp.int32))
         accepted = exists & ((take(offers.starts, path) & at_start) != ZERO).any()
-        place = Place(path, start, take(offers.need, path), accepted)
+        place = network_state.Place(path, start, take(offers.need, path), accepted)
         elapsed = self.traffic.wait(words, state.number, params)
         held = self.resources.serve(state.held, state.request, place, elapsed, params)
         number = state.number + 1
@@ -233,21 +218,14 @@ class OpticalEnvironment:
         return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
 
     def _info(
-        self,
-        state: OpticalState,
-        path: Int[Array, ""],
-        accepted: Bool[Array, ""],
-        held: Any,
+        self, state: OpticalState, path: Int[Array, ""], accepted: Bool[Array, ""], held: Any,
         params: OpticalParams,
-    ) -> dict[str, Array]:
+    ) -> dict[str, Array]:  # fmt: skip
         blocked = (~accepted).astype(jnp.float32)
         bitrate = state.request.bitrate * params.bitrate_scale
-        info = {
-            "blocked": blocked,
-            "bitrate": bitrate,
-            "bitrate_blocked": blocked * bitrate,
-            "utilisation": share_of_slots(self.resources.occupancy(held), self.slots),
-        }
+        info = {"blocked": blocked, "bitrate": bitrate, "bitrate_blocked": blocked * bitrate}
+        occupied = self.resources.occupancy(held)
+        info["utilisation"] = network_state.share_of_slots(occupied, self.slots)
         if self.settings.histograms:
             hops = take(take(self.tables.hop_counts, state.request.pair), path)
             for rank in range(self.num_paths):

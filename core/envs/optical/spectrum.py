@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from ...pytree import Pytree, pytree
 
-NONE = 1 << 20
-"""Of `first_set` when no bit is set: larger than any slot number."""
+NONE = 1 << 20  # of `first_set` when no bit is set: larger than any slot number
 
 ONE = np.uint32(1)
 ZERO = np.uint32(0)
@@ -152,15 +151,14 @@ def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch 
 def pack(flags: Bool[Array, "*batch S"]) -> UInt32[Array, "*batch W"]:
     *batch, slots = flags.shape
     words = word_count(slots)
-    padded = jnp.concatenate([flags, jnp.zeros((*batch, words * 32 - slots), bool)], -1).reshape(
-        *batch, words, 32
-    )
+    padded = jnp.concatenate([flags, jnp.zeros((*batch, words * 32 - slots), bool)], -1)
+    padded = padded.reshape(*batch, words, 32)
     places = jnp.arange(32, dtype=jnp.uint32).reshape((1,) * (len(batch) + 1) + (32,))
     return (padded.astype(jnp.uint32) << places).sum(-1, dtype=jnp.uint32)
 
 
+# Ticks in one mean holding time: as fine as float32 draws, and 127 means fit into int32
 TICKS_PER_HOLDING = 2.0**24
-"""Ticks in one mean holding time: as fine as float32 draws, and 127 means fit into int32."""
 
 PLANES = np.arange(32, dtype=np.uint32)[:, None]
 PLANE_GROUPS = 2
@@ -191,12 +189,9 @@ def empty_spectrum(words: int, services_end: bool) -> Spectrum:
 
 
 def advance(
-    spectrum: Spectrum,
-    placed: UInt32[Array, " X"],
-    holding: Int[Array, ""],
-    elapsed: Int[Array, ""],
-    unrolled: bool = False,
-) -> Spectrum:
+    spectrum: Spectrum, placed: UInt32[Array, " X"], holding: Int[Array, ""],
+    elapsed: Int[Array, ""], unrolled: bool = False,
+) -> Spectrum:  # fmt: skip
     if spectrum.clock is None:
         return Spectrum(spectrum.occupancy | placed, None)
     ticks = _time_left(spectrum.clock)
@@ -206,11 +201,9 @@ def advance(
 
 
 def _still_taken(
-    ticks: Int[Array, "32 X"],
-    elapsed: Int[Array, ""],
-    entered: UInt32[Array, " X"],
+    ticks: Int[Array, "32 X"], elapsed: Int[Array, ""], entered: UInt32[Array, " X"],
     unrolled: bool,
-) -> UInt32[Array, " X"]:
+) -> UInt32[Array, " X"]:  # fmt: skip
     """Return bits of the slots whose time left exceeds `elapsed`, and of those just entered."""
     # The loop over two groups of planes keeps XLA from fusing the sum into the next reader of the
     # occupancy, which would repeat it for every slot read (on a CPU a step costs less than half).

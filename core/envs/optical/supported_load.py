@@ -12,16 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import ConfigError
-from .agents import Rule
-from .heuristic_evaluation import Evaluation, evaluate_heuristic
+from .heuristic_evaluation import Evaluation, Rule, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
-POINTS = 8
-"""Loads per round."""
+POINTS = 8  # loads per round
+# Rounds that look for the crossing, refine it, and widen again where seeds differ much
 WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4
-"""Rounds that look for the crossing, refine it, and widen again where seeds differ much."""
-_TERMS = 3
-"""Of the parabola through the last round's loads."""
+_TERMS = 3  # of the parabola through the last round's loads
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from ....files.plain_data import parse_json, reading
 _FILE = ConfigParser(interpolation=None)
 _FILE.read_string(Path(__file__).with_name("topologies.ini").read_text("utf-8"))
 
+# Network -> its links
 TABLES: Mapping[str, str] = {name: _FILE[name]["links"] for name in _FILE.sections()}
-"""Network -> its links."""
 
 if TYPE_CHECKING:  # networkx costs 0.2 s to import and is needed only to search paths
     import networkx
@@ -72,8 +72,8 @@ class Topology:
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, ParseError)
+# Link attributes read as the length in km; the first present one counts
 LENGTH_NAMES = ("length", "km", "distance", "weight")
-"""Link attributes read as the length in km; the first present one counts."""
 
 
 def read_topology(path: Path, directed: bool) -> Topology:

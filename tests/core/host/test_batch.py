@@ -12,8 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import Opening, episode_seed, make_batch
-from hpo.core.host.shared_arrays import code_of
+from hpo.core.host.batch import Opening, code_of, episode_seed, make_batch
 from hpo.environments.via_gymnasium import make
 from hpo.errors import ConfigError
 from hpo.machine.workers import Workers
@@ -236,7 +235,7 @@ PARENT = """\
 import sys, time
 from hpo.core.host.batch import make_batch
 from hpo.core.host.batch import Opening
-from hpo.core.host.shared_arrays import code_of
+from hpo.core.host.batch import code_of
 from hpo.machine.workers import Workers
 from hpo.environments.via_gymnasium import make
 workers = Workers(2)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.host.shared_arrays import SpaceCode, code_of
+from hpo.core.host.batch import SpaceCode, code_of
 from hpo.core.plan import EnvPlan
 from hpo.environments.via_gymnasium import make
 from hpo.errors import ConfigError

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpo.core.host.batch import Opening, make_batch
+from hpo.core.host.batch import Opening, code_of, make_batch
 from hpo.core.host.restartable_batch import Steady
-from hpo.core.host.shared_arrays import code_of
 from hpo.environments.via_gymnasium import make
 from hpo.errors import Leave, SearchError
 from hpo.machine.workers import Workers

@@ -18,8 +18,7 @@ from hpo.core.envs import contract
 from hpo.core.evaluation import EVALUATION, reset_keys, step_words
 from hpo.core.lane_state import lane_key, use_key
 from hpo.core.saved_policy import HELD_OUT
-from hpo.core.saved_training import SavedTraining
-from hpo.core.training_program import shapes_of_lane
+from hpo.core.training_program import SavedTraining, shapes_of_lane
 from hpo.errors import HpoError
 from hpo.search.lanes.custom_training import TrainingFactory
 from hpo.search.lanes.local import LocalFactory

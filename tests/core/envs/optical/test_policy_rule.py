@@ -11,8 +11,9 @@ import pytest
 from hpo.cli import main
 from hpo.core import policy as policies
 from hpo.core.envs import registry
-from hpo.core.envs.optical.agents import PolicyRule, check_fits
 from hpo.core.envs.optical.heuristic_evaluation import (
+    PolicyRule,
+    check_fits,
     evaluate_baseline,
     evaluate_heuristic,
     trace_heuristic,

@@ -15,8 +15,8 @@ from hpo.core.envs.traced_once import trace_once
 from hpo.core.hypers import make_hypers
 from hpo.core.lane_state import use_key
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.population import init_lane
 from hpo.core.pytree import stack
-from hpo.core.refill import init_lane
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.update import prepare, update
 from hpo.errors import ConfigError, UnknownNameError
