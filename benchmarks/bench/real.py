@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from judges import interval
+from rungs import in_words
 
 from hpo.search.api import run
 from hpo.search.bench import read_table
@@ -33,7 +35,8 @@ ENVIRONMENTS = (
 SELECTION, TESTS = 9, 8  # full runs of one seed: three trials on three seeds, the winner's test
 FIRST = ["early_terminate={type: asha, min: 10240, eta: 4}", "seeds={per_config: 3}"]
 TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}", "metric={training_weight: 0.5}"]
-PLANS = {"first version, 49 runs": (FIRST, 40), "today's, 17 runs": (TODAY, 8)}
+BASE = "first version, 49 runs"
+PLANS = {BASE: (FIRST, 40), "today's, 17 runs": (TODAY, 8)}
 COMMON = [
     "search={method: tpe}", "confirm={top_k: 3, choose: 3, report: 8, default: false}",
     "population={lanes: 12}", "log_every=null",
@@ -72,25 +75,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "plans")
     args = parser.parse_args()
     rows = list[dict[str, Any]]()
-    for name in args.environments:
+    for name, plan, repetition in product(args.environments, PLANS, range(args.searches)):
         table = read_table(ROOT / "results" / "held_out" / name)
-        means = table.finals[1:].mean(axis=1)
-        for repetition in range(args.searches):
-            for plan in PLANS:
-                row = search(name, plan, repetition, args.out)
-                mean = float(np.mean(row.pop("values")))
-                rows.append({**row, "mean": mean, "beats": share_beaten(mean, means, table.goal)})
-                print(name, plan, repetition, f"{mean:.5g}", f"{rows[-1]['beats']:.3f}", flush=True)
-    told = {}
-    shape = (len(args.environments), args.searches)
-    found = {plan: np.array([row["beats"] for row in rows if row["plan"] == plan]).reshape(shape)
+        row = search(name, plan, repetition, args.out)
+        mean = float(np.mean(row.pop("values")))
+        beats = share_beaten(mean, table.finals[1:].mean(axis=1), table.goal)
+        rows.append({**row, "mean": mean, "beats": beats})
+        print(f"{name}, {plan}, {repetition}: {mean:.5g} beats {beats:.1%}", flush=True)
+    told, shape = {}, (len(args.environments), args.searches)
+    beats = {plan: np.array([row["beats"] for row in rows if row["plan"] == plan]).reshape(shape)
              for plan in PLANS}  # fmt: skip
-    base = next(iter(found.values()))
-    for plan, beats in found.items():
-        told[plan] = {"beats": interval(beats), "gain": interval(beats - base)}
-        each = "  ".join(f"{100 * one:.0f}" for one in beats.mean(axis=1))
-        gain = told[plan]["gain"]
-        print(f"{plan:24}{told[plan]['beats'][0]:6.1f} %  {gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]  {each}")
+    for plan, own in beats.items():
+        told[plan] = {"beats": interval(own), "gain": interval(own - beats[BASE])}
+        each = "  ".join(f"{100 * one:.0f}" for one in own.mean(axis=1))
+        print(f"{plan:24}{told[plan]['beats'][0]:6.1f} %  {in_words(told[plan]['gain'])}  {each}")
     data = {"plans": told, "searches": rows}
     Path(__file__).with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
 

@@ -351,7 +351,8 @@ class Engine:
                 return 0
         if left == inf:
             return inf
-        longest = self._longest or quanta_of(study, study.steps_per_update(study.default())).env_steps
+        quanta = quanta_of(study, study.steps_per_update(study.default()))
+        longest = self._longest or quanta.env_steps
         left -= reserve(study, ledger.state.phase, longest)
         for trial in ledger.live():
             bucket = self.buckets[trial.bucket]
