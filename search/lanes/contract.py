@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ConfigError, SearchError
 from ...store.codec import plain_json
-from ...store.rows import Stream
+from ...store.rows import Episodes, Stream
 from ...studies.spec import Study
 
 
@@ -73,12 +73,9 @@ class ChunkResult:
 
 
 @dataclass(frozen=True)
-class EvaluationResult:
+class EvaluationResult(Episodes):
     """One lane's evaluation."""
 
-    returns: np.ndarray  # float64 [episodes]
-    lengths: np.ndarray  # int64 [episodes], env steps
-    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
     failed: str = ""  # why the environment failed; then there is nothing else
 
     @classmethod

@@ -128,7 +128,7 @@ class Observer:
         """A chunk is done and judged."""
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Replicates were evaluated at this boundary: all episodes, in order."""
+        """Replicates were evaluated at this boundary."""
 
     def on_trial_end(self, trial: TrialRow) -> None:
         """A trial has ended."""
