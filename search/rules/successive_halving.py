@@ -8,10 +8,12 @@ trials are judged at every rung, others only from a later one on, each bracket b
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
@@ -20,13 +22,21 @@ from .registry import Standing, Verdict
 
 
 @dataclass(frozen=True)
-class PromotingAsha:
+class _Halving:
+    eta: float  # one in `eta` passes
+
+    def __post_init__(self) -> None:
+        if not self.eta > 1:
+            raise ValueError(f"eta is {self.eta:g}; allowed: above 1, such as 4")
+
+
+@dataclass(frozen=True)
+class PromotingAsha(_Halving):
     """Pause all but the best floor(n / eta) of the n trials judged at the rung.
 
     Of two equal trials the one with the smaller number is the better one.
     """
 
-    eta: float  # one in `eta` passes
     most: int  # how many trials are paused at once
 
     def judge(
@@ -58,14 +68,12 @@ def in_order(standings: Sequence[Standing]) -> list[Standing]:
 
 
 @dataclass(frozen=True)
-class Asha:
+class Asha(_Halving):
     """Stop all but the best ceil(n / eta) of the n trials judged at the rung.
 
     n counts the trials that arrive together, which are compared with each other too. A tie with
     the cut-off passes; while n < eta all pass.
     """
-
-    eta: float
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
@@ -90,7 +98,7 @@ def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
 
 
 @dataclass(frozen=True)
-class Hyperband:
+class Hyperband(_Halving):
     """Asha in `rungs + 1` brackets; bracket b is not judged before rung b.
 
     A trial's bracket follows from (seed, trial) alone. As in Hyperband, a bracket that halves s
@@ -98,7 +106,6 @@ class Hyperband:
     about the same; s = rungs - b, and the last bracket is never stopped.
     """
 
-    eta: float  # one in `eta` passes
     rungs: int  # how many there are below the length of a run
     seed: int = 0  # of the study
 
@@ -114,12 +121,8 @@ class Hyperband:
 
     @lru_cache(maxsize=65_536)  # noqa: B019 (it is asked for at every judgement of every trial)
     def bracket(self, trial: int) -> int:
-        mark, total = uniform(self.seed, "bracket", trial), 0.0
-        for bracket, share in enumerate(self.shares()):
-            total += share
-            if mark < total:
-                return bracket
-        return self.rungs
+        mark, ends = uniform(self.seed, "bracket", trial), list(accumulate(self.shares()))
+        return min(bisect_right(ends, mark), self.rungs)
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
