@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.rules.median_and_plateau import Median, Plateau
 from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_rule
-from hpo.search.rules.successive_halving import Asha, Hyperband, PromotingAsha
+from hpo.search.rules.stopping import Asha, Hyperband, Median, Plateau, PromotingAsha
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
 from hpo.testing.search import PrunerContract

@@ -1,4 +1,4 @@
-"""Successive halving: asha, asha with pauses, and Hyperband.
+"""Rules that end trials at rungs: asha, asha with pauses, Hyperband, median, plateau.
 
 Halving at an early rung is cheap, but wrong where curves cross later. Hyperband hedges: some
 trials are judged at every rung, others only from a later one on, each bracket by itself
@@ -8,6 +8,7 @@ trials are judged at every rung, others only from a later one on, each bracket b
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
 from ..seeds import uniform
@@ -145,3 +147,62 @@ class Hyperband(_Halving):
 
 def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
     return Hyperband(early.eta, len(rung_steps(study)), study.seed)
+
+
+@dataclass(frozen=True)
+class Median:
+    """Stop trials worse than the median of all losses at the rung, this boundary's included."""
+
+    at_least: int = 5  # with fewer judged trials than this everyone goes on
+
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
+        losses = [standing.loss for standing in (*earlier, *arriving)]
+        if len(losses) < self.at_least:
+            return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
+        cutoff = statistics.median(losses)
+        return [Verdict(one.loss > cutoff, rule="median", cutoff=cutoff) for one in arriving]
+
+
+def build_median(early: EarlyTerminate, study: Study) -> Median:
+    return Median()
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """End a trial whose best of the last `patience` rungs is hardly better than the best before.
+
+    Hardly means by less than `tolerance` of the gain so far, which is the distance between its
+    first and its best loss. The value at that rung is the trial's value, as if its run were over.
+    """
+
+    patience: int = 4  # rungs without an improvement that counts
+    tolerance: float = 0.02  # the share of the gain so far that counts as one
+
+    def __post_init__(self):
+        if self.patience < 1 or not 0.0 <= self.tolerance < 1.0:
+            raise ConfigError(
+                f"plateau: patience is {self.patience} and tolerance {self.tolerance}; allowed: "
+                "patience of at least 1, tolerance from 0 to below 1"
+            )
+
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
+        return [self._verdict(standing.curve) for standing in arriving]
+
+    def _verdict(self, curve: Sequence[float]) -> Verdict:
+        rule = f"plateau patience={self.patience} tolerance={self.tolerance:g}"
+        if len(curve) <= self.patience:
+            return Verdict(stop=False, rule=rule, cutoff=None)
+        before, lately = min(curve[: -self.patience]), min(curve[-self.patience :])
+        needed = before - self.tolerance * (curve[0] - min(before, lately))
+        if not math.isfinite(needed):
+            return Verdict(stop=False, rule=rule, cutoff=None)
+        stop = lately > needed or (lately == needed and lately >= before)
+        return Verdict(stop=stop, rule=rule, cutoff=needed, finish=stop)
+
+
+def build_plateau(early: EarlyTerminate, study: Study) -> Plateau:
+    return Plateau(early.patience, early.tolerance)
