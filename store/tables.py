@@ -1,8 +1,4 @@
-"""The published tables: trials, evaluations, curves, and baselines if a study has some.
-
-Each is one file with a fixed schema, made from the journal and its parts, and replaced atomically.
-The columns: docs/reference/tables.md.
-"""
+"""The published tables, from the journal and its parts (docs/reference/tables.md)."""
 
 from __future__ import annotations
 

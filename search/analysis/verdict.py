@@ -1,9 +1,4 @@
-"""The verdict of a study, or why there is none, for every view.
-
-`store.verdict_text` decides from rows. The rest is in the study itself: whether
-there are fresh seeds at all, what the environment's best return is, and what trials were evaluated
-in.
-"""
+"""The verdict of a study, or why there is none, for every view; from rows and the study."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The search seeds picked these trials, which biases their values upwards. So the `choose` seeds
 only choose (0: the best of the search wins), and the reported value comes from the `report` seeds.
-With `interim` the test may end early, see `store.interim_analyses`. Several objectives have a
+Several objectives have a
 front instead of a winner: the best trials run on the `choose` seeds and form a new front. The
 default runs on the `report` seeds, too (with a front, on the `choose` seeds), and so do the
 trials listed in `confirm.also`.

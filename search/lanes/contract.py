@@ -1,8 +1,4 @@
-"""What the search loop requests from a population of lanes, and what it gets back.
-
-`local_population` implements it over `hpo.core`; tests implement it with analytic learning
-curves, so that the loop's rules are tested in milliseconds.
-"""
+"""What the search loop requests from a population of lanes, and what it gets back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Events of the loop for observers, and a picture of its progress.
-
-Observers only watch; they cannot change the search.
-"""
+"""Events of the loop for observers, who cannot change the search, and its progress."""
 
 from __future__ import annotations
 
