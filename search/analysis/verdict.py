@@ -209,20 +209,15 @@ def conclusion_from(
     if fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
         front = _default_and_front(meta, rows, entries, fresh)
     found = concluded(
-        meta,
-        rows,
-        entries,
-        baselines,
+        meta, rows, entries, baselines,
         ceiling=ceiling_of(study, meta),
         why=_why_nothing(study, meta, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
-        front=front,
-        alone=alone,
+        front=front, alone=alone, looks=looks,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
-        looks=looks,
-    )
+    )  # fmt: skip
     return replace(found, said=(*found.said, cut)) if cut else found
 
 
