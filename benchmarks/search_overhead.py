@@ -26,8 +26,8 @@ from helpers.analytic_lanes import AnalyticFactory
 from hpo.search.lanes.contract import PopulationFactory
 from hpo.search.run import Settings, run
 from hpo.search.samplers import via_optuna
-from hpo.search.samplers.random_and_grid import RandomSearch
 from hpo.search.samplers.registry import register_sampler
+from hpo.search.samplers.without_model import RandomSearch
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
 

@@ -62,8 +62,8 @@ def space() -> Any:
 
 def draw_configs(count: int, seed: int) -> list[Config]:
     """Return the default configuration (which is always trial 0) and random ones."""
-    from hpo.search.samplers.random_and_grid import RandomSearch
     from hpo.search.samplers.registry import SamplerSpec
+    from hpo.search.samplers.without_model import RandomSearch
 
     random = RandomSearch(SamplerSpec(space(), seed, {}))
     first = {p.name: p.default for p in space().parameters}

@@ -170,10 +170,7 @@ def _begun(study: Study, factory: PopulationFactory) -> Engine:
 
 
 def study_time(
-    factory: Any,
-    timings: Timings,
-    timing: bool = True,
-    told: Callable[[str], None] = print,
+    factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
     """Return how long a study takes here, or why that is not known."""
     study = asked = factory.study

@@ -30,7 +30,6 @@ from ..studies.search_methods import METHODS
 from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study, metric_words
 from ..studies.stopping_rules import RULES, rule_row
 from ..studies.user_code import run_own_code
-from .analysis.checkpoint_values import result_of
 from .engine.engine import engine_in_memory
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
@@ -130,9 +129,10 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
                 "curve of one configuration that another rule could judge; name a study without it"
             )
         results: dict[tuple[int, int], dict[int, EvaluationResult]] = defaultdict(dict)
-        for packed in sorted(journal.packed_evaluations(), key=lambda packed: packed.env_steps):
-            if packed.stream == Stream.SEARCH:
-                results[packed.trial, packed.replicate][packed.env_steps] = result_of(packed)
+        for row in sorted(journal.evaluations(), key=lambda row: row.env_steps):
+            if row.stream is Stream.SEARCH:
+                shown = EvaluationResult(row.returns, row.lengths, row.metrics)
+                results[row.trial, row.replicate][row.env_steps] = shown
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         default = plain_json(study.space.default())
         record = Record(

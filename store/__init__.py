@@ -30,6 +30,7 @@ from .rows import (
     AttributeRow,
     Commit,
     DecisionRow,
+    Episodes,
     EvaluationRow,
     Head,
     Part,
@@ -53,8 +54,9 @@ from .tables import Publisher, tables_equal
 
 __all__ = [
     "AskRow", "AttributeRow", "Commit", "CsvSink", "CurveParts", "DecisionRow",
-    "Entry", "EvaluationRow", "Head", "Journal", "Part", "Publisher", "Sink", "Sinks", "Stream",
-    "StudyFolder", "StudyLock", "StudyMeta", "StudyStore", "StudySummary", "TrialRow",
-    "TrialState", "checked_name", "find_study", "free_name", "leaderboard", "list_studies",
-    "lock_holder", "param_kind", "query", "read_leaderboard", "rows_as_json", "tables_equal",
+    "Entry", "Episodes", "EvaluationRow", "Head", "Journal", "Part", "Publisher", "Sink", "Sinks",
+    "Stream", "StudyFolder", "StudyLock", "StudyMeta", "StudyStore", "StudySummary",
+    "TrialRow", "TrialState", "checked_name", "find_study", "free_name", "leaderboard",
+    "list_studies", "lock_holder", "param_kind", "query", "read_leaderboard", "rows_as_json",
+    "tables_equal",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows to SQLite cells and back: JSON text for small rows, packed numbers for episodes.
+"""Rows to SQLite cells and back: JSON text for small rows, numbers as bytes for episodes.
 
 SQLite turns NaN into NULL, so floats are JSON text (with Python's `NaN` and `Infinity`, exact by
 the shortest repr) or little-endian float64 in blobs.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import StoreError
 from ..files.plain_data import is_mapping, is_sequence
+from .libraries import np
 from .rows import (
     AskRow,
     AttributeRow,
@@ -158,56 +158,6 @@ def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-class PackedEvaluation(NamedTuple):
-    """All episodes of one evaluation of one replicate; numbers are little-endian."""
-
-    trial: int
-    stream: str
-    replicate: int
-    env_steps: int
-    episodes: int
-    returns: bytes  # float64 [episodes]
-    lengths: bytes  # int64 [episodes]
-    names: tuple[str, ...]  # metrics of the environment, sorted
-    metrics: bytes  # float64 [names, episodes]
-
-
-def pack_evaluations(rows: Iterable[EvaluationRow]) -> Iterator[PackedEvaluation]:
-    groups: dict[tuple[int, str, int, int], list[EvaluationRow]] = {}
-    for row in rows:
-        key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
-        groups.setdefault(key, []).append(row)
-    return (_packed(key, group) for key, group in groups.items())
-
-
-def _packed(key: tuple[int, str, int, int], group: Sequence[EvaluationRow]) -> PackedEvaluation:
-    names, count = tuple(sorted(group[0].metrics)), len(group)
-    ordered = [row.episode for row in group] == list(range(count))
-    if not ordered or any(row.metrics.keys() != group[0].metrics.keys() for row in group):
-        raise StoreError(
-            f"the evaluation of trial {key[0]}, {key[1]} replicate {key[2]} at {key[3]} env steps "
-            "must have the episodes 0, 1, 2, ... in order, all with the same metrics"
-        )
-    try:
-        returns = struct.pack(f"<{count}d", *(row.episode_return for row in group))
-        lengths = struct.pack(f"<{count}q", *(row.episode_length for row in group))
-        values = [row.metrics[name] for name in names for row in group]
-        metrics = struct.pack(f"<{len(values)}d", *values)
-    except struct.error as error:
-        raise StoreError(f"an evaluation of trial {key[0]} has no numbers: {error}") from error
-    return PackedEvaluation(*key, count, returns, lengths, names, metrics)
-
-
-def unpack_evaluation(packed: PackedEvaluation) -> list[EvaluationRow]:
-    count, names = packed.episodes, packed.names
-    returns = struct.unpack(f"<{count}d", packed.returns)
-    lengths = struct.unpack(f"<{count}q", packed.lengths)
-    values = struct.unpack(f"<{count * len(names)}d", packed.metrics)
-    key = (packed.trial, Stream(packed.stream), packed.replicate, packed.env_steps)
-    metrics = [dict(zip(names, values[at::count], strict=True)) for at in range(count)]
-    return [EvaluationRow(*key, at, returns[at], lengths[at], metrics[at]) for at in range(count)]
-
-
 _STUDY = -1  # the `trial` of an attribute of the study
 
 
@@ -257,19 +207,35 @@ def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -
     return Part(name, checksum, rows, first, level)
 
 
-def evaluation_cells(packed: PackedEvaluation) -> Cells:
-    *key, names, metrics = packed
-    return (*key, json.dumps(names), metrics)
+def evaluation_cells(row: EvaluationRow) -> Cells:
+    """Return one evaluation; numbers are little-endian, metrics [names, episodes]."""
+    names = sorted(row.metrics)
+    returns, lengths = np.asarray(row.returns, "<f8"), np.asarray(row.lengths, "<i8")
+    metrics = [np.asarray(row.metrics[name], "<f8") for name in names]
+    key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
+    if {one.shape for one in (returns, lengths, *metrics)} != {(returns.size,)}:
+        raise StoreError(
+            f"the evaluation of trial {key[0]}, {key[1]} replicate {key[2]} at {key[3]} env steps "
+            "must have one return, one length and one value of each metric per episode"
+        )
+    blobs = (returns.tobytes(), lengths.tobytes())
+    values = b"".join(one.tobytes() for one in metrics)
+    return (*key, returns.size, *blobs, json.dumps(names), values)
 
 
-def evaluation_of_cells(*cells: Any) -> PackedEvaluation:
-    *key, names, metrics = cells
-    packed = PackedEvaluation._make((*key, names_of_text(names), metrics))
-    size = 8 * packed.episodes
-    sizes = (len(packed.returns), len(packed.lengths), len(metrics))
-    if sizes != (size, size, size * len(packed.names)):
-        raise ValueError(f"the evaluation of trial {packed.trial} has {sizes} bytes")
-    return packed
+def evaluation_of_cells(*cells: Any) -> EvaluationRow:
+    trial, stream, replicate, env_steps, episodes, returns, lengths, text, metrics = cells
+    names = names_of_text(text)
+    sizes = (len(returns), len(lengths), len(metrics))
+    if sizes != (8 * episodes, 8 * episodes, 8 * episodes * len(names)):
+        raise ValueError(f"the evaluation of trial {trial} has {sizes} bytes")
+    values = np.frombuffer(metrics, "<f8").reshape(len(names), episodes)
+    return EvaluationRow(
+        np.frombuffer(returns, "<f8"),
+        np.frombuffer(lengths, "<i8"),
+        dict(zip(names, values, strict=True)),
+        trial=trial, stream=Stream(stream), replicate=replicate, env_steps=env_steps,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)

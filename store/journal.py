@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import StoreError, not_as_written
 from ..files.atomic_files import is_plain_file
 from . import codec
-from .codec import Cells, PackedEvaluation
+from .codec import Cells
 from .rows import (
     AskRow,
     AttributeRow,
@@ -407,9 +410,9 @@ class Journal:
         statement = "SELECT state, count(*) FROM trials WHERE trial >= 0 GROUP BY state"
         return dict(self._rows("trials", statement))
 
-    def packed_evaluations(
+    def evaluations(
         self, trial: int | None = None, without: str | None = None
-    ) -> Iterator[PackedEvaluation]:
+    ) -> Iterator[EvaluationRow]:
         asked = {"trial = ?": trial, "stream <> ?": without if without is None else str(without)}
         asked = {clause: value for clause, value in asked.items() if value is not None}
         statement = (
@@ -418,9 +421,14 @@ class Journal:
         )
         return self._read(codec.evaluation_of_cells, "evaluations", statement, *asked.values())
 
-    def evaluations(self, trial: int | None = None) -> Iterator[EvaluationRow]:
-        for packed in self.packed_evaluations(trial):
-            yield from codec.unpack_evaluation(packed)
+    def last_lengths(self, trial: int, stream: str) -> list[int]:
+        """Return the env steps of the episodes of a trial's last evaluations, without numpy."""
+        statement = (
+            "SELECT lengths FROM evaluations AS e WHERE trial = ? AND stream = ? AND env_steps = ("
+            "SELECT max(env_steps) FROM evaluations WHERE trial = e.trial AND stream = e.stream)"
+        )
+        found = self._read(partial(array, "q"), "evaluations", statement, trial, stream)
+        return list(chain.from_iterable(found))
 
     def evaluation_metrics(self) -> list[str]:
         statement = "SELECT DISTINCT names FROM evaluations"
@@ -478,8 +486,7 @@ class Journal:
         kinds = self.meta.param_kinds
         texts = ((row, codec.trial_to_text(row, kinds)) for row in commit.trials)
         self._put("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
-        evaluations = codec.pack_evaluations(commit.evaluations)
-        self._put("evaluations", map(codec.evaluation_cells, evaluations))
+        self._put("evaluations", map(codec.evaluation_cells, commit.evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]
         self._delete("decisions", "trial = ? AND rung = ?", promoted)  # what paused these trials
         self._put("decisions", map(codec.decision_cells, commit.decisions))

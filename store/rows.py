@@ -13,6 +13,8 @@ from enum import StrEnum
 from math import nan
 from typing import Any, Literal
 
+from .libraries import np
+
 
 class TrialState(StrEnum):
     WAITING = "waiting"
@@ -96,17 +98,22 @@ def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:
 
 
 @dataclass(frozen=True)
-class EvaluationRow:
-    """One episode (or one window of steps in continuous operation) of one evaluation."""
+class Episodes:
+    """The episodes (or windows of steps in continuous operation) of one evaluation."""
+
+    returns: np.ndarray  # float64 [episodes], undiscounted, unscaled sums of rewards
+    lengths: np.ndarray  # int64 [episodes], env steps
+    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRow(Episodes):
+    """One evaluation of one replicate."""
 
     trial: int
     stream: Stream
     replicate: int
     env_steps: int  # training env steps of the replicate when it was evaluated
-    episode: int  # index within the evaluation
-    episode_return: float  # undiscounted, unscaled sum of rewards
-    episode_length: int  # env steps
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])  # of the environment
 
 
 @dataclass(frozen=True)
@@ -205,7 +212,7 @@ class Commit:
     checkpoint: str | None  # name of the lane checkpoint of this commit
     at: float
     trials: Sequence[TrialRow] = ()  # inserted, or replaced by number
-    evaluations: Sequence[EvaluationRow] = ()  # all episodes of an evaluation in one commit
+    evaluations: Sequence[EvaluationRow] = ()
     decisions: Sequence[DecisionRow] = ()  # a promotion replaces the decision to pause
     asks: Sequence[AskRow] = ()
     attributes: Sequence[AttributeRow] = ()  # inserted, or replaced by (trial, name)

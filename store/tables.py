@@ -1,8 +1,4 @@
-"""The published tables: trials, evaluations, curves, and baselines if a study has some.
-
-Each is one file with a fixed schema, made from the journal and its parts, and replaced atomically.
-The columns: docs/reference/tables.md.
-"""
+"""The published tables, from the journal and its parts (docs/reference/tables.md)."""
 
 from __future__ import annotations
 
@@ -18,11 +14,11 @@ from ..errors import StoreError
 from . import environment_columns as envs
 from . import parquet
 from .baselines import BASELINES, baselines_of
-from .codec import PackedEvaluation, strict_json
+from .codec import strict_json
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
 from .libraries import np, pa, pq
-from .rows import BaselineRow, StudyMeta, TrialRow, as_left
+from .rows import BaselineRow, EvaluationRow, StudyMeta, TrialRow, as_left
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
@@ -178,7 +174,7 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
     types = [integer, pa.string(), integer, integer, integer, number, integer]
     metrics = [(column, number) for column in names.values()]
     schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
-    found = journal.packed_evaluations()
+    found = journal.evaluations()
     pieces = iter(lambda: list(islice(found, _EVALUATIONS_AT_ONCE)), [])
     tables = (_episodes(some, names, schema, labels) for some in pieces)
     shown = schema
@@ -196,38 +192,27 @@ def episode_columns(journal: Journal) -> dict[str, str]:
 
 
 def _episodes(
-    some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
+    some: list[EvaluationRow], names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
 ) -> pa.Table:
-    counts = np.array([packed.episodes for packed in some])
+    counts = np.array([len(row.returns) for row in some])
     owner = np.repeat(np.arange(len(some)), counts)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     columns: list[Any] = [
-        np.array([packed.trial for packed in some])[owner],
-        pa.array([packed.stream for packed in some]).take(pa.array(owner)),
-        np.array([packed.replicate for packed in some])[owner],
-        np.array([packed.env_steps for packed in some])[owner],
+        np.array([row.trial for row in some])[owner],
+        pa.array([str(row.stream) for row in some]).take(pa.array(owner)),
+        np.array([row.replicate for row in some])[owner],
+        np.array([row.env_steps for row in some])[owner],
         np.arange(len(owner)) - starts,
-        np.frombuffer(b"".join(packed.returns for packed in some), "<f8"),
-        np.frombuffer(b"".join(packed.lengths for packed in some), "<i8"),
+        np.concatenate([row.returns for row in some]),
+        np.concatenate([row.lengths for row in some]),
     ]
-    columns += [_episode_metric(some, name) for name in names]
+    for name in names:  # null for an evaluation without it
+        values: Any = np.concatenate([row.metrics.get(name, row.returns) for row in some])
+        absent = np.array([name not in row.metrics for row in some])[owner]
+        columns.append(pa.array(values, mask=absent))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     table = pa.table(arrays, schema=schema)
     return envs.long_episodes(table, counts, labels) if labels else table
-
-
-def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
-    """Return one metric of all episodes; null for an evaluation without it."""
-    pieces: list[bytes] = []
-    known: list[bool] = []
-    for packed in some:
-        has, size = name in packed.names, 8 * packed.episodes
-        start = packed.names.index(name) * size if has else 0
-        pieces.append(packed.metrics[start : start + size] if has else bytes(size))
-        known.append(has)
-    values = np.frombuffer(b"".join(pieces), "<f8")
-    absent = np.repeat(~np.array(known), [packed.episodes for packed in some])
-    return pa.array(values, mask=absent)
 
 
 # ---------------------------------------------------------------------- curves

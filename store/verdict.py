@@ -1,7 +1,6 @@
 """The verdict of a study about its winner; `verdict_text.py` has the sentences.
 
-Everything that names a winner uses it: the end of a run, `top`, `show`, the report, JSON and
-Python. Values are from test seeds, the same for both sides.
+Values are from test seeds, the same for both sides.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ _BLIND: dict[str, Any] = {
 }  # fmt: skip
 
 METHODS: dict[str, Method] = {row.name: row for row in (
-    Method("random", "random_and_grid:RandomSearch", **_BLIND),
-    Method("grid", "random_and_grid:GridSearch", (
+    Method("random", "without_model:RandomSearch", **_BLIND),
+    Method("grid", "without_model:GridSearch", (
         Field("points", "points", 5, "values taken of each range; as a mapping, by name, `*` for "
               "the rest", low=1, high=MOST_POINTS),
     ), ends=True, **_BLIND),
-    Method("sobol", "sobol:SobolSearch", **_BLIND),
+    Method("sobol", "without_model:SobolSearch", **_BLIND),
     Method("tpe", "via_optuna:Tpe", (
         _STARTUP,
         count("n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000),

@@ -61,14 +61,14 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {row.name: row for row in (
-    Rule("asha", "successive_halving:build_asha", (
+    Rule("asha", "stopping:build_asha", (
         count("pause", 0, "trials kept paused at rungs, which resume if the cut-off falls to "
               "them; 0: they are stopped for good", high=100_000),
     ), passing="halving", shown="with eta {eta:g}"),
-    Rule("hyperband", "successive_halving:build_hyperband", passing="brackets",
+    Rule("hyperband", "stopping:build_hyperband", passing="brackets",
          shown="with eta {eta:g}"),
-    Rule("median", "median_and_plateau:build_median", passing="half", shown="with eta {eta:g}"),
-    Rule("plateau", "median_and_plateau:build_plateau", (
+    Rule("median", "stopping:build_median", passing="half", shown="with eta {eta:g}"),
+    Rule("plateau", "stopping:build_plateau", (
         count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
         Field("tolerance", "number", 0.02, "share of a trial's gain that counts as one", low=0,
               high=0.99),

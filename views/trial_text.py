@@ -12,12 +12,12 @@ from typing import Any
 from ..errors import StoreError, counted
 from ..search.analysis.verdict import conclusion_of
 from ..store.audits import Audit, audit_of
-from ..store.codec import finite_json, unpack_evaluation
+from ..store.codec import finite_json
 from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
 from ..store.leaderboard import default_of, leaderboard_of
 from ..store.query import has_column, query
-from ..store.rows import AskRow, StudyMeta, TrialRow, TrialState
+from ..store.rows import AskRow, EvaluationRow, StudyMeta, TrialRow, TrialState
 from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
 from ..store.value_bounds import value_bounds
@@ -117,8 +117,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             known = "it has none yet" if last is None else f"its trials are 0 to {last}"
             raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
         names = environment_names(meta.environments)
-        packed = map(unpack_evaluation, journal.packed_evaluations(number_))
-        evaluations = [one for episodes in packed for one in _summaries(episodes, names)]
+        found = journal.evaluations(number_)
+        evaluations = [one for row in found for one in _summaries(row, names)]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
@@ -167,28 +167,24 @@ def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
     return {"ended": than, **asdict(audit)}
 
 
-def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dict[str, Any]]:
+def _summaries(row: EvaluationRow, environments: Sequence[str]) -> list[dict[str, Any]]:
     if not environments:
-        return [_evaluation(episodes)]
-    each = len(episodes) // len(environments)
+        return [_evaluation(row, slice(None))]
+    each = len(row.returns) // len(environments)
     return [
-        {ENVIRONMENT: name, **_evaluation(episodes[at * each : (at + 1) * each])}
+        {ENVIRONMENT: name, **_evaluation(row, slice(at * each, (at + 1) * each))}
         for at, name in enumerate(environments)
     ]
 
 
-def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
-    first, returns = episodes[0], [episode.episode_return for episode in episodes]
-    metrics = {
-        name: _mean([episode.metrics[name] for episode in episodes if name in episode.metrics])
-        for name in sorted(first.metrics)
-    }
+def _evaluation(row: EvaluationRow, own: slice) -> dict[str, Any]:
+    returns = row.returns[own].tolist()
     return {
-        "stream": str(first.stream), "replicate": first.replicate, "env_steps": first.env_steps,
-        "episodes": len(episodes), "return_mean": _mean(returns),
+        "stream": str(row.stream), "replicate": row.replicate, "env_steps": row.env_steps,
+        "episodes": len(returns), "return_mean": _mean(returns),
         "return_min": finite_or_none(min(returns)), "return_max": finite_or_none(max(returns)),
-        "length_mean": _mean([episode.episode_length for episode in episodes]),
-        "metrics": metrics,
+        "length_mean": _mean(row.lengths[own].tolist()),
+        "metrics": {name: _mean(values[own].tolist()) for name, values in row.metrics.items()},
     }  # fmt: skip
 
 

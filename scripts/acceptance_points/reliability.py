@@ -51,12 +51,16 @@ def damaged_journals(small: bool, work: Path) -> Outcome:
 def seen(folder: Path) -> str:
     """Read everything that a journal holds."""
     from hpo.store import Journal, list_studies, read_leaderboard
+    from hpo.store.codec import evaluation_cells
     from hpo.store.study_folder import StudyFolder
 
     with Journal(folder) as journal:
         parts: list[Any] = [journal.meta, journal.head(), journal.trials(), journal.decisions()]
         parts += [journal.asks(), journal.attributes(), journal.parts()]
-        parts += [list(journal.evaluations()), journal.evaluation_metrics()]
+        parts += [
+            [evaluation_cells(row) for row in journal.evaluations()],
+            journal.evaluation_metrics(),
+        ]
     parts += [read_leaderboard(StudyFolder(folder)), list_studies(folder.parent) is not None]
     return repr(parts)
 

@@ -185,11 +185,10 @@ def _evaluations(trial: int, size: Size) -> Iterator[Any]:
     for seed in range(size.seeds):
         for index, at in enumerate(rungs if _ends(trial) else rungs[:1]):
             value = _value(trial, seed, (index + 1) / len(rungs))
-            for episode in range(_EPISODES):
-                apart = episode - (_EPISODES - 1) / 2
-                yield EvaluationRow(
-                    trial, Stream.SEARCH, seed, at, episode, value + apart, 500, {}
-                )
+            yield EvaluationRow(
+                value + np.arange(_EPISODES) - (_EPISODES - 1) / 2, np.full(_EPISODES, 500), {},
+                trial=trial, stream=Stream.SEARCH, replicate=seed, env_steps=at,
+            )  # fmt: skip
 
 
 def _decisions(trial: int, size: Size) -> Iterator[Any]:

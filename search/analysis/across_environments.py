@@ -14,7 +14,6 @@ from ...studies.load import recorded
 from ...studies.spec import Study
 from ..state.objective import Objective
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
-from .checkpoint_values import result_of
 
 _Points = Mapping[int, Mapping[int, Sequence[float]]]
 """Env steps -> replicate -> its scores."""
@@ -51,10 +50,10 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
     # trial -> env steps at which a rule ended it with its value
     ends = {row.trial: row.env_steps for row in journal.decisions() if row.action == "finish"}
     found: dict[tuple[int, Stream], dict[int, dict[int, Sequence[float]]]] = {}
-    for packed in journal.packed_evaluations():
-        here = found.setdefault((packed.trial, Stream(packed.stream)), {})
-        scores = objective.seen(result_of(packed))[1]
-        here.setdefault(packed.env_steps, {})[packed.replicate] = tuple(scores)
+    for row in journal.evaluations():
+        here = found.setdefault((row.trial, row.stream), {})
+        scores = objective.seen(row)[1]
+        here.setdefault(row.env_steps, {})[row.replicate] = tuple(scores)
     seeds: dict[tuple[int, Stream], BySeed] = {}
     for row in rows:
         has_value = {

@@ -15,18 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import ConfigError, counted
-from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
 from ...studies.spec import Study
-from ..lanes.contract import EvaluationResult
-from ..state.objective import Objective, measures
+from ..state.objective import Objective
 from .knob_importance import ped_anova
 
 _REACHED = 0.9
@@ -117,47 +113,15 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     objective = Objective.of(study)
-    evaluations = list(journal.packed_evaluations())
-    for packed, value in zip(evaluations, _measured(objective, evaluations), strict=True):
-        seeds[packed.stream, packed.trial, packed.env_steps].append(value)
+    for found in journal.evaluations():
+        own = objective.of_test if found.stream is Stream.REPORT else objective
+        seeds[found.stream, found.trial, found.env_steps].append(own.measure(found))
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
         too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
         if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
             values[at][trial] = objective.aggregate(replicates)
     return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
-
-
-def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> list[float]:
-    """Return the metric of each evaluation; those of one form are measured as one array."""
-    if objective.scales:
-        return [objective.measure(result_of(packed)) for packed in evaluations]
-    forms: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
-    for index, packed in enumerate(evaluations):
-        forms[packed.episodes, packed.names].append(index)
-    values = np.empty(len(evaluations))
-    for (episodes, names), those in forms.items():
-        some = [evaluations[index] for index in those]
-        returns = np.frombuffer(b"".join(packed.returns for packed in some), "<f8")
-        lengths = np.frombuffer(b"".join(packed.lengths for packed in some), "<i8")
-        metrics = np.frombuffer(b"".join(packed.metrics for packed in some), "<f8")
-        metrics = metrics.reshape(len(some), len(names), episodes)
-        result = EvaluationResult(
-            returns=returns.reshape(len(some), episodes),
-            lengths=lengths.reshape(len(some), episodes),
-            metrics={key: metrics[:, place] for place, key in enumerate(names)},
-        )
-        values[those] = measures(objective.metric.name, result)
-    return values.tolist()
-
-
-def result_of(packed: PackedEvaluation) -> EvaluationResult:
-    metrics = np.frombuffer(packed.metrics, "<f8").reshape(len(packed.names), packed.episodes)
-    return EvaluationResult(
-        returns=np.frombuffer(packed.returns, "<f8"),
-        lengths=np.frombuffer(packed.lengths, "<i8"),
-        metrics=dict(zip(packed.names, metrics, strict=True)),
-    )
 
 
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
@@ -168,10 +132,10 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     """
     objective = Objective.of(recorded(journal.meta.study_text))
     found: dict[tuple[int, Stream], dict[int, float]] = {}
-    for packed in journal.packed_evaluations(without=Stream.SEARCH):
-        of_trial = found.setdefault((packed.trial, Stream(packed.stream)), {})
-        own = objective.of_test if packed.stream == Stream.REPORT else objective
-        of_trial[packed.replicate] = own.seen(result_of(packed))[0]
+    for row in journal.evaluations(without=Stream.SEARCH):
+        of_trial = found.setdefault((row.trial, row.stream), {})
+        own = objective.of_test if row.stream is Stream.REPORT else objective
+        of_trial[row.replicate] = own.measure(row)
     return found
 
 

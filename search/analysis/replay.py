@@ -18,7 +18,7 @@ from ...errors import StoreError
 from ...machine.software import enable_compilation_cache
 from ...store.journal import Journal
 from ...store.query import query
-from ...store.rows import Stream, TrialRow
+from ...store.rows import Episodes, Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads, of_its_day
@@ -143,22 +143,19 @@ class _Record:
                 text = f"study {folder.name!r} has no trial {number}"
                 raise StoreError(text, trials=folder.name)
             lineage = lineage_of(row)
-            found: dict[tuple[int, int], list[float]] = {}
+            found: dict[tuple[int, int], tuple[float, ...]] = {}
             metric = journal.meta.metric
             for trial in dict.fromkeys(part.trial for part in lineage):
-                for episode in journal.evaluations(trial):
-                    mine = _trained_by(lineage, episode.env_steps) == trial
-                    if mine and episode.stream is Stream.SEARCH:
-                        key = (episode.replicate, episode.env_steps)
-                        found.setdefault(key, []).append(
-                            _shown(episode.episode_return, episode.metrics, metric)
-                        )
+                for seen in journal.evaluations(trial):
+                    mine = _trained_by(lineage, seen.env_steps) == trial
+                    if mine and seen.stream is Stream.SEARCH:
+                        found[seen.replicate, seen.env_steps] = _shown(seen, metric)
             text = journal.meta.study_text
         if not found:
             raise StoreError(
                 f"trial {number} of {folder.name!r} was never evaluated in the search"
             )
-        return cls(text, row, lineage, {key: tuple(value) for key, value in found.items()})
+        return cls(text, row, lineage, found)
 
     @property
     def env_steps(self) -> int:
@@ -228,14 +225,7 @@ def _train(
             refuse_failed(evaluation.failed for evaluation in found)
             for replicate, evaluation in zip(record.replicates, found, strict=True):
                 if (replicate, after) in record.returns:
-                    now = tuple(
-                        _shown(
-                            float(value),
-                            {name: float(row[at]) for name, row in evaluation.metrics.items()},
-                            study.metric.name,
-                        )
-                        for at, value in enumerate(evaluation.returns)
-                    )
+                    now = _shown(evaluation, study.metric.name)
                     trial = _trained_by(record.lineage, after)
                     was = record.returns[replicate, after]
                     points.append(Point(after, replicate, trial, was, now))
@@ -247,11 +237,10 @@ def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
     return next(part.trial for part in reversed(lineage) if part.env_steps < env_steps)
 
 
-def _shown(episode_return: float, metrics: Mapping[str, float], metric: str) -> float:
-    """Return an episode's return, or the study's metric where a training gives no return."""
-    if math.isnan(episode_return):
-        return metrics.get(metric.removeprefix("eval/"), math.nan)
-    return episode_return
+def _shown(found: Episodes, metric: str) -> tuple[float, ...]:
+    """Return the episodes' returns, or the study's metric where a training gives no return."""
+    instead = found.metrics.get(metric.removeprefix("eval/"), math.nan)
+    return tuple(np.where(np.isnan(found.returns), instead, found.returns).tolist())
 
 
 def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:

@@ -1,9 +1,4 @@
-"""The verdict of a study, or why there is none, for every view.
-
-`store.verdict_text` decides from rows. The rest is in the study itself: whether
-there are fresh seeds at all, what the environment's best return is, and what trials were evaluated
-in.
-"""
+"""The verdict of a study, or why there is none, for every view; from rows and the study."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from ...store.baselines import baselines_of
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
-from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, EvaluationRow, Stream, StudyMeta, TrialRow, TrialState
 from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
@@ -85,15 +80,13 @@ def front_values(
     """
     if not journal.meta.objectives:
         return {}
-    from ..lanes.contract import EvaluationResult
     from ..state.objective import Objective, measure  # numpy is loaded on use
-    from .checkpoint_values import result_of
 
     meta = journal.meta
     score = Objective.of(recorded(meta.study_text)) if meta.environments else None
     names = [str(objective["name"]) for objective in meta.objectives]
 
-    def value(place: int, found: EvaluationResult, known: Sequence[float]) -> float:
+    def value(place: int, found: EvaluationRow, known: Sequence[float]) -> float:
         if place == 0 and score is not None:  # over several environments
             return score.measure(found)
         return known[place] if names[place] in COSTS else measure(names[place], found)
@@ -105,14 +98,13 @@ def front_values(
         if row.choose_objectives and len(row.choose_values) == seeds
     }
     values: dict[int, dict[int, tuple[float, ...]]] = {}
-    for packed in journal.packed_evaluations(without=Stream.SEARCH):
-        here = packed.stream == Stream.CHOOSE and packed.replicate < seeds
-        if not here or packed.trial not in whole:
+    for row in journal.evaluations(without=Stream.SEARCH):
+        here = row.stream is Stream.CHOOSE and row.replicate < seeds
+        if not here or row.trial not in whole:
             continue  # of other seeds, or of a trial that has not a value on every seed
-        found, known = result_of(packed), whole[packed.trial]
-        of_trial = values.setdefault(packed.trial, {})
+        of_trial, known = values.setdefault(row.trial, {}), whole[row.trial]
         # In the order of env steps: the last one stays.
-        of_trial[packed.replicate] = tuple(value(n, found, known) for n in range(len(names)))
+        of_trial[row.replicate] = tuple(value(n, row, known) for n in range(len(names)))
     return values
 
 
@@ -194,10 +186,7 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     """Return a sentence where the winner's value is of episodes that were cut; else ""."""
     if not entries or entries[0].value is None:
         return ""
-    winner, stream = entries[0].trial, entries[0].value_from
-    found = [row for row in journal.evaluations(winner) if str(row.stream) == stream]
-    last = max((row.env_steps for row in found), default=0)
-    lengths = [row.episode_length for row in found if row.env_steps == last]
+    lengths = journal.last_lengths(entries[0].trial, entries[0].value_from)
     if max(lengths, default=0) < SHORTEST_CUT:  # nothing of the study needs to be read
         return ""
     return cut_words(recorded(journal.meta.study_text), lengths)
@@ -220,20 +209,15 @@ def conclusion_from(
     if fresh and not any(apart(worlds[0], world) for world in worlds[1:]):
         front = _default_and_front(meta, rows, entries, fresh)
     found = concluded(
-        meta,
-        rows,
-        entries,
-        baselines,
+        meta, rows, entries, baselines,
         ceiling=ceiling_of(study, meta),
         why=_why_nothing(study, meta, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
-        front=front,
-        alone=alone,
+        front=front, alone=alone, looks=looks,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
-        looks=looks,
-    )
+    )  # fmt: skip
     return replace(found, said=(*found.said, cut)) if cut else found
 
 

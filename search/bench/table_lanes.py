@@ -12,13 +12,7 @@ import numpy as np
 from ...errors import ConfigError
 from ...store.rows import Stream
 from ...studies.spec import Study
-from ..lanes.contract import (
-    ChunkResult,
-    EvaluationResult,
-    Refill,
-    Resolved,
-    SimulatedPopulation,
-)
+from ..lanes.contract import ChunkResult, EvaluationResult, Refill, Resolved, SimulatedPopulation
 from ..samplers.proposal_queue import Proposal, Proposals, Proposer
 from ..samplers.registry import Batch, Sampler
 from .tables import Table

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,17 +84,8 @@ class ChunkEvent:
     metrics: Mapping[str, np.ndarray]  # name -> float64 [replicates], as in the table `curves`
 
 
-@dataclass(frozen=True)
-class EvaluationEvent:
-    """A replicate was evaluated after `env_steps` of training."""
-
-    trial: int
-    stream: Stream
-    replicate: int
-    env_steps: int
-    returns: np.ndarray  # float64 [episodes], undiscounted
-    lengths: np.ndarray  # int64 [episodes], env steps
-    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
+EvaluationEvent = EvaluationRow
+"""A replicate was evaluated after `env_steps` of training."""
 
 
 @dataclass(frozen=True)
@@ -178,20 +169,8 @@ class Callbacks(Observer):
             self._call("on_run_end", RunEndEvent(progress, state))
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
-        for key, found in groupby(
-            evaluations, lambda row: (row.trial, row.stream, row.replicate, row.env_steps)
-        ):
-            rows = list(found)
-            event = EvaluationEvent(
-                *key,
-                returns=np.array([row.episode_return for row in rows], np.float64),
-                lengths=np.array([row.episode_length for row in rows], np.int64),
-                metrics={
-                    name: np.array([row.metrics[name] for row in rows], np.float64)
-                    for name in sorted(rows[0].metrics)
-                },
-            )
-            self._call("on_evaluation", event)
+        for row in evaluations:
+            self._call("on_evaluation", deepcopy(row))  # a callback may change its arrays
 
     def on_trial_end(self, trial: TrialRow) -> None:
         self._call("on_trial_end", TrialEndEvent(trial))

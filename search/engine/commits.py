@@ -165,12 +165,9 @@ class Committer:
                 loop_state=ledger.state.to_text(),
                 checkpoint=self._save_lanes(),
                 trials=[ledger.trials[number] for number in sorted(new.trials)],
-                evaluations=new.evaluations,
-                decisions=new.decisions,
-                asks=new.asks,
-                attributes=new.attributes,
-                phase=phase,
-            )
+                evaluations=new.evaluations, decisions=new.decisions, asks=new.asks,
+                attributes=new.attributes, phase=phase,
+            )  # fmt: skip
         ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()
         longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)

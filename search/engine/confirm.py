@@ -2,7 +2,7 @@
 
 The search seeds picked these trials, which biases their values upwards. So the `choose` seeds
 only choose (0: the best of the search wins), and the reported value comes from the `report` seeds.
-With `interim` the test may end early, see `store.interim_analyses`. Several objectives have a
+Several objectives have a
 front instead of a winner: the best trials run on the `choose` seeds and form a new front. The
 default runs on the `report` seeds, too (with a front, on the `choose` seeds), and so do the
 trials listed in `confirm.also`.
@@ -30,7 +30,6 @@ from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
 from ...studies.study_keys import COSTS
-from ..analysis.checkpoint_values import result_of
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
 from ..state.budget import env_steps_left
@@ -95,11 +94,10 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
     if ledger.study.confirm is None or store.created:
         return Fresh()
     ended: dict[Replicate, tuple[float, list[float], list[float]]] = {}
-    for packed in store.journal.packed_evaluations(without=Stream.SEARCH):
-        found = result_of(packed)
-        key = (packed.trial, Stream(packed.stream), packed.replicate)
-        value, scores = ledger.objective_on(key[1]).seen(found)
-        ended[key] = value, ledger.objectives.measure(found), scores
+    for row in store.journal.evaluations(without=Stream.SEARCH):
+        value, scores = ledger.objective_on(row.stream).seen(row)
+        key = (row.trial, row.stream, row.replicate)
+        ended[key] = value, ledger.objectives.measure(row), scores
     reached = {
         (trial, Stream(stream), replicate): at
         for (trial, stream, replicate), at in store.curves.reached(Stream.SEARCH).items()

@@ -1,8 +1,4 @@
-"""Runs the chunks of a study, for our loop and for Ray Tune's.
-
-A driver chooses the replicates of the next chunk and decides about trials after it. Counting,
-writing, failing, notifying and committing are here.
-"""
+"""Runs, counts, writes and commits the chunks of a study, for our loop and for Ray Tune's."""
 
 from __future__ import annotations
 

@@ -147,7 +147,14 @@ def take_evaluations(
         if not all(map(math.isfinite, (value, *extras))):
             _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
             continue
-        written += _rows(run, bucket.env_steps_of(run), result)
+        row = EvaluationRow(
+            np.array(result.returns, np.float64),
+            np.array(result.lengths, np.int64),
+            {name: np.array(values, np.float64) for name, values in result.metrics.items()},
+            trial=run.trial, stream=run.stream, replicate=run.replicate,
+            env_steps=bucket.env_steps_of(run),
+        )  # fmt: skip
+        written.append(row)
         run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
         if trained == bucket.schedule.length:
             run.end()
@@ -183,22 +190,6 @@ def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float
     returns = np.asarray(result.returns)
     bad = int(np.sum(~np.isfinite(returns)))
     return f"{named} in its evaluation, the returns of {bad} of {len(returns)} episodes not finite"
-
-
-def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[EvaluationRow]:
-    return [
-        EvaluationRow(
-            trial=run.trial,
-            stream=run.stream,
-            replicate=run.replicate,
-            env_steps=env_steps,
-            episode=episode,
-            episode_return=float(result.returns[episode]),
-            episode_length=int(result.lengths[episode]),
-            metrics={name: float(values[episode]) for name, values in result.metrics.items()},
-        )
-        for episode in range(len(result.returns))
-    ]
 
 
 def replicates_of(study: Study) -> dict[Stream, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ...store.rows import EvaluationRow
 from ..rules.registry import Pruner
-from ..rules.successive_halving import PromotingAsha
+from ..rules.stopping import PromotingAsha
 from ..state.budget import may_propose
 from ..state.loop_state import Phase
 from ..state.schedule import Schedule

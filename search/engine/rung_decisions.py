@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ...store.pareto import scores
 from ...store.rows import Stream, TrialState
 from ..rules.registry import Pruner, Standing, Verdict, is_audited, rank_of
-from ..rules.successive_halving import PromotingAsha, in_order
+from ..rules.stopping import PromotingAsha, in_order
 from ..state.schedule import Schedule
 from ..state.search_state import Ledger
 from ..state.trials import Run, RunState, Trial

@@ -1,8 +1,4 @@
-"""What the search loop requests from a population of lanes, and what it gets back.
-
-`local_population` implements it over `hpo.core`; tests implement it with analytic learning
-curves, so that the loop's rules are tested in milliseconds.
-"""
+"""What the search loop requests from a population of lanes, and what it gets back."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ import numpy as np
 
 from ...errors import ConfigError, SearchError
 from ...store.codec import plain_json
-from ...store.rows import Stream
+from ...store.rows import Episodes, Stream
 from ...studies.spec import Study
 
 
@@ -73,12 +69,9 @@ class ChunkResult:
 
 
 @dataclass(frozen=True)
-class EvaluationResult:
+class EvaluationResult(Episodes):
     """One lane's evaluation."""
 
-    returns: np.ndarray  # float64 [episodes]
-    lengths: np.ndarray  # int64 [episodes], env steps
-    metrics: Mapping[str, np.ndarray]  # of the environment: name -> float64 [episodes]
     failed: str = ""  # why the environment failed; then there is nothing else
 
     @classmethod

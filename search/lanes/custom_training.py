@@ -26,14 +26,7 @@ from ...studies.chunk_sizes import quanta_of
 from ...studies.programs import words_of_bucket
 from ...studies.spec import Study
 from ...studies.study_keys import COSTS, METRICS
-from .contract import (
-    Change,
-    ChunkResult,
-    Division,
-    EvaluationResult,
-    Refill,
-    Resolved,
-)
+from .contract import Change, ChunkResult, Division, EvaluationResult, Refill, Resolved
 from .lane_count import auto_lanes, population_replicates
 from .local import DeviceFactory, baseline_of
 from .local_population import STREAMS, ProgramLanes

@@ -19,7 +19,7 @@ from typing import Any
 
 from ray import tune  # pyright: ignore[reportMissingImports]
 
-from ...errors import ConfigError, HpoError, SearchError
+from ...errors import ConfigError, HpoError, SearchError, suggestion
 from ...spaces.distributions import Axis
 from ...spaces.space import Space
 from ...studies.spec import EarlyTerminate, Study
@@ -121,12 +121,14 @@ def _scheduler_class(name: str) -> type:
 
 def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
     module, _, attribute = known.get(name, name).rpartition(".")
+    words = [*known, *known.values(), *(["random"] if what == "searcher" else [])]
+    hint = f"{suggestion(name, words)} Known: {', '.join(words)}, or another class of Ray Tune"
     try:
         found = getattr(_module_named(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"search.{what} {name!r} cannot be imported: {error}") from error
+        raise ConfigError(f"search.{what} {name!r} cannot be imported: {error};{hint}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(f"search.{what} {name!r} is not a {base.__name__} of Ray Tune")
+        raise ConfigError(f"search.{what} {name!r} is not a {base.__name__} of Ray Tune;{hint}")
     return found
 
 
@@ -135,7 +137,8 @@ def _module_named(name: str) -> Any:
         return import_module(name)
     own = user_module(name)
     if own is None:
-        raise ImportError("for a custom class type imports: [my_file.py] and my_file.MyClass")
+        custom = "for a custom class type imports: [my_file.py] and my_file.MyClass"
+        raise ImportError(f"{name} is neither {_LIBRARY} nor a file of `imports`; {custom}")
     return own
 
 

@@ -1,8 +1,6 @@
 """Early stopping: the contract of a rule that judges trials at a rung, and the registry.
 
-A rule is a pure function of the results at one rung; the loop decides when a trial has reached it,
-ends its replicates and writes the verdict. `studies/stopping_rules.py` has the table of rules; a
-rule's module is imported when a study asks for it.
+A rule is a pure function of the results at one rung. `studies/stopping_rules.py` has the table.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from ...errors import UnknownNameError
 from ...store.aggregate_environments import Over, together
 from ...store.leaderboard import Ranking
 from ...store.pareto import places
+from ...store.rows import Episodes
 from ...store.statistics import aggregate
 from ...studies.spec import Constraint, Metric, Study, scales
 from ...studies.study_keys import COSTS, METRICS
-from ..lanes.contract import EvaluationResult
 
 _PREFIX = "eval/"
 TRAINING_RETURN = "training_return"
@@ -31,41 +31,36 @@ _STATISTICS: Mapping[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 
 
-def measure(name: str, result: EvaluationResult) -> float:
+def measure(name: str, result: Episodes) -> float:
     """Return the metric `name` of one evaluation.
 
     `eval/return_mean` etc. (`median`, `min`, `max`, `std`; `return` or `length`) are over
     episodes; any other `eval/<name>` is the mean of the environment's metric of that name.
     """
-    return float(measures(name, result))
-
-
-def measures(name: str, results: EvaluationResult) -> np.ndarray:
-    """Return the metric of many evaluations, arrays [evaluations, episodes]."""
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:
-        values = results.returns if quantity == "return" else results.lengths
-        return _STATISTICS[statistic](np.asarray(values, dtype=np.float64), axis=-1)
-    if name.startswith(_PREFIX) and key in results.metrics:
-        return np.mean(results.metrics[key], axis=-1)
-    known = [*METRICS, *(f"{_PREFIX}{key}" for key in results.metrics)]
+        values = result.returns if quantity == "return" else result.lengths
+        return float(_STATISTICS[statistic](np.asarray(values, dtype=np.float64)))
+    if name.startswith(_PREFIX) and key in result.metrics:
+        return float(np.mean(result.metrics[key]))
+    known = [*METRICS, *(f"{_PREFIX}{key}" for key in result.metrics)]
     raise UnknownNameError("metric", name, known)
 
 
-def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:
+def parts_of(result: Episodes, environments: int) -> list[Episodes]:
     """Split an evaluation on several environments by environment.
 
-    >>> both = EvaluationResult(np.array([1.0, 2.0]), np.array([3, 4]), {})
+    >>> both = Episodes(np.array([1.0, 2.0]), np.array([3, 4]), {})
     >>> [part.returns.tolist() for part in parts_of(both, 2)]
     [[1.0], [2.0]]
     """
     each = len(result.returns) // environments
 
-    def part(at: int) -> EvaluationResult:
+    def part(at: int) -> Episodes:
         own = slice(at * each, (at + 1) * each)
         metrics = {name: values[own] for name, values in result.metrics.items()}
-        return EvaluationResult(result.returns[own], result.lengths[own], metrics)
+        return Episodes(result.returns[own], result.lengths[own], metrics)
 
     return [part(at) for at in range(environments)]
 
@@ -92,11 +87,11 @@ class Objective:
         """The same on test seeds, where training returns do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
-    def measure(self, result: EvaluationResult) -> float:
+    def measure(self, result: Episodes) -> float:
         """Return the metric of one evaluation; over several environments the aggregated score."""
         return self.seen(result)[0]
 
-    def seen(self, result: EvaluationResult) -> tuple[float, list[float]]:
+    def seen(self, result: Episodes) -> tuple[float, list[float]]:
         """Return `measure`, and the score on each of several environments."""
         if not self.scales:
             return self._with_training(measure(self.metric.name, result), result), []
@@ -104,7 +99,7 @@ class Objective:
         scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
         return together(scores, self.over), scores
 
-    def _with_training(self, value: float, result: EvaluationResult) -> float:
+    def _with_training(self, value: float, result: Episodes) -> float:
         weight, trained = self.metric.training_weight, result.metrics.get(TRAINING_RETURN)
         if not weight or trained is None or not np.isfinite(trained[0]):
             return value  # no episode of training has ended
@@ -152,7 +147,7 @@ class Objectives:
     def _measured(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._columns if name not in COSTS)
 
-    def measure(self, result: EvaluationResult) -> list[float]:
+    def measure(self, result: Episodes) -> list[float]:
         return [measure(name, result) for name in self._measured]
 
     def aggregate(

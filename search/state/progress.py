@@ -1,7 +1,4 @@
-"""Events of the loop for observers, and a picture of its progress.
-
-Observers only watch; they cannot change the search.
-"""
+"""Events of the loop for observers, who cannot change the search, and its progress."""
 
 from __future__ import annotations
 
@@ -128,7 +125,7 @@ class Observer:
         """A chunk is done and judged."""
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Replicates were evaluated at this boundary: all episodes, in order."""
+        """Replicates were evaluated at this boundary."""
 
     def on_trial_end(self, trial: TrialRow) -> None:
         """A trial has ended."""

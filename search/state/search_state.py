@@ -1,7 +1,4 @@
-"""Everything the loop knows, and the rows not committed yet.
-
-All parts read trials and state here and write rows here; nothing else passes between them.
-"""
+"""Everything the loop knows, and the rows not committed yet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Trials and their replicates in memory.
-
-They change only by their methods, at chunk boundaries; the `Ledger` calls those that others
-must see, and every change reaches the store as a `TrialRow`.
-"""
+"""Trials and their replicates in memory; they change only by their methods, between chunks."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ import re
 
 import numpy as np
 
+from helpers.episodes import evaluation
 from hpo.search.checks import study_meta
-from hpo.store.rows import EvaluationRow, Stream, TrialRow, TrialState
+from hpo.store.rows import Stream, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.studies.load import loads
@@ -49,11 +50,9 @@ def write_study(source, name="recorded", more="", code="", level=20.0):
                 measured = shown if study.metric.name == "eval/return_mean" else lengths
                 values[stream] = tuple(float(np.mean(row)) for row in measured.astype(float))
                 evaluations += [
-                    EvaluationRow(trial, stream, seed, 4000, episode, float(shown[seed, episode]),
-                                  int(lengths[seed, episode]))
+                    evaluation(trial, seed, 4000, shown[seed], lengths[seed], stream)
                     for seed in range(seeds)
-                    for episode in range(EPISODES)
-                ]  # fmt: skip
+                ]
                 for seed in range(seeds):
                     store.curves.add_chunk([trial], [stream], [seed], [4000], {"loss": np.ones(1)})
             trials.append(

@@ -80,7 +80,7 @@ def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
 
 STARTS_JAX = """\
 import jax.numpy as jnp
-from hpo.search.samplers.random_and_grid import RandomSearch
+from hpo.search.samplers.without_model import RandomSearch
 from hpo.search.samplers.registry import register_sampler
 
 GOAL = jnp.ones(2)

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.machine import software
 from hpo.search.analysis.checkpoint_values import importance_at, read_points
@@ -75,7 +76,7 @@ def test_finished_and_stopped_trials_say_what_they_are_worth(tmp_path):
     go(tmp_path, samples.study())
     with opened(tmp_path) as journal:
         evaluations = {}
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             key = (row.trial, row.replicate, row.env_steps)
             evaluations.setdefault(key, []).append(row.episode_return)
         decisions = {(row.trial, row.rung): row for row in journal.decisions()}
@@ -226,7 +227,7 @@ def test_warmup_is_counted_apart(tmp_path):
     assert results.usage.warmup_env_steps == 3 * 2 * 2 * 1_000
     with opened(tmp_path) as journal:
         assert {row.warmup_env_steps for row in journal.trials()} == {4_000}
-        assert {row.env_steps for row in journal.evaluations()} == {16_000}
+        assert {row.env_steps for row in episodes_in(journal)} == {16_000}
 
 
 def diverging(*rates):
@@ -273,7 +274,7 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
     assert {entry.state for entry in results.leaderboard} == {TrialState.DIVERGED}
     with opened(tmp_path) as journal:
         told = {row.error for row in journal.trials()}
-        assert len(told) == 1 and not list(journal.evaluations())
+        assert len(told) == 1 and not list(episodes_in(journal))
     assert re.fullmatch(
         r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in its evaluation, the returns of "
         r"(\d+) of \1 episodes not finite",
@@ -311,7 +312,7 @@ def test_the_winner_is_chosen_on_fresh_seeds_and_reported_on_others(tmp_path):
     results = go(tmp_path, study, observers=[watcher])
     with opened(tmp_path) as journal:
         rows = {row.trial: row for row in journal.trials()}
-        streams = {row.stream for row in journal.evaluations()}
+        streams = {row.stream for row in episodes_in(journal)}
     finished = [row for row in rows.values() if row.value is not None]
     best = sorted(finished, key=lambda row: (-row.value, row.trial))[:3]
     confirmed = [row for row in rows.values() if row.choose_values]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.episodes import evaluation
 from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.state.objective import measure
 from hpo.store import (
@@ -44,10 +45,7 @@ class Story:
         self.store.curves.add_chunk([trial], [Stream.CHOOSE], [0], [env_steps], columns)
 
     def evaluate(self, trial: int, replicate: int, env_steps: int, *returns: float) -> None:
-        self.evaluations += [
-            EvaluationRow(trial, Stream.SEARCH, replicate, env_steps, index, value, 7, {"load": 1})
-            for index, value in enumerate(returns)
-        ]
+        self.evaluations.append(evaluation(trial, replicate, env_steps, [*returns], 7, load=1))
 
     def commit(self, *trials: TrialRow) -> Path:
         self.store.commit(

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.episodes import episodes_in, episodes_of, evaluation
 from hpo.errors import StoreError
 from hpo.store import (
     AskRow,
@@ -26,7 +27,6 @@ from hpo.store import (
     EvaluationRow,
     Head,
     Journal,
-    Stream,
     StudyMeta,
     TrialRow,
     TrialState,
@@ -38,16 +38,10 @@ from hpo.store.codec import trial_from_text, trial_to_text
 Make = Callable[..., TrialRow]
 
 
-def episodes(trial: int, env_steps: int, count: int = 3) -> list[EvaluationRow]:
-    return [
-        EvaluationRow(
-            *(trial, Stream.SEARCH, 0, env_steps, episode),
-            episode_return=[math.nan, -math.inf, 0.1][episode % 3],
-            episode_length=10**12 + episode,
-            metrics={"blocking": 1 / 3, "load": math.nan},
-        )
-        for episode in range(count)
-    ]
+def evaluated(trial: int, env_steps: int, count: int = 3) -> EvaluationRow:
+    returns = [math.nan, -math.inf, 0.1][:count]
+    lengths = [10**12 + episode for episode in range(count)]
+    return evaluation(trial, 0, env_steps, returns, lengths, blocking=1 / 3, load=math.nan)
 
 
 def decision(trial: int, rung: int = 0) -> DecisionRow:
@@ -85,7 +79,7 @@ def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMe
         Commit(
             *(1, '{"lanes": []}', "lanes-000001", 12.25),
             trials=rows,
-            evaluations=[*episodes(1, 800), *episodes(0, 400, 1)],
+            evaluations=[evaluated(1, 800), evaluated(0, 400, 1)],
             decisions=[decision(1), decision(0)],
             asks=asks,
             attributes=attributes,
@@ -97,9 +91,10 @@ def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMe
         assert again.head() == Head(1, 12.25, "running", '{"lanes": []}', "lanes-000001")
         assert repr(again.trials()) == repr(rows)  # repr: NaN is not equal to itself
         assert repr(again.trial(1)) == repr(rows[1]) and again.trial(7) is None
-        expected = [*episodes(0, 400, 1), *episodes(1, 800)]
-        assert repr(list(again.evaluations())) == repr(expected)
-        assert repr(list(again.evaluations(1))) == repr(episodes(1, 800))
+        of_one = episodes_of(evaluated(1, 800))
+        expected = [*episodes_of(evaluated(0, 400, 1)), *of_one]
+        assert repr(list(episodes_in(again))) == repr(expected)
+        assert repr(list(episodes_in(again, 1))) == repr(of_one)
         assert again.evaluation_metrics() == ["blocking", "load"]
         assert repr(again.decisions()) == repr([decision(1), decision(0)])
         assert repr(again.decisions(0)) == repr([decision(0)])
@@ -126,11 +121,11 @@ def test_trials_are_replaced_and_states_counted(journal: Journal, make_trial: Ma
 
 def test_an_appended_row_is_never_doubled(journal: Journal) -> None:
     first = commit(
-        1, evaluations=episodes(0, 5), decisions=[decision(0)], asks=[AskRow(0, "a", ())]
+        1, evaluations=[evaluated(0, 5)], decisions=[decision(0)], asks=[AskRow(0, "a", ())]
     )
     journal.commit(first)
     for repeated in (
-        {"evaluations": episodes(0, 5)},
+        {"evaluations": [evaluated(0, 5)]},
         {"decisions": [decision(0)]},
         {"asks": [AskRow(0, "b", ())]},
     ):
@@ -157,7 +152,7 @@ def test_a_promotion_takes_the_place_of_the_judgement_that_paused_its_trial(
 def test_a_refused_commit_leaves_nothing(journal: Journal, make_trial: Make) -> None:
     bad = make_trial(1, params={"learning_rate": "fast"})
     with pytest.raises(StoreError, match=r"'learning_rate' is declared float.*'fast'"):
-        journal.commit(commit(1, trials=[make_trial(0), bad], evaluations=episodes(0, 5)))
+        journal.commit(commit(1, trials=[make_trial(0), bad], evaluations=[evaluated(0, 5)]))
     assert journal.trials() == [] and list(journal.evaluations()) == []
     assert journal.head().number == 0
     journal.commit(commit(1, trials=[make_trial(0)]))
@@ -198,11 +193,11 @@ def test_numbers_of_numpy_are_taken(journal: Journal, make_trial: Make) -> None:
 
 
 def test_episodes_must_be_whole(journal: Journal) -> None:
-    rows = episodes(0, 5)
-    other = dataclasses.replace(rows[1], metrics={"blocking": 0.0})
-    for broken in (rows[1:], rows[::-1], [rows[0], rows[0]], [rows[0], other]):
-        with pytest.raises(StoreError, match="must have the episodes 0, 1, 2"):
-            journal.commit(commit(1, evaluations=broken))
+    row = evaluated(0, 5)
+    metrics = {**row.metrics, "load": row.returns[1:]}
+    for changes in ({"lengths": row.lengths[1:]}, {"metrics": metrics}, {"returns": np.zeros(())}):
+        with pytest.raises(StoreError, match="one length and one value of each metric per ep"):
+            journal.commit(commit(1, evaluations=[dataclasses.replace(row, **changes)]))
 
 
 def test_commits_are_numbered_without_gaps(journal: Journal) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.episodes import evaluation
 from hpo.errors import StoreError
 from hpo.store import (
-    EvaluationRow,
     Stream,
     StudyFolder,
     StudyMeta,
@@ -35,7 +35,7 @@ Make = Callable[..., TrialRow]
 def fill(folder: StudyFolder, meta: StudyMeta, rows: list[TrialRow]) -> Path:
     with StudyStore(folder, meta) as store:
         store.curves.add_chunk([0], [Stream.SEARCH], [0], [10], {"loss/policy": [0.5]})
-        evaluations = [EvaluationRow(0, Stream.SEARCH, 0, 10, 0, 1.5, 9, {"blocking": 0.1})]
+        evaluations = [evaluation(0, 0, 10, [1.5], 9, blocking=0.1)]
         store.commit(loop_state="{}", checkpoint=None, trials=rows, evaluations=evaluations)
         store.publish()
     return folder.path

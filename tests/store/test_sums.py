@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
+from helpers.episodes import episodes_in, evaluation
 from hpo.errors import StoreError
 from hpo.store import (
     AskRow,
     AttributeRow,
     Commit,
     DecisionRow,
-    EvaluationRow,
     Journal,
     Part,
-    Stream,
     StudyMeta,
     TrialRow,
 )
@@ -76,9 +75,8 @@ def fill(journal: Journal, make_trial: Make, commits: int = 6, seed: int = 0) ->
                 at=float(number),
                 trials=list({row.trial: row for row in trials}.values()),
                 evaluations=[
-                    EvaluationRow(number, Stream.SEARCH, r, 800, e, rng.random(), 9, {"b": 0.5})
+                    evaluation(number, r, 800, [rng.random() for _ in range(4)], 9, b=0.5)
                     for r in range(3)
-                    for e in range(4)
                 ],
                 decisions=[
                     DecisionRow(number, r, 100, 0.5, "stop", "asha", None, 1, 2) for r in range(4)
@@ -144,7 +142,7 @@ def read_all(folder: Path) -> list[Any]:
     with Journal(folder) as journal:
         found: list[Any] = [journal.meta, journal.head(), journal.trials(), journal.asks()]
         found += [journal.decisions(), journal.attributes(), journal.parts()]
-        return [*found, list(journal.evaluations()), journal.count_by_state()]
+        return [*found, list(episodes_in(journal)), journal.count_by_state()]
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

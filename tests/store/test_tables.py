@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.episodes import evaluation
 from hpo.errors import StoreError
 from hpo.store import (
     Commit,
@@ -46,10 +47,7 @@ param.learning_rate double, param.normalise_advantages bool, param.num_minibatch
 
 
 def episodes(trial: int, **metrics: float) -> list[EvaluationRow]:
-    return [
-        EvaluationRow(trial, Stream.SEARCH, 0, 100, index, index / 3, 7 + index, metrics)
-        for index in range(2)
-    ]
+    return [evaluation(trial, 0, 100, [0.0, 1 / 3], [7, 8], **metrics)]
 
 
 def write(

@@ -80,10 +80,12 @@ def ended(step: int) -> tuple[list[TrialRow], list[EvaluationRow], list[Decision
                 ended_at=time.time(),
             )
         )
-        evaluations += [
-            EvaluationRow(trial, Stream.SEARCH, 0, 400, index, result, 10 + index, {"load": value})
-            for index, result in enumerate(returns)
-        ]
+        row = EvaluationRow(
+            np.array(returns), 10 + np.arange(len(returns)),
+            {"load": np.full(len(returns), value)},
+            trial=trial, stream=Stream.SEARCH, replicate=0, env_steps=400,
+        )  # fmt: skip
+        evaluations.append(row)
         decisions.append(DecisionRow(trial, 0, 400, value, "stop", "asha", None, 1, 2))
     return trials, evaluations, decisions
 

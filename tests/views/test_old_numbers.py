@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 
 from helpers import view_samples as samples
+from helpers.episodes import episodes_of
 from hpo.cli import main
 from hpo.search.analysis.checkpoint_values import importance_at, read_points
 from hpo.search.analysis.knob_significance import answer_at
 from hpo.search.analysis.verdict import conclusion_of
 from hpo.store.audits import audit_of
 from hpo.store.baselines import attribute_of, baseline_entries, baselines_of
-from hpo.store.codec import unpack_evaluation
 from hpo.store.comparison import compare as comparison
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import default_of, leaderboard_of
@@ -66,8 +66,7 @@ class Studied:
             self.baselines = baseline_entries(baselines_of(journal), self.entries, "maximize")
             self.conclusion = conclusion_of(journal)
             self.evaluations = [
-                list(unpack_evaluation(one))
-                for one in journal.packed_evaluations(self.entries[0].trial)
+                episodes_of(one) for one in journal.evaluations(self.entries[0].trial)
             ]
         self.rows = {row.trial: row for row in rows}
         self.audit = audit_of(self.meta, rows, self.decisions, finishing_rules())

@@ -43,7 +43,7 @@ def test_names_are_those_that_the_study_was_begun_with(study):
         begun = SimpleNamespace(
             meta=dataclasses.replace(journal.meta, environments=names),
             decisions=journal.decisions,
-            packed_evaluations=journal.packed_evaluations,
+            evaluations=journal.evaluations,
         )
         found = environment_scores(begun, journal.trials())
     assert found.names == tuple(f"old_{name}" for name in engine.IDS)

@@ -10,6 +10,7 @@ import pytest
 import hpo
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
+from helpers.episodes import episodes_in
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
 from hpo.search.engine.commits import Committer
@@ -150,7 +151,7 @@ def means_by_hand(folder, results):
     episodes = {}
     with Journal(folder) as journal:
         trials = {row.trial: row for row in journal.trials()}
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             if row.stream == Stream.REPORT:
                 here = episodes.setdefault(row.trial, {})
                 here.setdefault((row.replicate, row.env_steps), []).append(row.episode_return)
@@ -173,7 +174,7 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
     assert results.conclusion.verdict == found.verdict == "behind" and found.seeds == 8
     ends = {}
     with Journal(tmp_path / "s") as journal:
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             if row.stream == Stream.CHOOSE:
                 ends.setdefault((row.trial, row.replicate, row.env_steps), []).append(row)
     last = max(at for _, _, at in ends)
@@ -362,7 +363,7 @@ def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys)
     (told,) = cut(go(tmp_path / "s", factory))
     assert told.endswith("were cut at 20,000 env steps: the environment did not end them.")
     with Journal(tmp_path / "s") as journal:
-        rows = [row for row in journal.evaluations() if row.stream is Stream.REPORT]
+        rows = [row for row in episodes_in(journal) if row.stream is Stream.REPORT]
     per_trial = len(rows) // len({row.trial for row in rows})
     assert told.startswith(f"{per_trial} of {per_trial} episodes")
     for words in (["top"], ["best"]):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import evaluation
 from hpo.cli import main
 from hpo.errors import ConfigError
 from hpo.search.analysis.checkpoint_values import (
@@ -15,14 +16,13 @@ from hpo.search.analysis.checkpoint_values import (
     importance_at,
     points_of,
     read_points,
-    result_of,
 )
 from hpo.search.analysis.knob_significance import Answer, answer_at, columns_of
 from hpo.search.run import run
 from hpo.search.state.objective import Objective
 from hpo.store.importance import Decided, KnobShare
 from hpo.store.journal import Journal
-from hpo.store.rows import Commit, EvaluationRow, Stream, TrialRow, TrialState
+from hpo.store.rows import Commit, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
 from hpo.views.commands.analyses import _of_method
 from hpo.views.formatting import steps
@@ -60,18 +60,17 @@ def test_values_are_measured_as_evaluations_alone_are(tmp_path, results):
     """Evaluations of other episodes and metrics among them, which are measured apart."""
     shutil.copytree(results / "one", tmp_path / "one")
     with Journal(tmp_path / "one", writable=True) as journal:
-        head, stream = journal.head(), Stream.SEARCH
+        head = journal.head()
         odd = [
-            EvaluationRow(0, stream, seed, 7, episode, 0.1 * episode + seed, 3, {"own": 1.0})
+            evaluation(0, seed, 7, [0.1 * n + seed for n in range(5 - seed)], 3, own=1.0)
             for seed in (0, 1)
-            for episode in range(5 - seed)
         ]
         journal.commit(Commit(head.number + 1, head.loop_state, None, head.at, evaluations=odd))
         points = points_of(journal)
         slow = defaultdict(list)
-        for packed in journal.packed_evaluations():
-            value = Objective(points.study.metric).measure(result_of(packed))
-            slow[packed.stream, packed.trial, packed.env_steps].append(value)
+        for row in journal.evaluations():
+            value = Objective(points.study.metric).measure(row)
+            slow[row.stream, row.trial, row.env_steps].append(value)
     assert dict(points.seeds) == dict(slow)
     assert points.seeds["search", 0, 7] == [pytest.approx(0.2), pytest.approx(1.15)]
 

@@ -117,6 +117,20 @@ def test_a_class_that_is_no_scheduler_is_refused(ray):
         scheduler_of(tuned(name), schedule_of(tuned(name), 1_000), dict)
 
 
+def test_a_class_that_cannot_be_imported_is_named_with_those_that_are_known(ray):
+    from hpo.search.ray_tune.tune import scheduler_of, searcher_of
+
+    asked = tuned("ray.tune.schedulers.ASHASchduler")
+    with pytest.raises(ConfigError) as told:
+        scheduler_of(asked, schedule_of(asked, 1_000), dict)
+    known = "'ray.tune.schedulers.ASHAScheduler'? Known: asha, pbt, ray.tune.schedulers.ASHASch"
+    assert f"{asked.search.scheduler!r} cannot be imported" in str(told.value)
+    assert f"did you mean {known}" in str(told.value) and "\n" not in str(told.value)
+    asked = replace(asked, search=replace(asked.search, searcher="my_flie.Mine"))
+    with pytest.raises(ConfigError, match=r"my_flie is neither .*; Known: optuna, .*, random, or"):
+        searcher_of(asked)
+
+
 def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
     """A study file may come from anywhere: it names no class but Ray Tune's and its imports'."""
     from hpo.search.ray_tune.tune import scheduler_of, searcher_of

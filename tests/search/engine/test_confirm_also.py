@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from helpers.loading import run_file
 from hpo.cli import main
 from hpo.errors import HpoError
@@ -55,7 +56,7 @@ def rows_of(folder):
 def reported(folder):
     """Return (trial, replicate) of every evaluation on test seeds, each episode once."""
     with Journal(folder) as journal:
-        rows = [row for row in journal.evaluations() if row.stream == Stream.REPORT]
+        rows = [row for row in episodes_in(journal) if row.stream == Stream.REPORT]
     keys = [(row.trial, row.replicate, row.episode) for row in rows]
     assert len(keys) == len(set(keys)), "no seed ran a second time"
     found = {}

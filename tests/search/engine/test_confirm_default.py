@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
 from hpo.search.run import run
@@ -45,7 +46,7 @@ def reported(folder):
     """Return who has an evaluation on the report seeds, with its replicates."""
     found = {}
     with Journal(folder) as journal:
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             if row.stream == Stream.REPORT:
                 found.setdefault(row.trial, set()).add(row.replicate)
     return found
@@ -342,7 +343,7 @@ def test_evaluations_on_the_way_are_no_end(tmp_path):
     with Journal(tmp_path) as journal:
         last = {
             row.replicate: row.env_steps
-            for row in journal.evaluations()
+            for row in episodes_in(journal)
             if row.trial == 0 and row.stream == Stream.REPORT
         }
     assert len(default.report_values) == 6 and set(last.values()) == {LENGTH}

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from hpo.environments.registry import Reference
 from hpo.search.analysis.checkpoint_values import fresh_seeds
 from hpo.search.engine.commits import Committer
@@ -177,7 +178,7 @@ def test_growing_amid_its_confirmation_reuses_every_run_that_ended(tmp_path, pha
         now = fresh_seeds(journal)
         rows = [
             (row.trial, row.stream, row.replicate, row.episode)
-            for row in journal.evaluations()
+            for row in episodes_in(journal)
             if row.stream != Stream.SEARCH
         ]
     assert len(rows) == len(set(rows)), "no seed ran a second time"

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from helpers.loading import run_file
 from hpo.errors import StudyError
 from hpo.search.analysis.verdict import conclusion_of
@@ -177,7 +178,7 @@ def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test
     go(tmp_path, asked, Shows())
     with Journal(tmp_path) as journal:
         rows = {row.trial: row for row in journal.trials()}
-        episodes = list(journal.evaluations())
+        episodes = list(episodes_in(journal))
     last = max(episode.env_steps for episode in episodes)
     seen: dict[tuple[int, Stream], dict[int, list]] = {}
     for episode in episodes:

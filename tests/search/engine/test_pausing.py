@@ -15,7 +15,7 @@ from hpo.search.engine.commits import Shelf
 from hpo.search.engine.loop import Loop
 from hpo.search.engine.rung_decisions import judge
 from hpo.search.lanes.contract import Resolver
-from hpo.search.rules.successive_halving import PromotingAsha
+from hpo.search.rules.stopping import PromotingAsha
 from hpo.search.run import Settings, run
 from hpo.search.state.loop_state import LoopState
 from hpo.search.state.schedule import schedule_of

@@ -24,7 +24,7 @@ Factory = samples.AnalyticFactory
 _PRELOAD = [
     "hpo.search.run",
     "hpo.search.samplers.via_optuna",
-    "hpo.search.samplers.sobol",
+    "scipy.stats.qmc",
     "hpo.search.samplers.via_cmaes",
     "pyarrow.parquet",
 ]

@@ -7,6 +7,7 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
+from helpers.episodes import episodes_in
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
@@ -111,7 +112,7 @@ def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     kept = json.loads((folder / "policies" / "best_evaluation" / "policy.json").read_text())
     with Journal(folder) as journal:
         seen = {}
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             key = (row.trial, row.replicate, row.env_steps)
             seen.setdefault(key, []).append(row.episode_return)
         params = {row.trial: row.params for row in journal.trials()}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
@@ -42,7 +43,7 @@ def evaluated(folder):
     """Return (trial, replicate, env_steps) -> mean return, of the search."""
     seen = {}
     with Journal(folder) as journal:
-        for row in journal.evaluations():
+        for row in episodes_in(journal):
             if str(row.stream) == "search":
                 key = (row.trial, row.replicate, row.env_steps)
                 seen.setdefault(key, []).append(row.episode_return)

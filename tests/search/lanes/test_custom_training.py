@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from helpers.loading import run_file
 from hpo import load_training
 from hpo.cli import main
@@ -233,7 +234,7 @@ def test_a_kept_run_is_read_and_evaluated(tmp_path):
     training, state, h = load_training(kept, study.algorithm.made)
     found = training.evaluate(state, h, jax.random.key(0))
     with Journal(folder) as journal:
-        told = list(journal.evaluations(int(kept.name[-1])))[-1]
+        told = list(episodes_in(journal, int(kept.name[-1])))[-1]
     assert np.float32(told.metrics["size"]) == np.float32(found["size"])
     with pytest.raises(HpoError, match=r"read it in Python with hpo\.load_training"):
         load_policy(kept)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import search_samples as samples
+from helpers.episodes import episodes_in
 from hpo.errors import ConfigError, SearchError
 from hpo.search import run as running
 from hpo.search.ray_tune.desk import Request
@@ -128,7 +129,7 @@ def driven(monkeypatch, tmp_path):
             rows = {row.trial: row for row in journal.trials()}
             return SimpleNamespace(
                 results=results, rows=rows, decisions=journal.decisions(), desks=desks,
-                evaluations=list(journal.evaluations()), path=path,
+                evaluations=list(episodes_in(journal)), path=path,
                 about={row.name: row.value for row in journal.attributes() if row.trial is None},
             )  # fmt: skip
 

@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -7,9 +8,8 @@ from hypothesis import strategies as st
 
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.rules.median_and_plateau import Median, Plateau
 from hpo.search.rules.registry import Standing, is_audited, make_pruner, rank_of, register_rule
-from hpo.search.rules.successive_halving import Asha, Hyperband
+from hpo.search.rules.stopping import Asha, Hyperband, Median, Plateau, PromotingAsha
 from hpo.studies.spec import EarlyTerminate
 from hpo.studies.stopping_rules import RULES
 from hpo.testing.search import PrunerContract
@@ -63,6 +63,15 @@ def verdicts(pruner, earlier, arriving):
 
 def stops(pruner, earlier, arriving):
     return [verdict.stop for verdict in verdicts(pruner, earlier, arriving)]
+
+
+@pytest.mark.parametrize(
+    "rule", [Asha, partial(PromotingAsha, most=1), partial(Hyperband, rungs=2)]
+)
+@pytest.mark.parametrize("eta", [0, 1.0, -2.0, math.nan])
+def test_a_rule_that_halves_nothing_is_refused(rule, eta):
+    with pytest.raises(ValueError, match=r"eta is .*; allowed: above 1"):
+        rule(eta)
 
 
 def test_asha_keeps_the_best_of_all_judged_so_far():

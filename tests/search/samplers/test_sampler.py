@@ -11,13 +11,11 @@ from optuna.trial import TrialState as OptunaState
 
 from helpers import search_samples as samples
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.samplers import random_and_grid as grid_search
-from hpo.search.samplers import random_and_grid as random_search
-from hpo.search.samplers import sobol as sobol_search
 from hpo.search.samplers import (
     via_cmaes,
     via_optuna,
     via_smac,
+    without_model,
 )
 from hpo.search.samplers import (
     via_optuna as optuna_gp,
@@ -40,17 +38,17 @@ from hpo.testing.search import SamplerContract, contract_space
 
 class TestRandom(SamplerContract):
     def make(self, space, seed):
-        return random_search.RandomSearch(SamplerSpec(space, seed, {}))
+        return without_model.RandomSearch(SamplerSpec(space, seed, {}))
 
 
 class TestSobol(SamplerContract):
     def make(self, space, seed):
-        return sobol_search.SobolSearch(SamplerSpec(space, seed, {}))
+        return without_model.SobolSearch(SamplerSpec(space, seed, {}))
 
 
 class TestGrid(SamplerContract):
     def make(self, space, seed):
-        return grid_search.GridSearch(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
+        return without_model.GridSearch(SamplerSpec(space, seed, {"points": {"gamma": 2, "*": 4}}))
 
 
 class TestTpe(SamplerContract):
@@ -138,15 +136,15 @@ def drawn(sampler, batch, count, history=()):
 
 def test_random_search_does_not_depend_on_batches():
     space = contract_space()
-    whole = drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 0, 6)
-    halves = drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 0, 3)
-    halves += drawn(random_search.RandomSearch(SamplerSpec(space, 0, {})), 1, 3, halves)
+    whole = drawn(without_model.RandomSearch(SamplerSpec(space, 0, {})), 0, 6)
+    halves = drawn(without_model.RandomSearch(SamplerSpec(space, 0, {})), 0, 3)
+    halves += drawn(without_model.RandomSearch(SamplerSpec(space, 0, {})), 1, 3, halves)
     assert whole == halves
 
 
 def test_sobol_covers_every_knob_evenly():
     space = contract_space()
-    found = drawn(sobol_search.SobolSearch(SamplerSpec(space, 7, {})), 0, 64)
+    found = drawn(without_model.SobolSearch(SamplerSpec(space, 7, {})), 0, 64)
     # 64 points of a scrambled Sobol sequence: each quarter of each axis holds exactly 16.
     logs = [past.params["learning_rate"] for past in found]
     quarters = [
@@ -159,12 +157,12 @@ def test_sobol_covers_every_knob_evenly():
 
 def test_sobol_goes_on_after_skipped_points():
     space = contract_space()
-    sampler = sobol_search.SobolSearch(SamplerSpec(space, 0, {}))
+    sampler = without_model.SobolSearch(SamplerSpec(space, 0, {}))
     opened = sampler.begin(0, [])
     points = [opened.draw(0, attempt) for attempt in range(4)]
     past = Past(0, points[2].params, points[2].attributes)
     assert (
-        sobol_search.SobolSearch(SamplerSpec(space, 0, {})).begin(1, [past]).draw(1, 0)
+        without_model.SobolSearch(SamplerSpec(space, 0, {})).begin(1, [past]).draw(1, 0)
         == points[3]
     )
 
@@ -172,11 +170,11 @@ def test_sobol_goes_on_after_skipped_points():
 def test_grid_gives_every_combination_once_and_ends():
     space = samples.FINITE
     spec = SamplerSpec(space, 0, {"points": 9})
-    found = drawn(grid_search.GridSearch(spec), 0, 100)
+    found = drawn(without_model.GridSearch(spec), 0, 100)
     assert [past.params for past in found] == list(space.grid(9))
     assert len(found) == 12
     assert (
-        grid_search.GridSearch(SamplerSpec(space, 0, {"points": 9})).begin(1, found).draw(12, 0)
+        without_model.GridSearch(SamplerSpec(space, 0, {"points": 9})).begin(1, found).draw(12, 0)
         is None
     )
 
@@ -184,14 +182,14 @@ def test_grid_gives_every_combination_once_and_ends():
 @pytest.mark.parametrize("options", [{"pionts": 3}, {"points": 0}, {"points": {"gamma": True}}])
 def test_grid_refuses_options_that_make_no_sense(options):
     with pytest.raises(ConfigError, match="points"):
-        grid_search.GridSearch(SamplerSpec(contract_space(), 0, options))
+        without_model.GridSearch(SamplerSpec(contract_space(), 0, options))
 
 
 def test_methods_are_made_by_name():
     for method, made in (
-        ("random", random_search.RandomSearch),
-        ("grid", grid_search.GridSearch),
-        ("sobol", sobol_search.SobolSearch),
+        ("random", without_model.RandomSearch),
+        ("grid", without_model.GridSearch),
+        ("sobol", without_model.SobolSearch),
         ("tpe", optuna_tpe.Tpe),
         ("nsga2", optuna_nsga2.Nsga2),
     ):
@@ -216,11 +214,11 @@ def test_an_option_must_have_its_type():
 def test_a_method_is_registered_once(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", METHODS["random"])
     del METHODS["mine"]
-    register_sampler("mine", random_search.RandomSearch)
+    register_sampler("mine", without_model.RandomSearch)
     made = make_sampler(samples.study(method="mine"))
-    assert isinstance(made, random_search.RandomSearch)
+    assert isinstance(made, without_model.RandomSearch)
     with pytest.raises(ConfigError, match="registered already"):
-        register_sampler("mine", random_search.RandomSearch)
+        register_sampler("mine", without_model.RandomSearch)
 
 
 # ---------------------------------------------------------------- what Optuna sees

@@ -1,4 +1,4 @@
-"""Successive halving: asha, asha with pauses, and Hyperband.
+"""Rules that end trials at rungs: asha, asha with pauses, Hyperband, median, plateau.
 
 Halving at an early rung is cheap, but wrong where curves cross later. Hyperband hedges: some
 trials are judged at every rung, others only from a later one on, each bracket by itself
@@ -8,11 +8,15 @@ trials are judged at every rung, others only from a later one on, each bracket b
 from __future__ import annotations
 
 import math
+import statistics
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
+from ...errors import ConfigError
 from ...studies.chunk_sizes import rung_steps
 from ...studies.spec import EarlyTerminate, Study
 from ..seeds import uniform
@@ -20,13 +24,21 @@ from .registry import Standing, Verdict
 
 
 @dataclass(frozen=True)
-class PromotingAsha:
+class _Halving:
+    eta: float  # one in `eta` passes
+
+    def __post_init__(self) -> None:
+        if not self.eta > 1:
+            raise ValueError(f"eta is {self.eta:g}; allowed: above 1, such as 4")
+
+
+@dataclass(frozen=True)
+class PromotingAsha(_Halving):
     """Pause all but the best floor(n / eta) of the n trials judged at the rung.
 
     Of two equal trials the one with the smaller number is the better one.
     """
 
-    eta: float  # one in `eta` passes
     most: int  # how many trials are paused at once
 
     def judge(
@@ -58,14 +70,12 @@ def in_order(standings: Sequence[Standing]) -> list[Standing]:
 
 
 @dataclass(frozen=True)
-class Asha:
+class Asha(_Halving):
     """Stop all but the best ceil(n / eta) of the n trials judged at the rung.
 
     n counts the trials that arrive together, which are compared with each other too. A tie with
     the cut-off passes; while n < eta all pass.
     """
-
-    eta: float
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
@@ -90,7 +100,7 @@ def build_asha(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
 
 
 @dataclass(frozen=True)
-class Hyperband:
+class Hyperband(_Halving):
     """Asha in `rungs + 1` brackets; bracket b is not judged before rung b.
 
     A trial's bracket follows from (seed, trial) alone. As in Hyperband, a bracket that halves s
@@ -98,7 +108,6 @@ class Hyperband:
     about the same; s = rungs - b, and the last bracket is never stopped.
     """
 
-    eta: float  # one in `eta` passes
     rungs: int  # how many there are below the length of a run
     seed: int = 0  # of the study
 
@@ -114,12 +123,8 @@ class Hyperband:
 
     @lru_cache(maxsize=65_536)  # noqa: B019 (it is asked for at every judgement of every trial)
     def bracket(self, trial: int) -> int:
-        mark, total = uniform(self.seed, "bracket", trial), 0.0
-        for bracket, share in enumerate(self.shares()):
-            total += share
-            if mark < total:
-                return bracket
-        return self.rungs
+        mark, ends = uniform(self.seed, "bracket", trial), list(accumulate(self.shares()))
+        return min(bisect_right(ends, mark), self.rungs)
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
@@ -142,3 +147,62 @@ class Hyperband:
 
 def build_hyperband(early: EarlyTerminate, study: Study) -> Hyperband:
     return Hyperband(early.eta, len(rung_steps(study)), study.seed)
+
+
+@dataclass(frozen=True)
+class Median:
+    """Stop trials worse than the median of all losses at the rung, this boundary's included."""
+
+    at_least: int = 5  # with fewer judged trials than this everyone goes on
+
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
+        losses = [standing.loss for standing in (*earlier, *arriving)]
+        if len(losses) < self.at_least:
+            return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
+        cutoff = statistics.median(losses)
+        return [Verdict(one.loss > cutoff, rule="median", cutoff=cutoff) for one in arriving]
+
+
+def build_median(early: EarlyTerminate, study: Study) -> Median:
+    return Median()
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """End a trial whose best of the last `patience` rungs is hardly better than the best before.
+
+    Hardly means by less than `tolerance` of the gain so far, which is the distance between its
+    first and its best loss. The value at that rung is the trial's value, as if its run were over.
+    """
+
+    patience: int = 4  # rungs without an improvement that counts
+    tolerance: float = 0.02  # the share of the gain so far that counts as one
+
+    def __post_init__(self):
+        if self.patience < 1 or not 0.0 <= self.tolerance < 1.0:
+            raise ConfigError(
+                f"plateau: patience is {self.patience} and tolerance {self.tolerance}; allowed: "
+                "patience of at least 1, tolerance from 0 to below 1"
+            )
+
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
+        return [self._verdict(standing.curve) for standing in arriving]
+
+    def _verdict(self, curve: Sequence[float]) -> Verdict:
+        rule = f"plateau patience={self.patience} tolerance={self.tolerance:g}"
+        if len(curve) <= self.patience:
+            return Verdict(stop=False, rule=rule, cutoff=None)
+        before, lately = min(curve[: -self.patience]), min(curve[-self.patience :])
+        needed = before - self.tolerance * (curve[0] - min(before, lately))
+        if not math.isfinite(needed):
+            return Verdict(stop=False, rule=rule, cutoff=None)
+        stop = lately > needed or (lately == needed and lately >= before)
+        return Verdict(stop=stop, rule=rule, cutoff=needed, finish=stop)
+
+
+def build_plateau(early: EarlyTerminate, study: Study) -> Plateau:
+    return Plateau(early.patience, early.tolerance)
