@@ -153,16 +153,9 @@ def ask(
 ) -> Asked:
     """Return a study that runs some of its trials on test seeds; nothing is written.
 
-    Args:
-        folder: of the study.
-        trials: their numbers; -1 is the default configuration.
-        seeds: on how many test seeds at least; None: as many as its winner, or 16.
-        source: the folder of the study file, for the files that it names; None: its last known
-            place, or the current folder.
-
-    Raises:
-        StoreError: the study runs, is still in its search, or has no such trial.
-        ConfigError: files that it names are missing.
+    Trial -1 is the default configuration. `seeds` is the least number of test seeds, by default as
+    many as the winner has, or 16. `source` is the folder of the study file and of those it names,
+    by default its last known place, or the current folder.
     """
     holder = lock_holder(folder.path)
     if holder is not None:

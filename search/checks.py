@@ -67,9 +67,6 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
     return bool(changes)
 
 
-# ---------------------------------------------------------------------- which files
-
-
 def files_of_environment(study: Study) -> list[str]:
     """Return the files that a study's environments read, relative to its folder."""
     given: list[Mapping[str, Any]] = [study.env.values, study.evaluation.env]

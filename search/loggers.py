@@ -17,8 +17,7 @@ from ..studies.resolved import resolved
 from ..studies.spec import Logger, Study
 from ..studies.study_keys import LOGGERS
 
-VIEWS = ("console",)
-"""Loggers that are not sinks but views of the command line."""
+VIEWS = ("console",)  # loggers that are not sinks but views of the command line
 
 
 def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:

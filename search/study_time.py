@@ -42,9 +42,6 @@ _BETWEEN = 1.05  # commits and records, as a share of what runs between them
 _TIMING_SECONDS = 30.0  # after which no further program is timed
 
 
-# ---------------------------------------------------------------------- the work
-
-
 @dataclass(frozen=True)
 class Shape:
     """A program's lanes; as much of a population as an estimate looks at."""
@@ -166,9 +163,6 @@ def _begun(study: Study, factory: PopulationFactory) -> Engine:
     return engine
 
 
-# ---------------------------------------------------------------------- the time
-
-
 def study_time(
     factory: Any, timings: Timings, timing: bool = True, told: Callable[[str], None] = print
 ) -> TimeEstimate | str:
@@ -252,9 +246,6 @@ def _longer_episodes(program: Program, costs: Costs) -> float:
         return max(1.0, limit / costs.evaluation_steps)
     episodes = study.evaluation.episodes * min(shape.width, shape.lanes)
     return max(1.0, limit * episodes / costs.evaluation_steps) ** 0.5
-
-
-# ---------------------------------------------------------------------- timing programs
 
 
 def _timed(

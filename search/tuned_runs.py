@@ -32,10 +32,8 @@ from .api import run
 from .run import Results
 from .seeds import study_seed
 
-Runner = Callable[[Study, Path], Results]
-"""Runs or resumes a study in a folder of results."""
-POINTS = 20
-"""Evaluations of a run, and points of its curve."""
+Runner = Callable[[Study, Path], Results]  # runs or resumes a study in a folder of results
+POINTS = 20  # evaluations of a run, and points of its curve
 MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
 """Metrics that are the mean over episodes of a column; so are those of an environment's own."""
 _TRAINING = "episode_return_100"

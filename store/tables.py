@@ -102,9 +102,6 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-# ---------------------------------------------------------------------- trials
-
-
 def write_trials(directory: Path, journal: Journal) -> None:
     meta, rows = journal.meta, journal.trials()
     if journal.head().phase == "interrupted":
@@ -164,9 +161,6 @@ def _type(column: str) -> pa.DataType:
     return kinds.get(found.get(column, "").removesuffix(" | None"), pa.string())
 
 
-# ---------------------------------------------------------------------- evaluations
-
-
 def write_evaluations(directory: Path, journal: Journal) -> None:
     labels = envs.environment_names(journal.meta.environments)
     names = episode_columns(journal)
@@ -215,9 +209,6 @@ def _episodes(
     return envs.long_episodes(table, counts, labels) if labels else table
 
 
-# ---------------------------------------------------------------------- curves
-
-
 def write_curves(directory: Path, journal: Journal) -> None:
     parts, folder = journal.parts(), directory / parquet.PARTS_NAME
     stored = parquet.unified_schema(folder, parts)
@@ -241,9 +232,6 @@ def write_curves(directory: Path, journal: Journal) -> None:
         parquet.write_grouped(writer, tables)
 
 
-# ---------------------------------------------------------------------- baselines
-
-
 def write_baselines(directory: Path, journal: Journal) -> None:
     if rows := baselines_of(journal):
         parquet.write_table(directory / f"{BASELINES}.parquet", baselines_table(rows))
@@ -265,8 +253,6 @@ def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
     schema = pa.schema([*zip(_BASELINE_COLUMNS, kinds, strict=True), *metric_fields])
     return pa.Table.from_pylist(cells, schema)
 
-
-# ---------------------------------------------------------------------- comparing
 
 _KEYS = {
     "trials": ("trial",),

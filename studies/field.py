@@ -24,8 +24,7 @@ FieldType = Literal[
     "factors",  # a list of numbers
     "counts",  # a list of whole numbers of at least 1
 ]
-REQUIRED: Any = object()
-"""The default of a key that must be given."""
+REQUIRED: Any = object()  # the default of a key that must be given
 
 
 @dataclass(frozen=True)

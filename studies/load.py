@@ -32,8 +32,7 @@ from .study_keys import COSTS, LOGGERS, SECTIONS, TOP, metric_fault
 from .study_values import Vocabulary
 from .yaml_io import Node, Notes, place_of, plain, read_file, read_text, to_yaml
 
-DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")
-"""Of studies in optical networks that name none."""
+DEFAULT_BASELINES = ("ksp_ff", "ff_ksp")  # of studies in optical networks that name none
 _WITHOUT_RULES = ("seeds", "population", "budget", "executor", "checkpoint")
 _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -36,8 +36,7 @@ class Method:
         return bool(self.learns_from)
 
 
-MOST_POINTS = 1000
-"""Values that a grid takes of one range, at most."""
+MOST_POINTS = 1000  # values that a grid takes of one range, at most
 _STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
 _BLIND: dict[str, Any] = {
     "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",

@@ -25,10 +25,8 @@ from .field import REQUIRED, Field, key
 from .search_methods import METHODS
 from .stopping_rules import RULES, rule_fields
 
-LONGEST = 100_000
-"""Env steps of an episode at most, whatever the environment."""
-SHORTEST_CUT = 20_000
-"""No episode is cut before so many env steps."""
+LONGEST = 100_000  # env steps of an episode at most, whatever the environment
+SHORTEST_CUT = 20_000  # no episode is cut before so many env steps
 PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]

@@ -15,8 +15,7 @@ from ...studies.spec import Study
 from ..state.objective import Objective
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
 
-_Points = Mapping[int, Mapping[int, Sequence[float]]]
-"""Env steps -> replicate -> its scores."""
+_Points = Mapping[int, Mapping[int, Sequence[float]]]  # env steps -> replicate -> its scores
 
 
 @dataclass(frozen=True)

@@ -257,9 +257,6 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-# ---------------------------------------------------------------------- why nothing is concluded
-
-
 def _why_nothing(
     study: Mapping[str, Any],
     meta: StudyMeta,

@@ -20,8 +20,7 @@ from ...errors import StoreError
 from ...spaces.space import Space
 from ...studies.load import recorded
 
-ABOUT = b"hpo.atlas"
-"""Key of the metadata of `trials.parquet`: JSON with the study file."""
+ABOUT = b"hpo.atlas"  # key of the metadata of `trials.parquet`: JSON with the study file
 _KEYS = ("trial", "replicate", "env_steps")
 
 

@@ -42,8 +42,7 @@ from ..lanes.contract import (
     Resolved,
 )
 
-Files = dict[str, bytes]
-"""A folder that travels: path in it -> bytes."""
+Files = dict[str, bytes]  # A folder that travels: path in it -> bytes
 
 RECORD = "shares.json"
 # next to the shares of a checkpoint
@@ -247,8 +246,7 @@ def _fault(error: Exception) -> Fault:
     return Fault(next(known, SearchError), str(error))
 
 
-Call = tuple[str, tuple[Any, ...]]
-"""A method of `ShareHost` and its arguments, the share left out."""
+Call = tuple[str, tuple[Any, ...]]  # A method of `ShareHost` and its arguments, the share left out
 
 _ATTEMPTS = 3
 

@@ -2,10 +2,9 @@
 
 The search seeds picked these trials, which biases their values upwards. So the `choose` seeds
 only choose (0: the best of the search wins), and the reported value comes from the `report` seeds.
-Several objectives have a
-front instead of a winner: the best trials run on the `choose` seeds and form a new front. The
-default runs on the `report` seeds, too (with a front, on the `choose` seeds), and so do the
-trials listed in `confirm.also`.
+Several objectives have a front instead of a winner: the best trials run on the `choose` seeds and
+form a new front. The default runs on the `report` seeds, too (with a front, on the `choose`
+seeds), and so do the trials listed in `confirm.also`.
 
 No seed runs twice for a trial, and no value is dropped: a trial with all selection seeds from
 an earlier stage competes with the new candidates, and test values stay when the winner changes.
@@ -40,8 +39,7 @@ from ..state.trials import Run, RunState, Trial
 from .evaluate import AddRows
 from .finish_trials import Policies, in_lanes
 
-Replicate = tuple[int, Stream, int]
-"""(trial, stream, replicate)"""
+Replicate = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
 """Returns the bucket of a configuration, made for its first trial."""
 _LACKS_REPORT = "report seeds gave no value"

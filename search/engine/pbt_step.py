@@ -27,8 +27,7 @@ from ..state.search_state import Ledger
 from ..state.trials import RunState, Segment, Trial, lineage_of
 from .rung_decisions import is_due, value_at
 
-WINDOW = 256
-"""Intervals that a model of the gains sees."""
+WINDOW = 256  # intervals that a model of the gains sees
 
 
 @dataclass(frozen=True)

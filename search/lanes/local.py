@@ -46,8 +46,7 @@ from .lane_count import (
 from .local_population import STREAMS, LocalPopulation, ProgramLanes, results_of
 
 _Lanes = TypeVar("_Lanes", bound=ProgramLanes)
-_TRIED = 12
-"""Buckets that a saved policy is held against before a study begins."""
+_TRIED = 12  # buckets that a saved policy is held against before a study begins
 
 
 class SavedStart:

@@ -38,8 +38,7 @@ class Report:
     done: bool = False  # there is no more to train
 
 
-Reply = Report | str
-"""A report, or the name of a kept state."""
+Reply = Report | str  # A report, or the name of a kept state
 
 
 class Desk(Protocol):

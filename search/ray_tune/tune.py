@@ -58,8 +58,7 @@ _SCHEDULERS = {
     "pbt": "ray.tune.schedulers.PopulationBasedTraining",
 }
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
-TIME = "env_steps"
-"""What schedulers measure time by: training env steps of one replicate."""
+TIME = "env_steps"  # what schedulers measure time by: training env steps of one replicate
 _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
 
 
@@ -411,9 +410,6 @@ class _Explore:
         situation = Situation(self._count, 0.0)
         new = evolver.new_params(self._count, old, situation, study.complete)
         return {**config, POINT: point_of(point["trial"], new)}
-
-
-# ---------------------------------------------------------------------- small things
 
 
 def _directory_of(trial: Any) -> str:

@@ -53,9 +53,6 @@ class CmaEs:
     The population is the library's, 4 + 3 ln d, or half of the trials that were drawn before the
     first generation was complete, if that is more: with many lanes a small population would
     leave most running trials unused.
-
-    Its options: `popsize`, 0 for the rule; `sigma`, the first deviation as a share of the axes;
-    `lr_adapt`, the learning rate adapted for noisy objectives (Nomura et al. 2023).
     """
 
     def __init__(self, spec: SamplerSpec):

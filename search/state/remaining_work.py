@@ -224,9 +224,6 @@ class WorkAhead:
         return there + alone * max(0, self._trials - ledger.state.proposed)
 
 
-# ---------------------------------------------------------------------- trials and rungs
-
-
 def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[float, ...]:
     """Return the share of trials that will pass each rung, from the prior and from results.
 

@@ -37,8 +37,7 @@ from .snapshot import Snapshot, finite
 _LEADERS, _OTHERS, _POINTS = 5, 60, 80
 _FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
 _RETURN = "episode_return"
-Curve = Mapping[int, Sequence[float]]
-"""Env steps -> one value per seed."""
+Curve = Mapping[int, Sequence[float]]  # env steps -> one value per seed
 _DRAWN = """
 WITH wanted(trial, stream, most) AS (VALUES {wanted}),
 known AS MATERIALIZED (

@@ -26,8 +26,7 @@ _SETTLED_NS = 50_000_000
 """Age of a file's time of change from which the next change gets another: the clock has ticks."""
 
 _T = TypeVar("_T")
-_VIEWS = 6
-"""Studies kept in memory whole, those that were looked at last."""
+_VIEWS = 6  # studies kept in memory whole, those that were looked at last
 _LIST_SECONDS = 0.5
 _LIST_AGAIN = 1.0
 
