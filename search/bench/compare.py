@@ -158,8 +158,8 @@ def _ratios(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ratios [resamples, environments, methods], and where the smallest budget is enough.
 
-    `values`, larger is better, and `runs` are [environments, methods, budgets, searches], `weights`
-    of searches [resamples, environments, searches]; `at` is the baseline's method and budget.
+    `values`, larger is better, and `runs` are [environments, methods, budgets, searches],
+    `weights` [resamples, environments, searches]; `at` is the baseline's method and budget.
     """
     total = weights.sum(axis=-1)[..., None, None]
     means = np.einsum("embs,res->remb", values, weights) / total
