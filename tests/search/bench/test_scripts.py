@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "bench"))
 import equal
 import judges
+import real
 import rungs
 
 
@@ -68,6 +69,33 @@ def test_a_plan_chooses_what_plain_loops_choose(plan):
         shares, eta = rungs.RUNGS[plan[0]]
         expected = one_by_one(shown, runs.mixed, rows, seeds, shares, eta, plan[1], plan[2])
         assert rungs.chosen(runs, rows, seeds, plan) == expected
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_a_value_beats_the_configurations_that_are_worse(goal):
+    draws = np.random.default_rng(4)
+    means = draws.integers(0, 6, 40).astype(float)
+    for value in range(-1, 8):
+        points = 0.0
+        for mean in means:
+            worse = mean < value if goal == "maximize" else mean > value
+            points += 1.0 if worse else 0.5 if mean == value else 0.0
+        assert real.share_beaten(value, means, goal) == pytest.approx(points / 40)
+
+
+def test_every_plan_of_real_studies_is_a_study_that_loads_and_is_paid(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(real, "run", lambda study, out: asked.append(study) or SimpleNamespace(
+        state="interrupted"))  # fmt: skip
+    for name in real.ENVIRONMENTS:
+        for plan in real.PLANS:
+            with pytest.raises(KeyboardInterrupt):
+                real.search(name, plan, 1, tmp_path)
+    assert len({(study.env.id, study.name) for study in asked}) == len(asked)
+    for study in asked:
+        extra = study.confirm.runs(1)
+        assert extra == real.SELECTION + real.TESTS and study.confirm.report == real.TESTS
+        assert study.budget.env_steps > extra * study.env_steps
 
 
 def searches(path, new):
