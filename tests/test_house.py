@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
-MOST = {"files": 325, "lines": 65_010, "code": 43_160, "root": 5}
+MOST = {"files": 312, "lines": 64_000, "code": 42_760, "root": 5}
 """Totals of the package. One may rise only with a line in the changelog that says what for."""
 
 
