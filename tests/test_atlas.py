@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticFactory
 from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
+from hpo.search.engine.engine import Engine
 from hpo.search.lanes import local
 from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
@@ -359,8 +361,9 @@ def test_environments_count_alike_and_are_held_together(load):
 
 
 @pytest.mark.parametrize("diverges_above", [9.0, 3e-2])
-def test_a_race_ends_as_the_engines(load, tmp_path, diverges_above):
+def test_a_race_ends_as_the_engines(load, tmp_path, monkeypatch, diverges_above):
     """Five lanes, which trials of two or three seeds never fill; budgets end within a round."""
+    monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
     whole = samples.study(early_terminate=None, seeds=Seeds(5), budget=Budget(trials=14), seed=3,
                           evaluation=Evaluation(every=1_000))  # fmt: skip
     factory = AnalyticFactory(seed=3, lanes=5, diverges_above=diverges_above, best_rate=1e-2)

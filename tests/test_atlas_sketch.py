@@ -7,6 +7,7 @@ import pytest
 
 from helpers import search_samples as samples
 from helpers.loading import run_file
+from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.what_if import read_record, replay
 from hpo.studies.chunk_sizes import rung_steps
@@ -28,8 +29,9 @@ def winner_of(asked, curves, rungs, length, lanes, budget=math.inf):
     return winners_of(asked, curves, rungs, length, lanes, [budget])[0]
 
 
-def test_the_sketch_picks_the_engines_winner(tmp_path):
+def test_the_sketch_picks_the_engines_winner(tmp_path, monkeypatch):
     """With one program and lanes for whole trials the sketch is the engine."""
+    monkeypatch.setattr(Engine, "trials_to_start", lambda _: math.inf)
     whole = study(early_terminate=None, seeds=Seeds(2), budget=Budget(trials=12), seed=7,
                   evaluation=Evaluation(every=1_000))  # fmt: skip
     factory = samples.AnalyticFactory(seed=7, lanes=6, quanta={"32": 500}, diverges_above=9.0)

@@ -288,34 +288,13 @@ def _why_nothing(
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
-    """Return that no trial finished its run and, if a budget did that, what to change."""
+    """Return that no trial finished its run and, if the time ended it, what to change."""
     if not ended:
         return ["No verdict yet: no trial has finished its run."]
     said = ["Undecided: no trial has finished its run."]
-    if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
-        return said
-    from ..state.budget import reserve  # numpy is loaded on use
-    from ..state.loop_state import Phase
-
-    study = recorded(meta.study_text)
-    budget, early = study.budget, study.early_terminate
-    if budget.env_steps is not None:
-        ours = budget.env_steps - reserve(study, Phase.SEARCH, study.env_steps)
-        trial = study.seeds.first * study.env_steps * study.spread
-        if ours - sum(entry.env_steps for entry in entries) < trial:
-            said.append(
-                f"`budget.env_steps` pays for {ours / trial:.3g} full trials of the search: raise "
-                "it and run the same command again."
-            )
-    elif budget.wall_seconds is not None and any(
-        e.state == TrialState.UNFINISHED for e in entries
-    ):
+    is_cut = any(entry.state == TrialState.UNFINISHED for entry in entries)
+    if is_cut and recorded(meta.study_text).budget.wall_seconds is not None:
         said.append("`budget.wall` ended it: raise it and run the same command again.")
-    if early is not None and early.pause:
-        said.append(
-            f"With `pause` one in {early.eta:g} resumes from a rung, and none before so many "
-            "have come; without it trials finish sooner."
-        )
     return said
 
 

@@ -9,6 +9,7 @@ from helpers import view_samples as samples
 from hpo import Callback, StopStudy
 from hpo.cli import main
 from hpo.search.analysis.checkpoint_values import read_points
+from hpo.search.engine.engine import Engine
 from hpo.search.run import run
 from hpo.search.what_if import read_record, what_if
 from hpo.store.journal import Journal
@@ -50,12 +51,17 @@ def interrupted(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def spent(tmp_path_factory):
-    """Ended by its budget: some trials are stopped at 2k, those that went on have no value."""
+    """Ended by its budget: some trials are stopped at 2k, those that went on have no value.
+
+    As in studies of before trials had to fit in what is left.
+    """
     folder = tmp_path_factory.mktemp("spent") / "spent"
-    found = ran(
-        folder, name="spent", confirm=None, budget=Budget(trials=24, env_steps=200_000),
-        early_terminate=EarlyTerminate("asha", 2_000, 2.0),
-    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "trials_to_start", lambda _: math.inf)
+        found = ran(
+            folder, name="spent", confirm=None, budget=Budget(trials=24, env_steps=200_000),
+            early_terminate=EarlyTerminate("asha", 2_000, 2.0),
+        )  # fmt: skip
     assert found.state == "finished" and all(e.value is None for e in found.leaderboard)
     return folder
 

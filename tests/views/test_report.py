@@ -176,7 +176,7 @@ def contrast(one, other):
 def test_a_study_without_a_finished_trial_has_a_report(tmp_path, monkeypatch):
     """As when the wall time ends first; a file may not have so small a budget."""
     monkeypatch.setattr("hpo.search.run.check_runnable", lambda study: None)
-    budget = samples.search.Budget(trials=4, env_steps=9_000)
+    budget = samples.search.Budget(trials=4, wall_seconds=1e-9)
     results = samples.make_results(tmp_path, budget=budget, confirm=None)
     assert results.best is None
     text = write_report(StudyFolder(results.folder)).read_text()
