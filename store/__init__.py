@@ -1,6 +1,13 @@
 """The store: a study's results, crash-safe and open to queries while it runs.
 
-The search loop alone writes (`StudyStore`). Reading, also while a study runs:
+Writing, by the search loop alone:
+
+    with StudyStore(StudyFolder(Path("results/cartpole")), meta) as store:
+        store.curves.add_chunk(trials, streams, replicates, env_steps, metrics)
+        store.commit(loop_state=state, checkpoint=path.name, trials=..., evaluations=...)
+        store.publish()                            # Parquet tables, at most every 30 s
+
+Reading, also while a study runs:
 
     folder = find_study("cartpole")
     entries = read_leaderboard(folder)             # from the journal, best first

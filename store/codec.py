@@ -210,9 +210,12 @@ def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -
 def evaluation_cells(row: EvaluationRow) -> Cells:
     """Return one evaluation; numbers are little-endian, metrics [names, episodes]."""
     names = sorted(row.metrics)
-    returns, lengths = np.asarray(row.returns, "<f8"), np.asarray(row.lengths, "<i8")
-    metrics = [np.asarray(row.metrics[name], "<f8") for name in names]
     key = (int(row.trial), str(row.stream), int(row.replicate), int(row.env_steps))
+    try:
+        returns, lengths = np.asarray(row.returns, "<f8"), np.asarray(row.lengths, "<i8")
+        metrics = [np.asarray(row.metrics[name], "<f8") for name in names]
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"an evaluation of trial {key[0]} has no numbers: {error}") from error
     if {one.shape for one in (returns, lengths, *metrics)} != {(returns.size,)}:
         raise StoreError(
             f"the evaluation of trial {key[0]}, {key[1]} replicate {key[2]} at {key[3]} env steps "

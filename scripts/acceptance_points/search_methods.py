@@ -219,7 +219,7 @@ _CHILD = """
 import json, resource, sys
 from pathlib import Path
 import duckdb, optuna, pyarrow.parquet, scipy.stats
-from hpo.search.samplers import optuna_tpe
+from hpo.search.samplers import via_optuna as optuna_tpe
 from hpo.search.run import Settings, run
 from acceptance_points.search_methods import large_study, resident_megabytes
 study, factory = large_study(int(sys.argv[2]))

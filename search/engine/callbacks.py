@@ -84,7 +84,8 @@ class ChunkEvent:
     metrics: Mapping[str, np.ndarray]  # name -> float64 [replicates], as in the table `curves`
 
 
-EvaluationEvent = EvaluationRow  # A replicate was evaluated after `env_steps` of training
+EvaluationEvent = EvaluationRow
+"""A replicate was evaluated after `env_steps` of training."""
 
 
 @dataclass(frozen=True)

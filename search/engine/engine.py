@@ -329,6 +329,11 @@ class Engine:
         """Return the lanes for which the budget pays another chunk; may be infinite."""
         return affordable_lanes(self.ledger, self._longest, bucket.schedule.quantum)
 
+    def pays_for_any(self) -> bool:
+        """Return whether the budget pays a chunk of any bucket, or there is none yet."""
+        buckets = self.buckets.values()
+        return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
+
     def trials_to_start(self) -> float:
         """Return how many new trials the budget lets finish; may be infinite.
 
@@ -339,16 +344,16 @@ class Engine:
         usage, buckets = ledger.state.usage, self.buckets.values()
         left = env_steps_left(study, usage)
         if early is not None and early.evolves:
-            return inf if not buckets or any(map(self.affordable, buckets)) else 0
-        if usage.chunks and buckets:
-            chunk = (usage.chunk_seconds + usage.evaluate_seconds) / usage.chunks
-            run = chunk * min(bucket.schedule.length for bucket in buckets)
-            if seconds_left(ledger, self._longest) < run:
+            return inf if self.pays_for_any() else 0
+        if usage.chunks and buckets:  # at least what a run takes: evaluations are not counted
+            run = min(bucket.schedule.length for bucket in buckets)
+            if seconds_left(ledger, self._longest) < run * usage.chunk_seconds / usage.chunks:
                 return 0
         if left == inf:
             return inf
-        quanta = quanta_of(study, study.steps_per_update(study.default()))
-        longest = self._longest or quanta.env_steps
+        longest = self._longest
+        if not longest:
+            longest = quanta_of(study, study.steps_per_update(study.default())).env_steps
         left -= reserve(study, ledger.state.phase, longest)
         for trial in ledger.live():
             bucket = self.buckets[trial.bucket]

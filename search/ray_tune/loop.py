@@ -235,7 +235,7 @@ class Driven:
     def _admit(self, request: Request) -> None:
         """Let a trial wait for the next chunk in its lanes, unless it has ended."""
         engine, trial = self._engine, self._ledger.trials.get(request.trial)
-        if trial is None and (engine.is_out_of_time() or engine.trials_to_start() < 1):
+        if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
             return
         self._waiting.add(request)

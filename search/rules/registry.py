@@ -1,6 +1,7 @@
 """Early stopping: the contract of a rule that judges trials at a rung, and the registry.
 
-A rule is a pure function of the results at one rung. `studies/stopping_rules.py` has the table.
+A rule is a pure function of the results at one rung. `studies/stopping_rules.py` has the table; a
+rule's module is imported when a study asks for it.
 """
 
 from __future__ import annotations

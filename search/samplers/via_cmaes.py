@@ -167,7 +167,7 @@ class CmaEs:
             n_max_resampling=10 * dimensions,
             population_size=size,
             cov=covariance,
-            lr_adapt=self._options["lr_adapt"],
+            lr_adapt=self._options["lr_adapt"],  # Nomura et al. 2023, for noisy objectives
             seed=0,  # every draw sets its own
         )
 

@@ -1,4 +1,7 @@
-"""Everything the loop knows, and the rows not committed yet."""
+"""Everything the loop knows, and the rows not committed yet.
+
+All parts read trials and state here and write rows here; nothing else passes between them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Trials and their replicates in memory; they change only by their methods, between chunks."""
+"""Trials and their replicates in memory; they change only by their methods, between chunks.
+
+The `Ledger` calls those that others must see; every change reaches the store as a `TrialRow`.
+"""
 
 from __future__ import annotations
 

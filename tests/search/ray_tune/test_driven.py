@@ -242,9 +242,9 @@ def test_the_budget_is_never_exceeded(driven, env_steps):
     seen = driven(asked)
     usage = seen.results.usage
     kept_back = 3 * 16_000  # one seed that chooses, and one that reports of winner and default
-    assert env_steps - kept_back - 2 * 16_000 < usage.search_env_steps <= env_steps - kept_back
+    assert env_steps - kept_back - 1_000 <= usage.search_env_steps <= env_steps - kept_back
     assert usage.env_steps <= env_steps
-    assert "unfinished" not in {str(row.state) for row in seen.rows.values()}
+    assert {"finished", "unfinished"} <= {str(row.state) for row in seen.rows.values()}
 
 
 def test_a_study_that_is_cut_goes_on_where_it_was(driven):
