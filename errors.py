@@ -113,8 +113,8 @@ class MissingExtraError(HpoError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        told = f"{purpose} needs the package {package!r}, which is not installed"
-        super().__init__(f"{told}; type: pip install 'hpo-lanes[{extra}]'")
+        text = f"{purpose} needs the package {package!r}, which is not installed"
+        super().__init__(f"{text}; type: pip install 'hpo-lanes[{extra}]'")
 
 
 def not_as_written(what: str) -> StoreError:
@@ -242,6 +242,6 @@ def check_platform() -> None:
         try:
             import_module(module)
         except ImportError:
-            told = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
-            told += f" which it needs to {purpose}; on Windows use WSL 2, which is Linux"
-            raise ConfigError(told) from None
+            text = f"hpo runs on Linux and macOS; Python on {sys.platform} has no module {module},"
+            text += f" which it needs to {purpose}; on Windows use WSL 2, which is Linux"
+            raise ConfigError(text) from None

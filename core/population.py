@@ -227,12 +227,12 @@ def _refill_in_batches(
     rounds = (jnp.sum(refills.mask) + batch - 1) // batch
     drawn = jax.lax.fori_loop(0, rounds, start, before)
 
-    def begun(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
+    def started(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
         times = (refill.updates, refill.total_updates)
         state = _fresh_state(plan, refill.hypers, raw, *times, drawn)
         return Lanes(refill.hypers, start_from(state, initial))
 
-    made = jax.vmap(begun)(refills, keys, drawn)
+    made = jax.vmap(started)(refills, keys, drawn)
     return where(refills.mask, made, lanes)
 
 

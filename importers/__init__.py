@@ -1,5 +1,5 @@
 """Files of other systems as study files: a table of names per system, and four readers.
 
-`tables` and what is under it are plain data that hints, `hpo knobs` and the documents read as
-well; they know neither knobs nor files.
+`tables` and the modules it imports are plain data, without knobs or files: hints, `hpo knobs` and
+the documents read them too.
 """

@@ -51,7 +51,7 @@ def _processor() -> str:
 
 
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
-# What an id begins with -> the packages that step it
+# prefix of an id -> the packages that step it
 _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "brax": ("brax", "mujoco", "mujoco-mjx"),
     "jaxmarl": ("jaxmarl",),

@@ -1,12 +1,12 @@
-"""Plans of rungs and seeds by real studies, on environments that chose none of them.
+"""Plans of rungs and seeds by real studies on held-out environments.
 
     python benchmarks/bench/real.py                       # all, 10 searches each; resumes
     python benchmarks/bench/real.py Reacher-misc --searches 2
 
 A study of `studies/held_out` gives environment, fixed values and space. Each plan searches it from
-the same study seeds, default first, and its choice is trained on 8 test seeds that chose nothing.
+the same study seeds, default first, and its choice is trained on 8 test seeds.
 Their mean is placed among the recorded random configurations (`results/held_out`, means over 8
-seeds): the share that it beats, ties half. Prints each plan and what it gains over the first;
+seeds): the share that it beats, ties half. Prints each plan and its gain over the first;
 intervals are over tables and searches. The same numbers are in `real.json`.
 """
 

@@ -22,7 +22,7 @@ class SpaceCode:
     observation_dtype: str  # `uint8` for images, else `float32`
     action: Literal["discrete", "multi_discrete", "box"]
     action_shape: tuple[int, ...]  # of one action as the policy gives it; discrete: ()
-    action_dtype: str  # of what the environment takes
+    action_dtype: str  # of the environment's actions
     sizes: tuple[int, ...] = ()  # actions of each component, if they are discrete
     starts: tuple[int, ...] = ()  # the smallest of each component
     low: tuple[float, ...] = ()  # bounds of each component of a box, flat

@@ -4,9 +4,9 @@ What `hpo.search.engine.finish_trials` decides, lane by lane, without a rule tha
 runs: a trial starts with some seeds, and one that is not clearly worse than the best of those that
 had them all gets more. Its seeds wait for lanes before those of later trials.
 
-It differs from the engine in two places: what a budget pays for less than a chunk of all lanes,
-the engine gives to the first lanes, whose runs may come to their end with it; and the engine
-starts only trials that can finish.
+It differs from the engine in two places. The engine gives the rest of a budget, less than a chunk
+of all lanes, to the first lanes, whose runs may finish with it. And it starts only trials that can
+finish.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A search by a rule over recorded curves, sketched: which trial wins for so many env steps.
 
 One program, trials enter lanes in order, all seeds of a trial side by side. The rule is the real
-one. Trials start until the env steps are used up; the engine starts only what can finish, which
-`tests/test_atlas_sketch.py` switches off to hold the winner against the engine's.
+one. Trials start until the env steps are used up; the engine starts only trials that can
+finish. `tests/test_atlas_sketch.py` switches that off and compares the winners.
 """
 
 from __future__ import annotations
