@@ -8,8 +8,9 @@ import itertools
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path, PurePosixPath
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ..environments.registry import fitting_distributions
@@ -131,6 +132,13 @@ def check_registered(study: Study) -> None:
         raise ConfigError(f"{section}: distribution {text}")
 
 
+class _FromSource(SourceFileLoader):
+    """Compiles what the file says now: bytecode may be older if it was edited within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _run(path: Path, shown: Path) -> ModuleType:
     name = path.stem
     if name in sys.modules:
@@ -138,7 +146,8 @@ def _run(path: Path, shown: Path) -> ModuleType:
         if before is not None and Path(before).resolve() == path:
             return sys.modules[name]  # another of the files has imported it
         name = f"hpo_imports_{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _FromSource(name, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{shown}: is not a Python file that can be imported")
     module = importlib.util.module_from_spec(spec)

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
     assert "uc_bad" not in sys.modules
     with pytest.raises(ConfigError):  # tried again, not taken for done
         import_user_code(["uc_bad.py"], folder)
+
+
+def test_an_edit_within_a_second_counts(folder, monkeypatch):
+    """Python takes bytecode for current where seconds and size of the file are the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path, seen = folder / "uc_edited.py", []
+    for value in (1, 2):
+        path.write_text(f"VALUE = {value}\n")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        import_user_code(["uc_edited.py"], folder)
+        seen.append(sys.modules.pop("uc_edited").VALUE)
+    assert seen == [1, 2]
 
 
 def test_a_file_that_was_mended_is_run_again_with_what_it_imports(tmp_path):
