@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "bench"))
 import equal
 import judges
+import more_trials
 import real
 import rungs
 
@@ -124,3 +125,20 @@ def test_the_env_steps_for_an_equally_good_choice(tmp_path, new, ratio):
     found = searches(tmp_path / "found.parquet", new)
     assert equal.reached(found, equal.NEW) == pytest.approx((ratio,) * 3)
     assert equal.reached(found, equal.OLD)[0] == pytest.approx(1.0)
+
+
+def test_expected_gains_are_those_of_many_draws():
+    draws = np.random.default_rng(3)
+    values = draws.normal(size=(9, 1)) + draws.normal(0, 0.5, (9, 2)) + draws.normal(0, 3.0, 2)
+    means = values.mean(axis=1)
+    best = [means[draws.permutation(9)[:4]].max() for _ in range(40_000)]
+    assert more_trials.halves(values) == pytest.approx(means.max() - np.mean(best), abs=0.02)
+    own = values - values.mean(axis=0)
+    noise = np.square(own - own.mean(axis=1, keepdims=True)).sum() / 8
+    above = own.mean(axis=1) - np.median(own.mean(axis=1))
+    spread = np.mean([x * x for x in above if x >= 0.0]) - noise / 2
+    kept = spread / (spread + noise / 2)
+    again = np.sqrt(spread) * draws.normal(size=(40_000, 9))
+    again = kept * (again + np.sqrt(noise / 2) * draws.normal(size=again.shape))
+    gain = np.maximum(again.max(axis=1) - kept * above.max(), 0.0).mean()
+    assert more_trials.normal(values) == pytest.approx(gain, rel=0.05) and gain > 0.05
