@@ -18,7 +18,9 @@ else:
 
     class _OnUse(ModuleType):
         def __getattr__(self, name: str) -> Any:
-            return getattr(import_module(self.__name__), name)
+            if "_loaded" not in self.__dict__:
+                self._loaded = import_module(self.__name__)
+            return getattr(self._loaded, name)
 
     np, special, duckdb = map(_OnUse, ("numpy", "scipy.special", "duckdb"))
     pa, pc, csv, pq = map(_OnUse, ("pyarrow", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet"))

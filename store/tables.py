@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,7 @@ def _at(values: Sequence[float], index: int) -> float | None:
     return values[index] if index < len(values) else None
 
 
+@cache
 def _type(column: str) -> pa.DataType:
     found = {one.name: str(one.type) for kind in (TrialRow, Entry) for one in fields(kind)}
     found |= {"measured_value": "float", "measured_seeds": "int"}

@@ -119,14 +119,16 @@ class Bundle:
             paths = (glob.escape(str(one)) for one in (self.folder / file.name, file))
             quoted = (path.replace("'", "''") for path in paths)
             ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
-            total += query(self.folder, f"SELECT count(*) {ours}")[1][0][0]
             here, there = (query(self.folder, f"{one} LIMIT 0")[0] for one in (ours, theirs))
             if here != there:
                 wrong.append(f"{file.name}: its columns are not the journal's")
                 continue
-            for one, other, words in ((ours, theirs, "not"), (theirs, ours, "only")):
-                sql = f"SELECT count(*) FROM ({one} EXCEPT ALL {other})"
-                if more := query(self.folder, sql)[1][0][0]:
+            apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
+            sql = f"SELECT {', '.join(f'(SELECT count(*) {one})' for one in (ours, *apart))}"
+            [(rows, *others)] = query(self.folder, sql)[1]
+            total += rows
+            for more, words in zip(others, ("not", "only"), strict=True):
+                if more:
                     wrong.append(f"{file.name}: {counted(more, 'row')} {words} in the journal")
         return total, wrong
 
