@@ -59,10 +59,13 @@ _SLOW = frozenset(
         "studies/test_every_file",
         "test_acceptance",
         "test_cli",
+        "test_first_minute",
         "test_gpu_visit",
+        "test_packaging",
+        "views/test_bundle",
     ]
 )
-"""Files that take three quarters of the time of all tests: they compile, or kill processes."""
+"""Files that take three quarters of the time of all tests: they compile, or start processes."""
 _OPTIMISATIONS = "jax_disable_most_optimizations"
 _QUICK_OPTIONS: dict[str, bool | int] = {
     "xla_cpu_use_fusion_emitters": False,  # the older ones compile in half the time
@@ -91,6 +94,17 @@ def _settle_jax() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     os.environ.setdefault("HPO_NO_TIME", "1")  # of all studies that tests check: no compile
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+
+def _take_one_core() -> None:
+    """Let linear algebra use one thread: other cores have tests of their own.
+
+    In this process, where NumPy may be loaded by now, and in what is loaded or started later.
+    """
+    from threadpoolctl import threadpool_limits
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    threadpool_limits(1, user_api="blas")
 
 
 def _check_shapes() -> None:
@@ -141,6 +155,7 @@ def _collect_garbage_seldom() -> None:
 _collect_garbage_seldom()
 _make_importable()
 _settle_jax()
+_take_one_core()
 _have_patience()
 _check_shapes()
 
@@ -171,11 +186,13 @@ def pytest_ignore_collect(collection_path, config):
     return True if config.getoption("--no-jax") and collection_path in _SLOW else None
 
 
-def pytest_collection_modifyitems(items):
-    """Mark the tests of slow files, which `-m "not slow"` leaves out."""
+def pytest_collection_modifyitems(config, items):
+    """Mark the tests of slow files; `-m "not slow"` and `--no-jax` leave out what is marked."""
     for item in items:
         if item.path in _SLOW:
             item.add_marker("slow")
+    if config.getoption("--no-jax"):
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @functools.cache

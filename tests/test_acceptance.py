@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.compiled_once import compiled_once
+from hpo.search.state.progress import Observer
 from hpo.store import tables_equal
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS, BENCHMARKS = ROOT / "scripts", ROOT / "benchmarks"
-KILLS = 2
 AGAIN = """
 import sys
 from pathlib import Path
@@ -30,8 +31,14 @@ from acceptance_points.whole_study import study_of
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 study = study_of(small=True)
-run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(float(sys.argv[2]), 0.2))
+run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(0.0, 0.2))
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once(quickly_compiled):
+    with compiled_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +72,36 @@ def test_lanes_are_busy_while_work_remains(unbroken):
     assert seen.rows >= seen.occupancy * seen.lane_chunks > 0
 
 
-def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(unbroken, tmp_path):
+class CutAt(Observer):
+    """Cuts a study off in some chunk as a kill does: nothing is committed, published or said."""
+
+    def __init__(self, chunk, cut):
+        self.left, self.cut = chunk, cut
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            raise self.cut
+
+
+def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(load, unbroken, tmp_path):
+    """Killed in a process of its own, cut off again in this one, and ended from there."""
+    from hpo.search.lanes.local import LocalFactory
+    from hpo.search.run import Settings, run
+
+    study = load("acceptance_points.whole_study").study_of(small=True)
+    cut = load("acceptance_points.reliability").Cut
     folder, broken = unbroken[0], tmp_path / "study"
     rng = random.Random(3)
-    for _ in range(KILLS):
-        with start(broken, 0.0) as child:
-            wait_for_commits(child, broken, rng.randint(1, 4))
-            time.sleep(rng.uniform(0.0, 0.02))
-            assert child.poll() is None, "killed while it runs"
-            child.kill()
     with start(broken) as child:
-        assert child.wait(timeout=600) == 0
+        wait_for_commits(child, broken, rng.randint(1, 4))
+        time.sleep(rng.uniform(0.0, 0.02))
+        assert child.poll() is None, "killed while it runs"
+        child.kill()
+    with pytest.raises(cut):
+        observers = [CutAt(rng.randint(2, 5), cut)]
+        run(study, broken, LocalFactory(study), observers, Settings(0.0, 0.2))
+    assert run(study, broken, LocalFactory(study)).state == "finished"
     assert tables_equal(folder, broken) == []
 
 
@@ -99,11 +125,11 @@ def wait_for_commits(child: subprocess.Popen[bytes], folder: Path, count: int) -
         written |= names() - before
 
 
-def start(folder: Path, commit_every: float = 30.0) -> subprocess.Popen[bytes]:
-    """Start the tiny study, which commits after so many seconds; with 0 after each chunk."""
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the tiny study, which commits after each chunk."""
     paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", AGAIN, str(folder), str(commit_every)],
+        [sys.executable, "-W", "error", "-c", AGAIN, str(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
 

@@ -82,6 +82,10 @@ class _Formulas(AnalyticFactory):
     def check(self, config):
         """Every configuration can run."""
 
+    def resolve(self, config):
+        """Few chunks: of 8,000 env steps."""
+        return replace(super().resolve(config), steps_per_chunk=8_000)
+
     def make(self, resolved, lanes):
         return _Returns(self, resolved.steps_per_chunk, lanes or self.lanes)
 

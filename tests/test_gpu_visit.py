@@ -16,6 +16,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from helpers.analytic_lanes import AnalyticFactory
+
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = """
 import json, sys
@@ -326,15 +328,53 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+COPY = """
+import shutil, sys
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+shutil.copytree(sys.argv[1], sys.argv[2])
+"""
+OTHER = ["--set", "seed=5"]
+
+
+@pytest.fixture
+def formulas(load, tmp_path, monkeypatch):
+    """Run the study over formulas in this process; give its folder of results."""
+    from hpo.cli import main
+    from hpo.search.lanes import local
+
+    file = tmp_path / "apart" / "visit.yaml"
+    file.parent.mkdir()
+    file.write_text(load("gpu_visit_parts.study").study_text(True))
+
+    class Formulas(AnalyticFactory):
+        def check(self, config):
+            pass
+
+    def make(*changes):
+        out = file.parent / f"results-{len(changes)}"
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "LocalFactory", lambda *words, **named: Formulas())
+            assert main(["run", str(file), "--out", str(out), "--quiet", *changes]) == 0
+        return out
+
+    return make
+
+
 @pytest.mark.parametrize("differs", [False, True])
-def test_the_study_is_run_twice_and_its_tables_are_compared(load, tmp_path, monkeypatch, differs):
+def test_the_study_is_run_twice_and_its_tables_are_compared(
+    load, formulas, tmp_path, monkeypatch, differs
+):
+    """What is killed, and what goes on from there, are processes; the rest was run before."""
     study, common = load("gpu_visit_parts.study"), load("gpu_visit_parts.common")
-    ran = []
+    ran, made = [], {"whole": formulas()}
+    if differs:
+        made["broken"] = formulas(*OTHER)
 
     def command(file, out):
         ran.append(out.name)
-        other = ["--set", "seed=5"] if differs and out.name == "broken" else []
-        words = ["run", str(file), "--out", str(out), "--quiet", *other]
+        if out.name == "whole" or (differs and "broken" in ran[:-1]):
+            return [sys.executable, "-c", COPY, str(made[out.name]), str(out)]
+        words = ["run", str(file), "--out", str(out), "--quiet", *(OTHER if differs else [])]
         return [sys.executable, "-c", FORMULAS, *words]
 
     monkeypatch.setattr(study, "_command", command)

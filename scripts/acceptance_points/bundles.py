@@ -1,31 +1,37 @@
 """Results point 2: a bundle of the first study, verified in another checkout and damaged by hand.
 
-In short the study has few trials and this checkout verifies it.
+In short the study is small, is run and bundled in this process, and this checkout verifies it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import random
 import sys
 from pathlib import Path
 
-from .common import ROOT, Outcome, call, hpo_command
+from .common import ROOT, Outcome, call, call_here, hpo_command, said_here
 from .fresh import fresh_clone, fresh_python
 
 DAMAGED = 200
-_SMALL = ("env_steps=4096", "early_terminate=null", "budget.trials=3", "seeds.per_config=1",
-          "confirm={report: 6, choose: 0}")  # fmt: skip
+_SMALL = ("env_steps=1024", "early_terminate=null", "budget.trials=3", "seeds.per_config=1",
+          "confirm={report: 6, choose: 0}", "population.lanes=4", "evaluation.episodes=5",
+          "fixed.num_envs=4", "fixed.rollout_length=32", "fixed.num_minibatches=2",
+          "fixed.hidden_sizes=[8]")  # fmt: skip
 
 
 def travels(small: bool, work: Path) -> Outcome:
     """Run the study, bundle it, verify every level elsewhere, then change bytes and a claim."""
     fewer = [word for key in _SMALL for word in ("--set", key)] if small else []
-    call([*hpo_command(), "run", ROOT / "studies" / "first.yaml", "--quiet", *fewer], work)
     path = work / "first.zip"
-    call([*hpo_command(), "bundle", work / "results" / "first", "-o", path], work)
+    for words in (
+        ["run", ROOT / "studies" / "first.yaml", "--quiet", *fewer],
+        ["bundle", work / "results" / "first", "-o", path],
+    ):
+        if small:
+            call_here(words, work)
+        else:
+            call([*hpo_command(), *words], work)
     python, elsewhere = Path(sys.executable), work / "elsewhere"
     elsewhere.mkdir()
     if not small:
@@ -34,22 +40,23 @@ def travels(small: bool, work: Path) -> Outcome:
     words = [*hpo_command(python), "verify", path, "--play", "--retrain", "--json"]
     found = json.loads(call(words, elsewhere).stdout)
     levels = {one["name"]: one for one in found["levels"]}
-    refused = sum(map(_refused, _damaged(path, work / "damaged.zip")))
+    damaged = DAMAGED // 5 if small else DAMAGED
+    refused = sum(map(_refused, _damaged(path, work / "damaged.zip", damaged)))
     answer, words = _verified(_flattered(path, work / "flattered"))
     passed = found["holds"] and all(one["holds"] is not False for one in levels.values())
     passed &= "bit-equal" in levels["retrained"]["words"]
-    passed &= refused == DAMAGED and answer == 1 and "claimed" in words
+    passed &= refused == damaged and answer == 1 and "claimed" in words
     refuted = next((line.strip() for line in words.splitlines() if "claimed" in line), "nothing")
     each = "; ".join(f"{name}: {one['words']}" for name, one in levels.items())
     said = found["sentences"][1 if len(found["sentences"]) > 1 else 0]
-    numbers = f"{path.stat().st_size:,} bytes; {said} {each}; {refused} of {DAMAGED} with changed "
+    numbers = f"{path.stat().st_size:,} bytes; {said} {each}; {refused} of {damaged} with changed "
     return Outcome(passed, f"{numbers}bytes refused in a sentence; by hand: {refuted}")
 
 
-def _damaged(path: Path, to: Path) -> list[Path]:
+def _damaged(path: Path, to: Path, count: int) -> list[Path]:
     rng, content = random.Random(1), path.read_bytes()
     found = list[Path]()
-    for number in range(DAMAGED):
+    for number in range(count):
         changed = bytearray(content)
         changed[rng.randrange(len(changed))] ^= rng.randint(1, 255)
         found.append(to.with_name(f"{number}-{to.name}"))
@@ -63,12 +70,7 @@ def _refused(path: Path) -> bool:
 
 
 def _verified(path: Path) -> tuple[int, str]:
-    from hpo.cli import main
-
-    seen = io.StringIO()
-    with contextlib.redirect_stdout(seen), contextlib.redirect_stderr(seen):
-        code = main(["verify", str(path)])
-    return code, seen.getvalue()
+    return said_here(["verify", path])
 
 
 def _flattered(path: Path, folder: Path) -> Path:

@@ -168,14 +168,12 @@ def _held(committer: Any) -> str:
         if b.population is not None and any(run.chunks for run in b.busy())
     ]
     rows = {number: vars(trial.row()) for number, trial in sorted(ledger.trials.items())}
-    held = [json.loads(ledger.state.to_text()), lanes, rows]
-    return json.dumps(_timeless(json.loads(json.dumps(held, default=str))))
+    texts = [ledger.state.to_text(), json.dumps([lanes, rows], default=str)]
+    return json.dumps([json.loads(text, object_hook=_timeless) for text in texts])
 
 
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if not k.endswith(_TIMES)}
-    return [_timeless(one) for one in value] if isinstance(value, list) else value
+def _timeless(value: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in value.items() if not k.endswith(_TIMES)}
 
 
 # ---------------------------------------------------------------------- what differs

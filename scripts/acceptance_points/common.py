@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -59,3 +61,21 @@ def call(
         shown = " ".join(Path(str(word)).name for word in words[:4])
         raise RuntimeError(f"`{shown}` ended with {done.returncode}: {tail[-600:]}")
     return done
+
+
+def said_here(words: Sequence[str | Path]) -> tuple[int, str]:
+    """Run a command in this process; give its exit code, and what it wrote."""
+    from hpo.cli import main
+
+    seen = io.StringIO()
+    with contextlib.redirect_stdout(seen), contextlib.redirect_stderr(seen):
+        code = main([str(word) for word in words])
+    return code, seen.getvalue()
+
+
+def call_here(words: Sequence[str | Path], cwd: Path) -> None:
+    """Run a command in this process to its end, as `call` does in another."""
+    with contextlib.chdir(cwd):
+        code, said = said_here(words)
+    if code:
+        raise RuntimeError(f"`hpo {words[0]}` ended with {code}: {said[-600:]}")

@@ -93,9 +93,17 @@ def kill_and_compare(
 
 
 def break_one(
-    words: list[str], out: Path, most: int, moment: Callable[[], float], midway: bool
+    words: list[str],
+    out: Path,
+    most: int,
+    moment: Callable[[], float],
+    midway: bool,
+    finish: Callable[[], object] | None = None,
 ) -> int:
-    """Kill one study at up to `most` moments, then run it to its end; give the hits."""
+    """Kill one study at up to `most` moments, then run it to its end; give the hits.
+
+    `finish` does the latter, None with the same words.
+    """
     hits, folder = 0, out / "small"
     while hits < most:
         before = _commits(folder)
@@ -114,7 +122,10 @@ def break_one(
         if process.returncode:
             raise RuntimeError(f"after {hits} kills the study ended with {process.returncode}")
         return hits
-    call(words, out.parent)
+    if finish is None:
+        call(words, out.parent)
+    else:
+        finish()
     return hits
 
 

@@ -1,6 +1,6 @@
 """Results point 3: a study over five environments, killed three times, and its lanes busy.
 
-In short it runs over the analytic lanes of two, so that only the lives of its process cost time.
+In short it runs over the analytic lanes of two, and only what is killed has its own process.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import json
 import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-from .common import Outcome, call, hpo_command
+from .common import ROOT, Outcome, call, hpo_command
 from .crash import break_one
 
 KILLS = 3
@@ -36,14 +37,9 @@ budget: {{trials: {trials}}}
 _ANALYTIC = """\
 import sys
 from pathlib import Path
-from helpers.analytic_lanes import AnalyticFactory
-from hpo.search.lanes.multi_environment import SeveralFactory
-from hpo.search.run import Settings, run
-from hpo.studies.load import load
-study = load(sys.argv[1])
-parts = [AnalyticFactory(seed=at, lanes=6, chunk_seconds=0.01) for at in range(study.spread)]
-factory = SeveralFactory(study, parts)
-run(study, Path(sys.argv[2]) / study.name, factory, (), Settings(0.0, 1e9))
+sys.path.insert(0, sys.argv[3])
+from acceptance_points.several import analytic
+analytic(Path(sys.argv[1]), Path(sys.argv[2]), 0.0)
 """
 
 
@@ -66,14 +62,21 @@ def killed(small: bool, work: Path) -> Outcome:
     file = work / "small.yaml"
     file.write_text(study_text(small))
     started = time.monotonic()
-    call(_words(small, file, work / "unbroken"), work)
+    _run(small, file, work / "unbroken")
     whole = time.monotonic() - started
     left, kills, studies, differences = (1 if small else KILLS), 0, 0, list[str]()
     rng, unbroken = random.Random(3), StudyFolder(work / "unbroken" / "small")
     while left:  # a study may end before it is hit; then another one begins
         out = work / f"broken-{studies}"
         words = _words(small, file, out)
-        hits = break_one(words, out, left, lambda: rng.uniform(0.0, whole), midway=True)
+        hits = break_one(
+            words,
+            out,
+            left,
+            lambda: rng.uniform(0.0, whole),
+            midway=True,
+            finish=partial(_run, small, file, out),
+        )
         left, kills, studies = left - hits, kills + hits, studies + 1
         differences += tables_equal(unbroken.path, out / "small")
         differences += _counters(unbroken.path, out / "small")
@@ -94,8 +97,27 @@ def killed(small: bool, work: Path) -> Outcome:
 def _words(small: bool, file: Path, out: Path) -> list[str]:
     """Run the study as people do, or in short over analytic lanes, with a commit a boundary."""
     if small:
-        return [sys.executable, "-c", _ANALYTIC, str(file), str(out)]
+        return [sys.executable, "-c", _ANALYTIC, str(file), str(out), str(ROOT / "scripts")]
     return [*hpo_command(), "run", str(file), "--out", str(out), "--quiet"]
+
+
+def _run(small: bool, file: Path, out: Path) -> None:
+    if small:
+        analytic(file, out)
+    else:
+        call(_words(small, file, out), file.parent)
+
+
+def analytic(file: Path, out: Path, commit_seconds: float = 30.0) -> None:
+    """Run the study over analytic lanes to its end; with 0 each boundary commits."""
+    from helpers.analytic_lanes import AnalyticFactory
+    from hpo.search.lanes.multi_environment import SeveralFactory
+    from hpo.search.run import Settings, run
+    from hpo.studies.load import load
+
+    study = load(file)
+    parts = [AnalyticFactory(seed=at, lanes=6, chunk_seconds=0.01) for at in range(study.spread)]
+    run(study, out / study.name, SeveralFactory(study, parts), (), Settings(commit_seconds, 1e9))
 
 
 def _state(folder: Path) -> tuple[dict[str, float], int]:

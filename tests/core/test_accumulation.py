@@ -54,8 +54,10 @@ def test_what_is_said_holds_and_only_networks_over_links_are_cut():
 
 
 def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
+    one = {"network": "gnn", "num_envs": 16, "gnn_message_passing_steps": 1}  # quickly traced
+
     def parts(platform="cpu", **knobs):
-        plan = make_plan({"network": "gnn", "num_envs": 16, **NARROW, **knobs}, RING)
+        plan = make_plan({**one, **NARROW, **knobs}, RING)
         return for_platform(plan, platform).gradient_accumulation
 
     found = [parts(num_minibatches=count) for count in (32, 8, 2, 1)]
@@ -67,7 +69,8 @@ def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
 
 
 def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_name():
-    knobs = {"network": "gnn", "num_envs": 16, "num_minibatches": 1, **NARROW}
+    knobs = {"network": "gnn", "num_envs": 16, "num_minibatches": 1,
+             "gnn_message_passing_steps": 1, **NARROW}  # fmt: skip
     plan, hypers = make_plan(knobs, RING), make_hypers(knobs, {}, {})
     made = Program(plan, 2, 1, 1, EvaluationPlan(), tuple(jax.devices())[:2], hypers)
     assert made.plan == for_platform(plan, "cpu") and made.plan.gradient_accumulation > 1

@@ -88,23 +88,37 @@ def running(tiny):
     return Lanes(stack([tiny.hypers(gamma=0.5)] * LANES), state)
 
 
+@pytest.fixture(scope="module")
+def started(tiny):
+    """A function of lanes and refills: the lanes started side by side, and each one alone."""
+    batches = dataclasses.replace(tiny.plan, backend=dataclasses.replace(CPU, refill_batch=4))
+
+    @jax.jit
+    def both(running, refills):
+        def alone(given):
+            hypers, *numbers = given
+            return init_lane(tiny.plan, jnp.int32(5), hypers, *numbers)
+
+        r = refills
+        given = r.hypers, r.stream, r.replicate, r.updates, r.total_updates
+        return refill_lanes(batches, jnp.int32(5), running, refills), jax.lax.map(alone, given)
+
+    return both
+
+
 @pytest.mark.parametrize("starts", [(), (3,), (0, 2, 4, 5, 9), tuple(range(LANES))])
-def test_lanes_started_side_by_side_are_those_started_alone(tiny, running, starts, quickly):
+def test_lanes_started_side_by_side_are_those_started_alone(
+    tiny, running, starts, started, quickly
+):
     numbers = np.arange(LANES, dtype=np.int32)
     mask = np.isin(numbers, starts)
     hypers = stack([tiny.hypers(learning_rate=1e-4 * (i + 1)) for i in range(LANES)])
     refills = Refills(mask, mask, hypers, numbers % 3, numbers, -numbers, numbers + 50)
-    batches = dataclasses.replace(tiny.plan, backend=dataclasses.replace(CPU, refill_batch=4))
-    made = jax.jit(lambda *args: refill_lanes(batches, *args))(jnp.int32(5), running, refills)
+    made, alone = jax.device_get(started(running, refills))
     for lane in range(LANES):
-        hyper, before = jax.tree.map(lambda x, i=lane: x[i], (hypers, running))
-        fresh = init_lane(
-            tiny.plan, jnp.int32(5), hyper, *map(jnp.int32, (lane % 3, lane, -lane, lane + 50))
-        )
-        wanted = Lanes(hyper, fresh) if lane in starts else before
-        got = jax.tree.map(lambda x, i=lane: x[i], made)
-        for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        wanted = Lanes(hypers, alone) if lane in starts else running
+        for one, other in zip(jax.tree.leaves(made), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(one[lane], other[lane], rtol=1e-5, atol=1e-6)
 
 
 def test_a_record_gives_every_bit_back():

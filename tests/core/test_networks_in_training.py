@@ -22,10 +22,12 @@ RMSA = EnvPlan("rmsa", (("continuous", False), ("k", 2), ("max_requests", 5), ("
 MEMORY = EnvPlan("MemoryChain-bsuite", (("memory_length", 2),))
 CASES = {
     "mlp": (RMSA, {"hidden_sizes": [8]}, 1e-6),
-    "gnn": (RMSA, {"gnn_message_passing_steps": 1, "gnn_edge_mlp_latent": 8,
+    "gnn": (RMSA, {"gnn_message_passing_steps": 1, "gnn_edge_mlp_layers": 1,
+                   "gnn_node_mlp_layers": 1, "gnn_edge_mlp_latent": 8,
                    "gnn_edge_embedding_size": 8, "gnn_node_mlp_latent": 8}, 1e-4),
     "path_mlp": (RMSA, {"hidden_sizes": [8], "path_mlp_begins": "slot"}, 1e-5),
     "transformer": (RMSA, {"transformer_embedding_size": 8, "transformer_heads": 2,
+                           "transformer_critic_mlp_depth": 1,
                            "transformer_intermediate_size": 8, "transformer_enable_dropout": True,
                            "transformer_actor_mlp_width": 8, "transformer_critic_mlp_width": 8},
                     1e-4),

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from hpo.core.lane_state import RunningStatistics
 
 CLIP = jnp.float32(10.0)
+merge = jax.jit(RunningStatistics.merge)
 
 
 def merged(data, cuts, shape=()):
     statistics = RunningStatistics.empty(shape)
     for part in np.split(data, sorted(set(cuts))):
         if len(part):
-            statistics = statistics.merge(jnp.asarray(part, jnp.float32))
+            statistics = merge(statistics, np.asarray(part, np.float32))
     return statistics
 
 

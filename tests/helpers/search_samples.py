@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -98,6 +99,14 @@ class CutAt(Stop):
 
     def end(self):
         os.kill(os.getpid(), signal.SIGINT)
+
+
+class WaitAt(Stop):
+    """Waits to be killed after some chunks, however slow its killer is."""
+
+    def end(self):
+        time.sleep(600.0)
+        raise TimeoutError("nobody came to kill it")
 
 
 def quick(**changes):

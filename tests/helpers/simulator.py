@@ -47,9 +47,11 @@ class SlowNetwork:
     def forget(self):
         self.services, self.now = [], 0
         self.grid = np.zeros((len(self.kms), self.slots), bool)
+        self.gaps = {}
 
     def rebuild(self):
         self.grid[:] = False
+        self.gaps = {}
         for service in self.services:
             for link in service.links:
                 self.grid[link, service.slots] = True
@@ -69,16 +71,18 @@ class SlowNetwork:
                 need = 1
             self.links.append(links)
             self.need.append(need)
-            self.valid.append([self.possible(rank, start) for start in range(self.slots)])
+            meets = [s for s in self.services if set(s.links) & set(links)]
+            self.valid.append([self.possible(rank, start, meets) for start in range(self.slots)])
         self.first = [next((s for s, ok in enumerate(v) if ok), None) for v in self.valid]
 
-    def possible(self, rank: int, start: int) -> bool:
+    def possible(self, rank: int, start: int, meets: list[Service]) -> bool:
+        """Whether it fits there; `meets` are the services on links of the path."""
         links, need = self.links[rank], self.need[rank]
         if not links or start + need > self.slots:
             return False
         if self.kind == "rwa_lightpath_reuse":
             capacity = self.paths.capacity[self.pair, rank]
-            here = [s for s in self.services if start in s.slots and set(s.links) & set(links)]
+            here = [s for s in meets if start in s.slots]
             if any(s.path != (self.pair, rank) for s in here):
                 return False
             return sum(s.bitrate for s in here) + self.bitrate <= capacity
@@ -144,12 +148,15 @@ class SlowNetwork:
 
     def blocks(self, link: int, extra: range = range(0)) -> list[tuple[int, int]]:
         """(start, size) of the free blocks of a link, with some slots taken in addition."""
+        if (link, extra) in self.gaps:  # nothing has changed since
+            return self.gaps[link, extra]
         blocks, begin = [], None
-        for slot in range(self.slots + 1):
-            taken = slot == self.slots or self.grid[link, slot] or slot in extra
+        for slot, used in enumerate([*self.grid[link].tolist(), True]):
+            taken = used or slot in extra
             if taken and begin is not None:
                 blocks.append((begin, slot - begin))
             begin = None if taken else (slot if begin is None else begin)
+        self.gaps[link, extra] = blocks
         return blocks
 
     def surplus(self, rank: int, start: int) -> int:

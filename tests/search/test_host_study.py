@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import search_samples as samples
+from helpers.compiled_once import compiled_once
 from hpo.core.host import stage
 from hpo.core.saved_policy import load_policy
 from hpo.machine.workers import worker_count
@@ -47,6 +48,12 @@ population: {lanes: 4}
 budget: {trials: 5}
 eval_env: {max_episode_steps: 30}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once(quickly_compiled):
+    with compiled_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +132,17 @@ def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path, str
 
 
 def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroken, tmp_path):
-    (tmp_path / "hosted.yaml").write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
+    file, folder = tmp_path / "hosted.yaml", tmp_path / "hosted"
+    file.write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
     code = (
-        "import sys; from hpo.search.run import Settings, run; from pathlib import Path\n"
+        "from hpo.search.run import Settings, run; from pathlib import Path\n"
         "from hpo.search.lanes.local import LocalFactory; from hpo.studies.load import load\n"
-        "study = load('hosted.yaml'); factory = LocalFactory(study)\n"
-        "print(factory._workers.batch is not None, flush=True)\n"
-        "run(study, Path('hosted'), factory, (), Settings(commit_seconds=0.0))\n"
+        "study = load('hosted.yaml')\n"
+        "run(study, Path('hosted'), LocalFactory(study), (), Settings(commit_seconds=0.0))\n"
     )
-    words = [sys.executable, "-c", code]
-    child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    journal, end = tmp_path / "hosted" / "checkpoints", time.monotonic() + 600
-    while not (journal.is_dir() and len(list(journal.iterdir())) > 0) and child.poll() is None:
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    end = time.monotonic() + 600
+    while not _has_lanes(folder) and child.poll() is None:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert child.poll() is None, "killed while it runs"
@@ -144,8 +150,9 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     child.kill()
     child.wait()
     assert len(workers) == 1
-    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=600)
-    assert tables_equal(unbroken, tmp_path / "hosted") == []
+    study = load(file)
+    assert run(study, folder, LocalFactory(study), (), Settings()).state == "finished"
+    assert tables_equal(unbroken, folder) == []
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
 
 
@@ -270,6 +277,14 @@ def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
     assert results.usage.failures == 3 and len(warnings) == 3
     assert warnings[0].startswith("env.fatal is searched, and evaluates too")
     assert rows[0.0].value is not None
+
+
+def _has_lanes(folder):
+    """Return whether the last commit has lanes, from which the study goes on."""
+    if not Journal.exists(folder):
+        return False
+    with Journal(folder) as journal:
+        return journal.head().checkpoint is not None
 
 
 def _children(parent):

@@ -21,11 +21,13 @@ from hpo.store.sinks import Background
 from hpo.studies.resolved import resolved
 from hpo.studies.spec import Logger
 
+TRIALS = 16
 TENSORBOARD = Logger("tensorboard", {"top_k": 3, "every": 4})
 
 
 def study(*loggers):
-    return samples.study(loggers=loggers, confirm=samples.Confirm(2, 2, 2))
+    budget = samples.Budget(trials=TRIALS)
+    return samples.study(loggers=loggers, confirm=samples.Confirm(2, 2, 2), budget=budget)
 
 
 class StopAt(Callback):
@@ -144,7 +146,7 @@ def test_the_study_has_a_run_of_its_own(drawn):
     _, rows = query(drawn, "SELECT trial, search_value FROM trials WHERE search_value IS NOT NULL")
     told = dict(found["value_of_trial"])
     assert set(told) == {trial for trial, _ in rows}
-    assert found["trials/finished"][-1][1] + found["trials/stopped"][-1][1] <= 24
+    assert found["trials/finished"][-1][1] + found["trials/stopped"][-1][1] <= TRIALS
     _, ((top,),) = query(drawn, "SELECT value FROM trials WHERE rank = 1")
     assert found["best"][-1][1] == pytest.approx(top, rel=1e-6)
 
@@ -340,7 +342,7 @@ def test_the_study_has_leaderboard_and_policy(logged):
     _, ((trial, value),) = query(folder, "SELECT trial, value FROM trials WHERE rank = 1")
     assert run.summary["best"] == pytest.approx(value) and run.summary["best_trial"] == trial
     (table,) = run.folders[-1].glob("files/media/table/*.json")
-    assert len(json.loads(table.read_text())["data"]) == 24
+    assert len(json.loads(table.read_text())["data"]) == TRIALS
 
 
 def test_online_without_an_account_is_refused_before_the_study(monkeypatch, tmp_path):

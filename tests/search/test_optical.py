@@ -73,9 +73,9 @@ def alone(factory, config):
     return curve(population, [Refill(0, config(10.0), Stream.SEARCH, 1)], 0), population
 
 
-def test_lanes_of_other_loads_change_no_bit(factory, config, alone):
-    expected, _ = alone
-    population = factory.make(config(10.0), None)
+def test_lanes_of_other_loads_change_no_bit(config, alone):
+    """Nor does what the lanes were before."""
+    expected, population = alone
     others = [Refill(i, config(60.0, learning_rate=1e-2), Stream.SEARCH, i) for i in (0, 1, 3)]
     mine = Refill(2, config(10.0), Stream.SEARCH, 1)
     found = curve(population, [*others, mine], 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.shared_programs import shared_programs
 from hpo.cli import main
 from hpo.core import distributions, own_optimisers
 from hpo.core.saved_policy import load_policy
@@ -72,6 +73,12 @@ def folder(tmp_path_factory):
     (folder / "own.yaml").write_text(STUDY)
     yield folder
     _forget()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once():
+    with shared_programs():
+        yield
 
 
 class CutAt:

@@ -1,6 +1,5 @@
 """Samplers and rules that a study's `imports` register: checked, run, killed, gone on with."""
 
-import multiprocessing
 import random
 import signal
 import sys
@@ -14,6 +13,7 @@ import pytest
 from helpers import search_samples
 from helpers.analytic_lanes import AnalyticFactory
 from helpers.doc_blocks import block
+from helpers.forking import forks
 from hpo.cli import main
 from hpo.errors import ConfigError, StoreError, StudyError, UnknownNameError
 from hpo.search.rules.registry import make_explorer, make_pruner, register_rule
@@ -138,9 +138,8 @@ def test_a_killed_study_ends_as_if_nothing_had_happened(file, tmp_path, name):
     assert whole.state == "finished"
     code, names = tmp_path / "child.py", {"file": path, "folder": str(tmp_path / "broken")}
     code.write_text(CHILD)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hpo.search.run", "hpo.search.samplers.via_optuna"])
-    for _ in range(3):
+    context = forks()
+    for _ in range(2):
         before = commits(tmp_path / "broken")
         child = context.Process(target=run_path, args=(str(code), names))
         child.start()

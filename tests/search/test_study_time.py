@@ -12,6 +12,7 @@ import pytest
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
 from helpers.loading import run_file
+from helpers.shared_programs import shared_programs
 from hpo.cli import main
 from hpo.machine.timings import Costs, Timings
 from hpo.search.run import run
@@ -227,12 +228,13 @@ def test_a_check_says_what_share_evaluation_takes(seconds, told):
 TINY = """\
 name: tiny
 env: CartPole-v1
-env_steps: 4096
+env_steps: 1024
 fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
 space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
-early_terminate: {type: asha, min: 512, eta: 4}
+early_terminate: {type: asha, min: 128, eta: 4}
 confirm: {top_k: 2, choose: 2, report: 4}
+evaluation: {episodes: 4}
 budget: {trials: 12}
 """
 
@@ -284,13 +286,14 @@ def test_what_is_timed_is_the_program_that_runs(own_caches, tmp_path, monkeypatc
 
     study = loads(TINY)
     kept = Timings.read(tmp_path / "t.json")
-    found = study_time(LocalFactory(study), kept, told=lambda text: None)
-    assert isinstance(found, TimeEstimate)
-    monkeypatch.setattr(LocalFactory, "program_of", program_of)
-    study_time(LocalFactory(study), kept, timing=False)
-    timed = set(made)
-    made.clear()
-    run(study, tmp_path / "s", LocalFactory(study), (), samples.quick())
+    with shared_programs():
+        found = study_time(LocalFactory(study), kept, told=lambda text: None)
+        assert isinstance(found, TimeEstimate)
+        monkeypatch.setattr(LocalFactory, "program_of", program_of)
+        study_time(LocalFactory(study), kept, timing=False)
+        timed = set(made)
+        made.clear()
+        run(study, tmp_path / "s", LocalFactory(study), (), samples.quick())
     assert timed == set(made) and len(timed) == 1
 
 

@@ -29,6 +29,7 @@ def test_the_interval_is_that_of_all_deals():
     assert found.within
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NULLS)
 def test_not_is_said_wrongly_at_most_once_in_a_hundred(name):
     """400 pairs of samples of one distribution: 1 % is 4, and 13 happen once in 4,000 times."""

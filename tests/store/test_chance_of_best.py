@@ -24,6 +24,7 @@ def test_it_is_that_of_the_model_drawn_many_times():
     assert found.loss == pytest.approx(np.mean(draws.max(1) - kept * above[chosen]), abs=0.004)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
 def test_what_it_says_is_how_often_it_is_so(noise):
     rng, rows = np.random.default_rng(1), []

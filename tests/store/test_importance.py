@@ -143,6 +143,7 @@ def test_knobs_that_moved_with_the_decisive_one_are_not_named() -> None:
     assert wrongly <= 3
 
 
+@pytest.mark.slow
 def test_chance_alone_names_a_knob_in_few_studies() -> None:
     """100 studies of 7 knobs: 4 % and three standard errors are 10 of them."""
     rng = np.random.default_rng(9)

@@ -114,6 +114,7 @@ def test_the_mean_has_the_interval_of_seeds_and_the_worst_none() -> None:
     assert overall_interval(top, "mean").kind == "t"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environments", [2, 6])
 @pytest.mark.parametrize("how", ["mean", "iqm"])
 def test_five_seeds_have_intervals_that_hold_the_truth(how: str, environments: int) -> None:
@@ -129,6 +130,7 @@ def test_five_seeds_have_intervals_that_hold_the_truth(how: str, environments: i
     assert missed <= stats.binom.ppf(0.999, trials, 0.05)
 
 
+@pytest.mark.slow
 def test_returns_of_two_modes_have_means_that_the_interval_holds() -> None:
     """20,000 trials of 8 seeds; the interval of the means of seeds alone missed in 5.8 %."""
     rng, trials, missed = np.random.default_rng(8), 20_000, 0

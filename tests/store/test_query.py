@@ -253,6 +253,7 @@ def test_what_is_done_with_rows_is_not_the_time_of_the_query(study: Path) -> Non
         assert allowed._left < left
 
 
+@pytest.mark.slow
 def test_a_sort_beyond_its_memory_goes_to_disk_and_leaves_nothing_there(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

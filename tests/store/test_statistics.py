@@ -110,6 +110,7 @@ def test_there_is_no_interval_where_none_is_honest() -> None:
     assert interval([1.0] * 15 + [math.inf]).kind == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 8, 10, 11, 16, 30])
 def test_intervals_hold_the_mean_95_times_in_100(count: int) -> None:
     """4,000 simulated trials of normal seeds: the standard error of the share is 0.35 %."""
@@ -122,6 +123,7 @@ def test_intervals_hold_the_mean_95_times_in_100(count: int) -> None:
     assert 0.93 <= held / len(draws) <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["median", "iqm"])
 def test_other_intervals_hold_their_statistic(kind: str) -> None:
     draws = np.random.default_rng(8).normal(0.0, 1.0, (1_500, 16))

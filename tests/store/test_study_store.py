@@ -135,6 +135,7 @@ def test_only_one_writes(folder: StudyFolder, meta: StudyMeta) -> None:
 STAGES = ["flush", "commit", "committed", "_delete_checkpoints", "publish"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_between_any_two_steps_costs_nothing(

@@ -28,6 +28,7 @@ NULLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("seeds", [5, 6, 8, 16, 32])
 @pytest.mark.parametrize("null", NULLS)

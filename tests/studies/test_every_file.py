@@ -44,9 +44,9 @@ PACKAGES = (
     ("gym:", "gymnasium"),
     ("gym:LunarLander", "Box2D"),
 )
-COSTLY = ("architecture", "cost239", "defaults_check", "jpn48", "jpn48_from_265", "networks",
-          "nsfnet", "nsfnet_250", "nsfnet_networks", "nsfnet_rmsa", "returns",
-          "usnet")  # fmt: skip
+COSTLY = ("architecture", "cost239", "cost239_from_470", "defaults_check", "defaults_continuous",
+          "jpn48", "jpn48_from_265", "networks", "nsfnet", "nsfnet_250", "nsfnet_networks",
+          "nsfnet_rmsa", "returns", "usnet", "usnet_from_380")  # fmt: skip
 """Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
 
 

@@ -47,6 +47,7 @@ def test_chosen_chunks(env_steps, first, steps_per_update, k, chunks, rung_chunk
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(
     env_steps=st.integers(10_000, 10**8),

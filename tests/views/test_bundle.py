@@ -22,7 +22,7 @@ from hpo.studies.load import recorded
 from hpo.views.bundle import container
 from hpo.views.bundle.claims import differences
 
-MUTANTS = 80  # the acceptance point results 2 makes 200
+MUTANTS = 40  # the acceptance point results 2 makes 200
 CLAIMED = ("claims.json", "study.resolved.yaml", "source/my_code.py", "journal.sqlite")
 PIECES = [b"", b"9", b"}", b"null", b"\xff", b'"']
 

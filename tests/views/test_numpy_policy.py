@@ -92,7 +92,11 @@ def test_several_choices_and_masks():
 @pytest.mark.parametrize(
     ("env", "given", "why"),
     [
-        ("Breakout-MinAtar", {"network": "cnn"}, "it is a cnn in float32"),
+        (
+            "Breakout-MinAtar",
+            {"network": "cnn", "cnn_channels": [2], "cnn_kernels": [3], "cnn_strides": [3]},
+            "it is a cnn in float32",
+        ),
         ("CartPole-v1", {"network": "gru"}, "it is a gru in float32"),
         ("CartPole-v1", {"dtype": "bfloat16"}, "it is a mlp in bfloat16"),
     ],

@@ -3,6 +3,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
@@ -179,20 +180,21 @@ def test_returns_of_random_play_are_inside_the_bounds_of_the_table(id_):
     params = canonical(env.default_params)
 
     def episode(seed):
+        """To its end, no further: one after the other, only what happens is computed."""
         state, _ = env.reset(jax.random.fold_in(key(0), seed), params)
 
-        def step(carry, at):
-            state, total, over = carry
+        def step(carry):
+            at, state, total, _ = carry
             one = jax.random.fold_in(jax.random.fold_in(key(1), seed), at)
             action = jax.random.randint(one, (), 0, env.action_space.n, jnp.int32)
             after = env.step(one, state, action, params)
-            total = total + jnp.where(over, jnp.float32(0.0), after.reward)
-            return (after.state, total, over | after.terminated | after.truncated), None
+            over = after.terminated | after.truncated
+            return at + 1, after.state, total + after.reward, over
 
-        first = (state, jnp.float32(0.0), jnp.asarray(False))
-        return jax.lax.scan(step, first, jnp.arange(steps))[0][1]
+        first = jnp.int32(0), state, jnp.float32(0.0), jnp.asarray(False)
+        return lax.while_loop(lambda carry: ~carry[3], step, first)[2]
 
-    returns = jax.device_get(jax.jit(jax.vmap(episode))(jnp.arange(32)))
+    returns = jax.device_get(jax.jit(lambda seeds: lax.map(episode, seeds))(np.arange(32)))
     low, high = ENVIRONMENTS[id_].return_range({"max_steps_in_episode": steps})
     assert returns.min() >= low and returns.max() <= high
     assert returns.max() > 0.0  # something happened

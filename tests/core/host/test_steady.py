@@ -29,8 +29,9 @@ def _registered():
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def workers():
+    """Of all tests; those that a test has ended start again in the next one."""
     made = Workers(2, "hpo_test_troubled:serve", limit=LIMIT)
     yield made
     made.close()

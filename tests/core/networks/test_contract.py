@@ -35,6 +35,7 @@ class TestGNN(NetworkContract):
     network = "gnn"
     env = RMSA
     knobs = {"gnn_edge_mlp_latent": 8, "gnn_node_mlp_latent": 8,  # noqa: RUF012
+             "gnn_edge_mlp_layers": 1, "gnn_node_mlp_layers": 1,
              "gnn_message_passing_steps": 2, "activation": "tanh"}  # fmt: skip
 
 

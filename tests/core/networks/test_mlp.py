@@ -28,10 +28,15 @@ SLOW_ACTIVATIONS = {
 
 
 def network(shape=(4,), outputs=3, **knobs):
+    """Return a module and the shapes of its parameters."""
     plan = make_plan({"hidden_sizes": [8, 5], **knobs}, EnvPlan("CartPole-v1"), features=())
     module = MLP(plan, outputs, len(shape))
-    params = module.init(jax.random.key(0, impl="threefry2x32"), jnp.zeros(shape))["params"]
-    return module, params
+    return module, jax.eval_shape(lambda: begun(module, shape))
+
+
+def begun(module, shape=(4,)):
+    """Return the parameters that training begins with."""
+    return module.init(jax.random.key(0, impl="threefry2x32"), jnp.zeros(shape))["params"]
 
 
 def shaken(params):
@@ -60,10 +65,9 @@ def test_it_computes_what_the_loop_computes(activation, norm, shared):
 @pytest.mark.parametrize(("size", "precision"), [(4, None), (4, "tf32"), (1100, None)])
 def test_a_gpu_s_layers_have_the_same_parameters_outputs_and_gradients(size, precision):
     knobs = {"matmul_precision": precision} if precision else {}
-    plain, params = network((size,), **knobs)
+    plain, _ = network((size,), **knobs)
     written = plain.clone(plan=dataclasses.replace(plain.plan, backend=GPU))
-    example = jnp.zeros((size,))
-    again = written.init(jax.random.key(0, impl="threefry2x32"), example)["params"]
+    params, again = jax.jit(lambda: [begun(module, (size,)) for module in (plain, written)])()
     for one, other in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other)
     params = shaken(params)
@@ -105,11 +109,12 @@ def test_heads_of_many_actions_are_split_where_they_are_float32():
 
         params = shaken(params)
         with jax.numpy_dtype_promotion("standard"):
-            return jax.grad(loss)(params), str(jax.make_jaxpr(jax.grad(loss))(params))
+            traced = jax.jit(jax.grad(loss)).trace(params)
+        return lambda: traced.lower().compile()(params), str(traced.jaxpr)
 
     (plain, text), (split, split_text) = (seen(backend, 256) for backend in (CPU, GPU))
     assert "X6" not in text and split_text.count("BF16_BF16_F32_X6") >= 3  # and both gradients
-    for one, other in zip(*map(jax.tree.leaves, (plain, split)), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (plain(), split())), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
     for case in ({"outputs": 255}, {"rows": 63}, {"matmul_precision": "tf32"}):
         assert "X6" not in seen(GPU, **{"outputs": 256, **case})[1]
@@ -131,12 +136,12 @@ def test_leading_axes_shapes_and_dtypes_of_observations():
 def test_no_hidden_layers_is_a_linear_policy():
     module, params = network(hidden_sizes=[])
     assert set(params) == {"actor_head", "critic_head"}
-    made = module.apply({"params": params}, jnp.ones((2, 4)))
+    made = module.apply({"params": shaken(params)}, jnp.ones((2, 4)))
     assert made.policy.shape == (2, 3)
 
 
 def test_orthogonal_initialisation_has_the_gains_asked_for():
-    _, params = network(hidden_gain=1.5, policy_gain=0.01, value_gain=2.0)
+    params = begun(network(hidden_gain=1.5, policy_gain=0.01, value_gain=2.0)[0])
     for tower in ("actor", "critic"):
         first = np.asarray(params[tower]["dense_0"]["kernel"])  # [4, 8]: orthogonal rows
         np.testing.assert_allclose(first @ first.T, 1.5**2 * np.eye(4), atol=1e-5)
@@ -152,7 +157,7 @@ def test_orthogonal_initialisation_has_the_gains_asked_for():
 
 
 def test_the_default_gains_are_the_published_ones():
-    _, params = network()
+    params = begun(network()[0])
     norms = {"actor_head": 0.01, "critic_head": 1.0}
     for name, gain in norms.items():
         rows = np.linalg.norm(np.asarray(params[name]["kernel"]), axis=1)
@@ -162,7 +167,8 @@ def test_the_default_gains_are_the_published_ones():
 
 
 def test_lecun_initialisation_has_variance_one_over_inputs():
-    _, params = network(shape=(50,), hidden_sizes=[400], initialisation="lecun", hidden_gain=1.0)
+    knobs = {"hidden_sizes": [400], "initialisation": "lecun", "hidden_gain": 1.0}
+    params = begun(network((50,), **knobs)[0], (50,))
     kernel = np.asarray(params["actor"]["dense_0"]["kernel"])
     # 20,000 truncated normals: the relative error of the deviation is below 2 percent
     assert kernel.std() == pytest.approx(1.0 / np.sqrt(50.0), rel=0.02)
@@ -170,10 +176,10 @@ def test_lecun_initialisation_has_variance_one_over_inputs():
 
 
 def test_parameters_depend_on_the_key_and_their_own_name():
-    _, params = network()
+    params = begun(network()[0])
     actor, critic = (params[name]["dense_0"]["kernel"] for name in ("actor", "critic"))
     assert not np.allclose(actor, critic)
-    _, deeper = network(hidden_sizes=[8, 5, 5])
+    deeper = begun(network(hidden_sizes=[8, 5, 5])[0])
     np.testing.assert_array_equal(deeper["actor"]["dense_0"]["kernel"], actor)
 
 
@@ -220,7 +226,7 @@ def test_bfloat16_is_the_arithmetic_alone(norm):
     }
     hypers = jax.tree.map(jnp.asarray, make_hypers({}, {}, {}))
     key = jax.random.key(5, impl="threefry2x32")
-    params = {d: policy.init_params(plan, hypers, key) for d, plan in plans.items()}
+    params = {name: policy.init_params(plan, hypers, key) for name, plan in plans.items()}
     for left, right in zip(*map(jax.tree.leaves, params.values()), strict=True):
         assert left.dtype == right.dtype == np.float32
         np.testing.assert_array_equal(left, right)
@@ -232,7 +238,9 @@ def test_bfloat16_is_the_arithmetic_alone(norm):
 
     shaky = shaken(params["float32"])
     found = {
-        dtype: jax.value_and_grad(lambda p, plan=plan: total(plan, p), has_aux=True)(shaky)
+        dtype: jax.jit(jax.value_and_grad(lambda p, plan=plan: total(plan, p), has_aux=True))(
+            shaky
+        )
         for dtype, plan in plans.items()
     }
     for leaf in jax.tree.leaves(found["bfloat16"]):

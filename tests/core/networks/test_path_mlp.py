@@ -1,7 +1,10 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from helpers import slow_networks as slow
 from hpo.core.envs import registry as environments
@@ -27,21 +30,21 @@ def made(plan):
     return env, registry.make(plan, env.action_space.n, env.observation_struct)
 
 
-def watched(env, steps=40):
-    """Return states and observations of a network that random requests fill, valid actions."""
-    key = jax.random.key(5, impl="threefry2x32")
-    state, _ = env.reset(key, env.default_params)
-    step, mask = jax.jit(env.step), jax.jit(env.action_mask)
-    states, seen, valid = [], [], []
-    for i in range(steps):
-        allowed = np.asarray(mask(state, env.default_params))
-        action = np.int32(np.flatnonzero(allowed)[0] if allowed.any() else 0)
-        made = step(jax.random.fold_in(key, i), state, action, env.default_params)
-        state = made.state
-        states.append(state)
-        seen.append(made.observation)
-        valid.append(np.asarray(mask(state, env.default_params)))
-    return states, jnp.stack(seen), np.stack(valid)
+@functools.cache
+def watched(env, steps):
+    """Return states and observations of a network that requests fill, valid actions."""
+    params, key = env.default_params, jax.random.key(5, impl="threefry2x32")
+
+    def step(state, at):
+        action = jnp.argmax(env.action_mask(state, params)).astype(jnp.int32)
+        made = env.step(jax.random.fold_in(key, at), state, action, params)
+        return made.state, (made.state, made.observation, env.action_mask(made.state, params))
+
+    @jax.jit
+    def walk():
+        return lax.scan(step, env.reset(key, params)[0], jnp.arange(steps))[1]
+
+    return jax.device_get(walk())
 
 
 def expected(plan, params, env, row):
@@ -100,7 +103,7 @@ def test_it_computes_what_a_slow_reference_computes(id, keys, begins):
     env, module = made(plan)
     _, seen, _ = watched(env, 8)
     params = slow.drawn(module, seen[0])
-    outputs = module.apply({"params": jax.tree.map(jnp.asarray, params)}, seen.reshape((2, 4, -1)))
+    outputs = jax.jit(module.apply)({"params": params}, seen.reshape((2, 4, -1)))
     for place, row in enumerate(seen):
         at = divmod(place, 4)
         logits, value = expected(plan, slow.as_float64(params), env, np.asarray(row, np.float64))
@@ -123,22 +126,25 @@ def test_untrained_it_chooses_as_a_heuristic(id, keys, begins, heuristic):
     keys = {**keys, "topology": "nsfnet_deeprmsa", "slots": 40, "k": 4, "load": 120.0}
     env, module = made(plan_of(keys, id=id, path_mlp_begins=begins))
     states, seen, valid = watched(env, 150)
-    params = module.init(jax.random.key(0, impl="threefry2x32"), seen[0])
-    logits = np.asarray(module.apply(params, seen).policy)
-    rule = make_heuristic(heuristic, env)
+    first = env.routes.outputs
+    some = valid[:, : env.settings.k * first].any(axis=1)  # else all block, or refuse
 
     @jax.jit
+    def look(seen):
+        params = module.init(jax.random.key(0, impl="threefry2x32"), seen[0])
+        return module.apply(params, seen).policy
+
+    @jax.jit
+    @jax.vmap
     def both(state, action):
         offers = env.offers(state, env.default_params)
         return env.decode(state, offers, action), rule(state, offers, env.default_params)
 
-    full = 0
-    for state, scores, allowed in zip(states, logits, valid, strict=True):
-        if allowed[: env.settings.k * env.routes.outputs].any():  # else all block, or refuse
-            action = np.int32(np.where(allowed, scores, -np.inf).argmax())
-            ours, theirs = both(state, action)
-            assert jax.tree.map(int, ours) == jax.tree.map(int, theirs)
-            full += action >= env.routes.outputs
+    rule = make_heuristic(heuristic, env)
+    actions = np.where(valid, look(seen), -np.inf).argmax(axis=1).astype(np.int32)
+    ours, theirs = (np.stack(one, axis=1)[some] for one in both(states, actions))
+    np.testing.assert_array_equal(ours, theirs)
+    full = np.sum(actions[some] >= first)
     assert full > 5  # the first path had no room in some
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import search_samples as samples
+from helpers.shared_programs import shared_programs
 from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.analysis import replay as module
@@ -37,6 +38,12 @@ confirm: {top_k: 1, choose: 2, report: 1}
 budget: {trials: 4}
 population: {lanes: 8}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once():
+    with shared_programs():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -272,10 +273,10 @@ def test_gone_on_from_a_commit_at_every_boundary_it_ends_as_undisturbed(points, 
     points.live(case, tmp_path / "whole", whole)
     count = len(whole.passed)
     assert count > 100
-    for at in range(0, count, 12):
+    for at in range(0, count, 25):
         shutil.rmtree(tmp_path / "broken", ignore_errors=True)
         shutil.copytree(tmp_path / "base", tmp_path / "broken")
-        behind = min(count - 1, at + (at // 12) % 4)
+        behind = min(count - 1, at + (at // 25) % 4)
         died = points.live(case, tmp_path / "broken", points.Life(0, {at}, behind))
         assert died is None
         rest = points.Life(at)
@@ -323,21 +324,31 @@ def test_the_file_may_name_only_trials_and_numbers_of_seeds(given):
 # ---------------------------------------------------------------------- the command
 
 
-@pytest.fixture
-def small(tmp_path, monkeypatch):
-    """A finished study in `results`, run with lanes over formulas by every command."""
-    from contextlib import contextmanager
+@contextmanager
+def formulas(asked, *_):
+    yield samples.AnalyticFactory(lanes=8)
 
-    @contextmanager
-    def formulas(asked, *_):
-        yield samples.AnalyticFactory(lanes=8)
 
-    monkeypatch.setattr("hpo.search.api.factory_of", formulas)
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "files" / "small.yaml"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a study in `files`, finished in `results`."""
+    folder = tmp_path_factory.mktemp("small")
+    file = folder / "files" / "small.yaml"
     file.parent.mkdir()
     file.write_text(resolved_yaml(study()))
-    assert main(["run", str(file), "--quiet"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpo.search.api.factory_of", formulas)
+        patch.chdir(folder)
+        assert main(["run", str(file), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def small(finished, tmp_path, monkeypatch):
+    """A copy of it, run with lanes over formulas by every command."""
+    monkeypatch.setattr("hpo.search.api.factory_of", formulas)
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return StudyFolder(tmp_path / "results" / "small")
 
 

@@ -150,9 +150,8 @@ def test_an_interrupted_population_goes_on_to_the_same_end(tmp_path, name):
     go(tmp_path / "unbroken", asked)
     rng, state, rounds = random.Random(name), "interrupted", 0
     while state == "interrupted":
-        state = go(
-            tmp_path / "broken", asked, observers=[samples.CutAt(rng.randrange(1, 5))]
-        ).state
+        chunks = rng.randrange(1, 5) if rounds < 3 else rng.randrange(5, 25)
+        state = go(tmp_path / "broken", asked, observers=[samples.CutAt(chunks)]).state
         rounds += 1
     assert rounds >= 3
     assert tables_equal(tmp_path / "unbroken", tmp_path / "broken") == []

@@ -317,8 +317,9 @@ def test_real_lanes_go_on_to_the_same_bits(tmp_path):
     """With recurrent memory, running statistics and episodes that run over the old end."""
     text = TEXT.replace("fixed: {", "fixed: {network: gru, recurrent_size: 4, "
                         "normalise_rewards: true, normalise_observations: true, ")  # fmt: skip
+    text = text.replace("env_steps: 4096", "env_steps: 512").replace("min: 1k", "min: 256")
     short = single(loads(text))
-    long = single(loads(text, overrides=["env_steps=6144", "schedule_env_steps=4096"]))
+    long = single(loads(text, overrides=["env_steps=768", "schedule_env_steps=512"]))
     steps = {LocalFactory(each).resolve(each.default()).steps_per_chunk for each in (short, long)}
     assert len(steps) == 1
     factory = OneProgram(long)
@@ -331,7 +332,7 @@ def test_real_lanes_go_on_to_the_same_bits(tmp_path):
     trees = [(p.params, p.statistics, p.rewards) for p in (grown, straight)]
     for a, b in zip(*map(jax.tree.leaves, trees), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert float(grown.rewards.returns.count) == 6144
+    assert float(grown.rewards.returns.count) == 768
     _check_init(text, tmp_path / "long" / "policies" / "trial_0")
 
 
@@ -341,10 +342,10 @@ def _check_init(text, folder):
     warned = []
     factory = LocalFactory(study, warn=warned.append)
     started = factory.program_of(factory.resolve(study.default())).initial
-    assert float(started.rewards.returns.count) == 6144 and warned == []
+    assert float(started.rewards.returns.count) == 768 and warned == []
     path = folder / "policy.json"
     document = json.loads(path.read_text())
-    assert document.pop("reward_state")["returns"]["count"] == 6144
+    assert document.pop("reward_state")["returns"]["count"] == 768
     path.write_text(json.dumps(document))
     factory = LocalFactory(study, warn=warned.append)
     started = factory.program_of(factory.resolve(study.default())).initial

@@ -1,7 +1,7 @@
 """A study that is killed, interrupted or slowed down ends with the tables of an unbroken one."""
 
 import dataclasses
-import multiprocessing
+import functools
 import os
 import random
 import signal
@@ -11,6 +11,7 @@ import time
 import pytest
 
 from helpers import search_samples as samples
+from helpers.forking import forks
 from hpo.errors import StoreError
 from hpo.search.run import Settings, run
 from hpo.search.samplers.proposal_queue import AskAhead, Proposer
@@ -21,13 +22,6 @@ from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
 
 Factory = samples.AnalyticFactory
 
-_PRELOAD = [
-    "hpo.search.run",
-    "hpo.search.samplers.via_optuna",
-    "scipy.stats.qmc",
-    "hpo.search.samplers.via_cmaes",
-    "pyarrow.parquet",
-]
 _QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 AUDITED = EarlyTerminate("asha", 2_000, 3.0, audit=0.2)
 CONFIRM = samples.Confirm(3, 3, 4)
@@ -60,6 +54,7 @@ STUDIES = {
         samples.WITH_BUCKETS, "tpe", budget=Budget(trials=None, env_steps=700_000), confirm=CONFIRM
     ),
 }
+KILLS = 4
 FACTORY = Factory(lanes=12, block=4, quanta=_QUANTA, diverges_above=0.3, chunk_seconds=0.004)
 
 
@@ -74,33 +69,40 @@ def same(one, other):
     return differences
 
 
-def forkserver():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
-    return context
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """Run a study of that name to its end, once for all tests; give its folder and chunks."""
+
+    @functools.cache
+    def run_whole(name):
+        folder = tmp_path_factory.mktemp("unbroken") / "study"
+        factory = dataclasses.replace(FACTORY, chunk_seconds=0.0)
+        results = run(STUDIES[name], folder, factory, (), samples.quick())
+        assert results.state == "finished"
+        return folder, results.usage.chunks
+
+    return run_whole
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_killed_study_ends_as_if_nothing_had_happened(tmp_path, name):
-    study, unbroken, broken = STUDIES[name], tmp_path / "unbroken", tmp_path / "broken"
-    run(study, unbroken, FACTORY, (), samples.quick())
-    context, rng, killed = forkserver(), random.Random(name), 0
-    for _ in range(6):
-        arguments = (study, broken, FACTORY, (), Settings(commit_seconds=0.02))
+def test_a_killed_study_ends_as_if_nothing_had_happened(unbroken, tmp_path, name):
+    """Killed wherever it is by then; at the latest it waits behind its share of the chunks."""
+    study, broken, (whole, chunks) = STUDIES[name], tmp_path / "broken", unbroken(name)
+    context, rng = forks(), random.Random(name)
+    for _ in range(KILLS):
+        observers = [samples.WaitAt(chunks // (KILLS + 1))]
+        arguments = (study, broken, FACTORY, observers, Settings(commit_seconds=0.02))
         child = context.Process(target=run, args=arguments)
         child.start()
         while not (broken / "journal.sqlite").exists() and child.is_alive():
             time.sleep(0.005)
         child.join(rng.uniform(0.0, 0.35))
-        if child.is_alive():
-            child.kill()
-            killed += 1
+        child.kill()
         child.join()
-        assert child.exitcode in (0, -signal.SIGKILL)
-    assert killed >= 3
+        assert child.exitcode == -signal.SIGKILL
     results = run(study, broken, FACTORY, (), samples.quick())
     assert results.state == "finished"
-    assert same(unbroken, broken) == []
+    assert same(whole, broken) == []
 
 
 class CutAt(Observer):
@@ -121,23 +123,22 @@ class CutAt(Observer):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_an_interrupted_study_goes_on(tmp_path, name):
+def test_an_interrupted_study_goes_on(unbroken, tmp_path, name):
     study, factory = STUDIES[name], dataclasses.replace(FACTORY, chunk_seconds=0.0)
-    run(study, tmp_path / "unbroken", factory, (), samples.quick())
+    whole, chunks = unbroken(name)
     rng, state, rounds = random.Random(name), "interrupted", 0
     while state == "interrupted":
-        observer = CutAt(rng.randrange(1, 12))
+        observer = CutAt(rng.randrange(1, chunks // 3))
         state = run(study, tmp_path / "broken", factory, [observer], samples.quick()).state
         assert observer.told == 1 or state == "finished"
         rounds += 1
     assert rounds >= 3
-    assert same(tmp_path / "unbroken", tmp_path / "broken") == []
+    assert same(whole, tmp_path / "broken") == []
 
 
-def test_pressed_twice_it_leaves_at_once_and_still_goes_on(tmp_path):
+def test_pressed_twice_it_leaves_at_once_and_still_goes_on(unbroken, tmp_path):
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background
     study, factory = STUDIES["tpe"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
-    run(study, tmp_path / "unbroken", factory, (), samples.quick())
     settings = samples.quick(commit_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
         run(study, tmp_path / "broken", factory, [CutAt(20, presses=2)], settings)
@@ -145,7 +146,7 @@ def test_pressed_twice_it_leaves_at_once_and_still_goes_on(tmp_path):
     with Journal(tmp_path / "broken") as journal:
         assert journal.head().number >= 20 and journal.head().phase == "running"
     run(study, tmp_path / "broken", factory, (), samples.quick())
-    assert same(tmp_path / "unbroken", tmp_path / "broken") == []
+    assert same(unbroken("tpe")[0], tmp_path / "broken") == []
 
 
 def test_it_may_run_outside_of_the_main_thread(tmp_path):
@@ -159,17 +160,15 @@ def test_it_may_run_outside_of_the_main_thread(tmp_path):
     assert found[0].state == "finished"
 
 
-def test_when_commits_fall_changes_nothing(tmp_path):
+def test_when_commits_fall_changes_nothing(unbroken, tmp_path):
     study, factory = STUDIES["tpe with buckets"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
-    run(study, tmp_path / "rarely", factory, (), samples.quick())
     run(study, tmp_path / "always", factory, (), samples.quick(commit_seconds=0.0))
-    assert same(tmp_path / "rarely", tmp_path / "always") == []
+    assert same(unbroken("tpe with buckets")[0], tmp_path / "always") == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
-def test_how_long_proposals_take_changes_nothing(tmp_path, monkeypatch, seconds):
-    study = STUDIES["tpe"]
-    run(study, tmp_path / "plain", FACTORY, (), samples.quick())
+def test_how_long_proposals_take_changes_nothing(unbroken, tmp_path, monkeypatch, seconds):
+    study, (plain, _) = STUDIES["tpe"], unbroken("tpe")
     threads = set()
     quick = Proposer.propose
 
@@ -182,7 +181,7 @@ def test_how_long_proposals_take_changes_nothing(tmp_path, monkeypatch, seconds)
     factory = dataclasses.replace(FACTORY, chunk_seconds=0.01 if not seconds else 0.0)
     run(study, tmp_path / "slow", factory, (), samples.quick())
     assert len(threads) == 2, "some batches are drawn beside the chunk, some in the loop's time"
-    assert same(tmp_path / "plain", tmp_path / "slow") == []
+    assert same(plain, tmp_path / "slow") == []
 
 
 def test_a_batch_is_joined_before_the_next_begins():

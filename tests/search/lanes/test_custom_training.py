@@ -15,6 +15,7 @@ import pytest
 from helpers import search_samples as samples
 from helpers.episodes import episodes_in
 from helpers.loading import run_file
+from helpers.shared_programs import shared_programs
 from hpo import load_training
 from hpo.cli import main
 from hpo.core.saved_policy import load_policy
@@ -89,13 +90,19 @@ KINDS = {
 
 
 class Cut(Observer):
-    def __init__(self, chunks):
-        self.left = chunks
+    def __init__(self, chunks=0):
+        self.left, self.seen = chunks, 0
 
     def on_chunk(self, progress):
-        self.left -= 1
-        if not self.left:
+        self.seen += 1
+        if self.seen == self.left:
             raise StopStudy
+
+
+@pytest.fixture(autouse=True)
+def compiled_once():
+    with shared_programs():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -145,14 +152,14 @@ def tables(folder):
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopped_and_resumed_it_ends_with_the_same_tables(tmp_path, kind):
     study = written(tmp_path / kind, kind)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert run(study, whole, TrainingFactory(study), (), samples.quick()).state == "finished"
-    state, lives = "interrupted", 0
-    while state == "interrupted":
-        factory = TrainingFactory(study)
-        state = run(study, cut, factory, [Cut(7)], samples.quick()).state
-        lives += 1
-    assert lives > 1
+    whole, cut, counted = tmp_path / "whole", tmp_path / "cut", Cut()
+    results = run(study, whole, TrainingFactory(study), [counted], samples.quick())
+    assert results.state == "finished" and counted.seen > 10
+    for share in (0.2, 0.3, 0.4):  # after a fifth, a half, nine tenths
+        life = Cut(int(share * counted.seen))
+        found = run(study, cut, TrainingFactory(study), [life], samples.quick())
+        assert found.state == "interrupted"
+    assert run(study, cut, TrainingFactory(study), (), samples.quick()).state == "finished"
     for name, table in tables(whole).items():
         assert table.equals(tables(cut)[name]), name
 
@@ -273,7 +280,7 @@ def test_files_imported_by_the_file_are_part_of_the_study(tmp_path):
 def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
     before = written(tmp_path, "asha")
     meta = study_meta(before, "cpu", 1)
-    after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.02"))
+    after = written(tmp_path, "asha", TRAINING.replace("traced(0.01", "traced(0.015"))
     now = Given("run", "study.yaml")
     with pytest.raises(HpoError, match="take the change back") as told:
         check_continues(meta, after, None, now, same_file=True)

@@ -19,15 +19,15 @@ from hpo.studies.spec import Budget, Checkpoint, Confirm, Racing, Seeds
 REAL = """\
 name: once
 env: CartPole-v1
-env_steps: 256
+env_steps: 128
 fixed: {num_envs: 2, rollout_length: 8, num_minibatches: 1, hidden_sizes: [4]}
 space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
   ent_coef: {min: 1e-4, max: 0.1, distribution: log_uniform}
-early_terminate: {type: pbt, every: 64}
+early_terminate: {type: pbt, every: 32}
 seeds: {per_config: 2}
 confirm: {top_k: 2, choose: 2, report: 2}
-checkpoint: {keep_best: 2, policies_every: 64}
+checkpoint: {keep_best: 2, policies_every: 32}
 evaluation: {episodes: 1}
 budget: {trials: 4}
 """

@@ -53,6 +53,11 @@ class Population(AnalyticPopulation):
 
 @dataclasses.dataclass(frozen=True)
 class Factory(AnalyticFactory):
+    """Chunks are as long as the way between two evaluations of a proof."""
+
+    def resolve(self, config):
+        return dataclasses.replace(super().resolve(config), steps_per_chunk=2_000)
+
     def make(self, resolved, lanes):
         return Population(self, resolved.steps_per_chunk, lanes or self.lanes)
 
@@ -134,7 +139,7 @@ def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
     class Killed(BaseException):
         pass
 
-    left = {"chunks": 25}
+    left = {"chunks": 13}
 
     class Dying(Population):
         def advance(self, refills, busy):
@@ -144,7 +149,7 @@ def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
             return super().advance(refills, busy)
 
     @dataclasses.dataclass(frozen=True)
-    class DyingFactory(AnalyticFactory):
+    class DyingFactory(Factory):
         def make(self, resolved, lanes):
             return Dying(self, resolved.steps_per_chunk, lanes or self.lanes)
 
@@ -264,7 +269,7 @@ def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
     how = dataclasses.replace(proof.candidate.study.evaluation, episodes=3, steps=50)
     study = dataclasses.replace(proof.candidate.study, evaluation=how)
     candidate = dataclasses.replace(proof.candidate, study=study)
-    record = contribute(candidate, tmp_path, SEEDS, analytic)
+    record = contribute(candidate, tmp_path, 8, analytic)
     again = loads(train_text(record), "tuned.yaml").evaluation
     assert (again.episodes, again.steps, again.greedy) == (3, 50, how.greedy)
 
@@ -288,7 +293,7 @@ def test_seeds_that_all_diverge_on_the_way_have_no_end(tmp_path):
     class HalfWay(Population):
         def _step(self, lane):
             super()._step(lane)
-            return lane.chunks >= 25
+            return lane.chunks >= 13
 
     class Diverging(Factory):
         def make(self, resolved, lanes):

@@ -28,7 +28,7 @@ from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-REQUESTS = 120
+REQUESTS = 60
 NETWORK = {"topology": "ring4", "k": 2, "slots": 10}
 DRAWN = {**NETWORK, "load": 20, "warmup_requests": 30}
 MEMORIES = {
@@ -52,29 +52,38 @@ def made(keys, **knobs):
         seen = np.random.default_rng(0).normal(0.3, 0.2, (50, *env.observation_struct.shape))
         statistics = statistics.merge(jnp.asarray(seen, jnp.float32))
     saved = SavedPolicy(plan, config, params, params, {}, statistics)
-    weights = policies.init_params(plan, saved.hypers(), jax.random.key(1, impl="threefry2x32"))
-    return SavedPolicy(plan, config, params, params, weights, statistics)
+
+    @jax.jit
+    def weights():
+        key = jax.random.key(1, impl="threefry2x32")
+        return policies.init_params(plan, saved.hypers(), key)
+
+    return SavedPolicy(plan, config, params, params, weights(), statistics)
 
 
 def by_hand(saved, forgetful=False):
     """Play one episode by `predict`; gives actions, acceptances and the last spectrum."""
     env = registry.make(saved.plan.eval_env)
     params = env.default_params
-    step, mask_of = jax.jit(env.step), jax.jit(env.action_mask)
     key = jax.random.key(0)  # a list of requests draws nothing
-    state, seen = env.reset(key, params)
-    if forgetful and saved.history > 1:
-        seen = seen.at[:-1].set(0.0)
+    mask_of = jax.jit(env.action_mask)
+
+    @jax.jit
+    def step(state, action):
+        after = env.step(key, state, action, params)
+        return after.state, after.observation, after.info["blocked"], after.truncated
+
+    state, seen = jax.jit(env.reset)(key, params)
     actions, accepted, carry, over = [], [], None, False
     while not over:
+        if forgetful and saved.history > 1:
+            seen = np.array(seen)
+            seen[:-1] = 0.0
         action, carry = saved.predict(seen, mask=mask_of(state, params), carry=carry)
-        after = step(key, state, action, params)
+        state, seen, blocked, over = step(state, action)
         actions.append(int(action))
-        accepted.append(float(after.info["blocked"]) == 0.0)
-        state, seen, over = after.state, after.observation, bool(after.truncated)
-        if forgetful:
-            carry = None
-            seen = seen.at[:-1].set(0.0) if saved.history > 1 else seen
+        accepted.append(float(blocked) == 0.0)
+        carry = None if forgetful else carry
     return np.array(actions), np.array(accepted)
 
 

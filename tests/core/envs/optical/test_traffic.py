@@ -25,9 +25,13 @@ DRAWS = 20_000
 
 
 def test_random_words_are_the_bits_of_jax_random():
-    for seed in (0, 1, 12345):
+    @jax.jit
+    def both(seed):
         key = jax.random.key(seed)
-        assert (random_words(key, 37) == jax.random.bits(key, (37,), jnp.uint32)).all()
+        return random_words(key, 37), jax.random.bits(key, (37,), jnp.uint32)
+
+    for seed in (0, 1, 12345):
+        np.testing.assert_array_equal(*both(seed))
 
 
 def test_uniform_is_never_zero_and_at_most_one():
@@ -39,12 +43,19 @@ def test_uniform_is_never_zero_and_at_most_one():
 
 def draw(keys: dict):
     env = make_environment(OpticalSettings.from_mapping({"warmup_requests": 0, **keys}))
-    words = random_words(jax.random.key(5), 4 * DRAWS).reshape(DRAWS, 4)
-    shares = env.traffic.pair_shares(random_words(jax.random.key(6), env.traffic.words_at_reset))
-    zero = jnp.zeros((), jnp.int32)
-    requests = jax.vmap(lambda w: env.traffic.request(w, zero, shares))(words)
-    waits = jax.vmap(lambda w: env.traffic.wait(w, zero, env.default_params))(words)
-    return env, jax.device_get(requests), np.asarray(waits), shares
+
+    @jax.jit
+    def drawn():
+        words = random_words(jax.random.key(5), 4 * DRAWS).reshape(DRAWS, 4)
+        shares = env.traffic.pair_shares(
+            random_words(jax.random.key(6), env.traffic.words_at_reset)
+        )
+        zero = jnp.zeros((), jnp.int32)
+        requests = jax.vmap(lambda w: env.traffic.request(w, zero, shares))(words)
+        waits = jax.vmap(lambda w: env.traffic.wait(w, zero, env.default_params))(words)
+        return requests, waits, shares
+
+    return env, *jax.device_get(drawn())
 
 
 def test_poisson_arrivals_and_exponential_holding():
@@ -86,8 +97,13 @@ def test_random_matrix_is_redrawn_at_every_reset():
     weights = np.diff(np.asarray(shares, np.float64), prepend=0)
     counts = np.bincount(requests.pair, minlength=182)
     assert stats.chisquare(counts, DRAWS * weights / weights.sum()).pvalue > 1e-3
-    states = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 2),
-                                            env.default_params)[0]  # fmt: skip
+
+    @jax.jit
+    def begun():
+        keys = jax.random.split(jax.random.key(0), 2)
+        return jax.vmap(env.reset, (0, None))(keys, env.default_params)[0]
+
+    states = begun()
     assert not np.allclose(states.shares[0], states.shares[1])
 
 

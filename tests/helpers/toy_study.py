@@ -1,26 +1,24 @@
-"""A toy study whose rows are a function of the step alone; runs in a child process to be killed.
-
-Usage: python toy.py DIRECTORY STEPS SECONDS_PER_STEP LIMIT
-
-After LIMIT steps it waits to be killed, however slow its killer is.
-"""
+"""A toy study whose rows are a function of the step alone; its process may be killed."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 from hpo.store import (
     AskRow,
     AttributeRow,
+    Commit,
     DecisionRow,
     EvaluationRow,
+    Journal,
     Stream,
     StudyFolder,
     StudyMeta,
@@ -90,21 +88,34 @@ def ended(step: int) -> tuple[list[TrialRow], list[EvaluationRow], list[Decision
     return trials, evaluations, decisions
 
 
-def main(directory: Path, steps: int, pause: float, limit: int) -> None:
-    parts_module.MERGE_PARTS = 4
+def main(
+    directory: Path,
+    steps: int,
+    pause: float = 0.0,
+    limit: int | None = None,
+    tell: Callable[[int], object] = lambda number: None,
+) -> None:
+    """Go on with the study to its end, and tell the number of each commit.
+
+    After `limit` steps, the last of which commits, it waits to be killed, however slow its killer
+    is.
+    """
     clock = random.Random()  # commits fall at other steps in every run, as they do by the clock
-    with StudyStore(StudyFolder(directory), META, publish_seconds=0.02) as store:
+    with (
+        mock.patch.object(parts_module, "MERGE_PARTS", 4),
+        StudyStore(StudyFolder(directory), META, publish_seconds=0.02) as store,
+    ):
         state = json.loads(store.head.loop_state)
         saved = store.checkpoint()
         if saved is not None:
             assert json.loads((saved / "lanes.json").read_text()) == state
-        step = state.get("step", 0)
+        step: int = state.get("step", 0)
         rows: list[list] = [[], [], [], [], []]
-        last = step + limit
+        last = None if limit is None else step + limit
         while step < steps:
             if step == last:
                 time.sleep(600.0)
-                sys.exit("nobody came to kill it")
+                raise TimeoutError("nobody came to kill it")
             store.curves.add_chunk(**curve(step))  # pyright: ignore
             if step % CHUNKS == 0:
                 batch = step // CHUNKS
@@ -117,10 +128,10 @@ def main(directory: Path, steps: int, pause: float, limit: int) -> None:
                     kept += new
             step += 1
             time.sleep(pause)
-            if clock.random() < 0.5 or step == steps:
+            if clock.random() < 0.5 or step in (last, steps):
                 commit(store, step, rows, done=step == steps)
                 rows = [[], [], [], [], []]
-                print(store.head.number, flush=True)
+                tell(store.head.number)
         store.publish(force=True)
 
 
@@ -138,5 +149,18 @@ def commit(store: StudyStore, step: int, rows: list[list], *, done: bool) -> Non
     store.publish()
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+def stop_in_a_commit(directory: Path, tell: Callable[[int], object]) -> None:
+    """Write a second commit, tell it, and wait before it counts."""
+    journal = Journal(directory, writable=True)
+    journal._connection.execute("PRAGMA cache_size = 5")  # so that pages reach the file early
+    write = journal._write
+
+    def stop_there(commit: Commit) -> None:
+        write(commit)
+        tell(commit.number)
+        time.sleep(600.0)
+        raise TimeoutError("nobody came to kill it")
+
+    journal._write = stop_there
+    rows = [TrialRow(n, TrialState.FINISHED, "tpe", 0, "x" * 500, {}) for n in range(2_000)]
+    journal.commit(Commit(2, "{}", None, 0.0, trials=rows))
