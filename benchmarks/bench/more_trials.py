@@ -56,7 +56,7 @@ ESTIMATES = {"normal": normal, "halves": halves}
 
 
 def seen(name: str, trials: int) -> dict[str, np.ndarray]:
-    """Return what each estimate says and the gain, in thirds of the draws: [third, 2, draws]."""
+    """Return estimate and gain of each draw, sorted and in thirds: name -> [third, 2, draws]."""
     runs, draws = Runs(name), np.random.default_rng(0)
     total, recorded = runs.finals.shape
     scale, gains, said = runs.finals.mean(axis=1).std(), list[float](), list[list[float]]()

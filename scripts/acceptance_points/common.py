@@ -64,7 +64,7 @@ def call(
 
 
 def said_here(words: Sequence[str | Path]) -> tuple[int, str]:
-    """Run a command in this process; give its exit code, and what it wrote."""
+    """Run a command in this process; return its exit code and its output."""
     from hpo.cli import main
 
     seen = io.StringIO()
