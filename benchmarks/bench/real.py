@@ -36,7 +36,7 @@ SELECTION, TESTS = 9, 8  # full runs of one seed: three trials on three seeds, t
 FIRST = ["early_terminate={type: asha, min: 10240, eta: 4}", "seeds={per_config: 3}"]
 TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}", "metric={training_weight: 0.5}"]
 BASE = "first version, 49 runs"
-PLANS = {BASE: (FIRST, 40), "today's, 17 runs": (TODAY, 8)}
+PLANS = {BASE: (FIRST, 40), "today's, 17 runs": (TODAY, 8), "today's, 49 runs": (TODAY, 40)}
 COMMON = [
     "search={method: tpe}", "confirm={top_k: 3, choose: 3, report: 8, default: false}",
     "population={lanes: 12}", "log_every=null",
