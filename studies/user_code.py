@@ -133,7 +133,7 @@ def check_registered(study: Study) -> None:
 
 
 class _FromSource(SourceFileLoader):
-    """Compiles the file anew: after an edit within a second, its bytecode may be older."""
+    """Ignores cached bytecode, which may be older than an edit made within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -1,6 +1,6 @@
 """Results point 3: a study over five environments, killed three times, and its lanes busy.
 
-The small form uses analytic lanes and two environments. Only the killed run has its own process.
+The small form uses analytic lanes and two environments, and kills a separate process.
 """
 
 from __future__ import annotations
