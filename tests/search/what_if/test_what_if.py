@@ -1,6 +1,7 @@
 """A rule judged over a record does what a study with that rule did."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -346,11 +347,18 @@ def test_a_rule_that_pauses_is_judged(tmp_path):
     assert paused.lost is not None and paused.own is plain.own is False
 
 
-def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path):
-    """The first batch is as large as the lanes there were room for."""
+@pytest.mark.parametrize("stopped_at", [None, 100_000])
+def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path, stopped_at):
+    """The first batch is as large as the lanes there were room for, also after a resume."""
     for seed in range(4):
         asked = study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(1), seed=seed,
                       budget=Budget(trials=20), evaluation=Evaluation(every=2_000))  # fmt: skip
+        if stopped_at:
+            factory = samples.AnalyticFactory(seed=seed, lanes=16, quanta={"32": 500})
+            left(tmp_path / str(seed), asked, factory, stopped_at)
+            with Journal(tmp_path / str(seed)) as journal:
+                state = json.loads(journal.head().loop_state)
+            assert any(bucket["settled"] for bucket in state["buckets"])
         record = read_record(ran(tmp_path / str(seed), asked, lanes=16), quantum)
         buckets = record.state.buckets
         assert max(one.lanes for one in buckets) < 16
