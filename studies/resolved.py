@@ -109,6 +109,9 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     """
     data = plain(read_text(text, shown))
     data["fixed"] = dict(sorted({**dict(defaults_of_old(data)), **data.get("fixed", {})}.items()))
+    for metric in (data.get("metric", {}), *data.get("objectives", ())):
+        if metric.get("training_weight") == 0.0:  # records of 2026-11-27 and 28 have this default
+            del metric["training_weight"]
     return data
 
 

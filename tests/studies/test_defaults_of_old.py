@@ -1,5 +1,7 @@
 """Defaults that have changed: studies recorded before keep what they were begun with."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpo.errors import StoreError
@@ -50,3 +52,20 @@ def test_a_study_of_old_does_not_go_on_with_other_defaults(tmp_path):
     mended = BASE + SPACE + "fixed: {learning_rate: 3e-4, normalise_rewards: false}\n"
     check_continues(meta, loads(mended))
     assert as_recorded(meta.study_text)["fixed"] == resolved(loads(mended))["fixed"]
+
+
+FIRST = "{name: eval/return_mean, goal: maximize, aggregate: mean}"
+OTHER = "{name: eval/length_mean, goal: minimize, aggregate: mean}"
+
+
+@pytest.mark.parametrize("then", ["", ", training_weight: 0.0"])  # before 2026-11-27, and then
+@pytest.mark.parametrize("text", [f"metric: {FIRST}\n", f"objectives: [{FIRST}, {OTHER}]\n"])
+def test_a_study_from_before_training_weight_is_resumed(text, then):
+    study = loads(BASE + text)
+    meta = study_meta(study, "cpu", 1)
+    assert "training_weight" not in meta.study_text
+    before = meta.study_text.replace("aggregate: mean", f"aggregate: mean{then}")
+    check_continues(replace(meta, study_text=before), study)
+    weighed = loads(BASE + f"metric: {FIRST[:-1]}, training_weight: 0.5}}\n")
+    with pytest.raises(StoreError, match="training_weight|objectives"):
+        check_continues(replace(meta, study_text=before), weighed)
