@@ -1,13 +1,14 @@
 """Plans of rungs and seeds by real studies on held-out environments.
 
-    python benchmarks/bench/real.py                       # all, 10 searches each; resumes
-    python benchmarks/bench/real.py Reacher-misc --searches 2
+    python benchmarks/bench/real.py                       # all, 10 searches each
+    python benchmarks/bench/real.py Reacher-misc --searches 2 --plan "today's, 17 runs"
 
 A study of `studies/held_out` gives environment, fixed values and space. Each plan searches it from
 the same study seeds, default first, and its choice is trained on 8 test seeds.
 Their mean is placed among the recorded random configurations (`results/held_out`, means over 8
-seeds): the share that it beats, ties half. Prints each plan and its gain over the first;
-intervals are over tables and searches. The same numbers are in `real.json`.
+seeds): the share that it beats, ties half. Where none are recorded, only the means are compared.
+Prints each plan's gain over the first, on all tables and on those that chose no plan; intervals
+are over tables and searches. Searches that are in `real.json` are not run again.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judges import interval
-from rungs import in_words
+from judges import HELD_OUT, interval
+from scipy import stats
 
 from hpo.search.api import run
 from hpo.search.bench import read_table
@@ -30,28 +31,36 @@ from hpo.studies.load import load
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = (
     "Breakout-MinAtar", "FourRooms-misc", "MetaMaze-misc", "MountainCarContinuous-v0",
-    "Reacher-misc", "Swimmer-misc",
+    "Reacher-misc", "Swimmer-misc", "deeprmsa-cost239", "deeprmsa-nsfnet", "double-pendulum",
+    "lunarlander",
 )  # fmt: skip
 SELECTION, TESTS = 9, 8  # full runs of one seed: three trials on three seeds, the winner's test
 FIRST = ["early_terminate={type: asha, min: 10240, eta: 4}", "seeds={per_config: 3}"]
-TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}", "metric={training_weight: 0.5}"]
+TODAY = ["early_terminate={type: asha}", "seeds={per_config: 1}"]
+WEIGHT = "metric.training_weight=0.5"  # today's plans where the metric is a return
 BASE = "first version, 49 runs"
-PLANS = {BASE: (FIRST, 40), "today's, 17 runs": (TODAY, 8), "today's, 49 runs": (TODAY, 40)}
+PLANS = {
+    BASE: ("tpe", FIRST, 40), "today's, 17 runs": ("tpe", TODAY, 8),
+    "today's, 49 runs": ("tpe", TODAY, 40), "first version, random": ("random", FIRST, 40),
+    "first version, smac": ("smac", FIRST, 40),
+}  # fmt: skip
 COMMON = [
-    "search={method: tpe}", "confirm={top_k: 3, choose: 3, report: 8, default: false}",
+    "confirm={top_k: 3, choose: 3, report: 8, default: false}",
     "population={lanes: 12}", "log_every=null",
 ]  # fmt: skip
 
 
 def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
-    """Return the choice of one search: trial, values on test seeds, env steps of the search."""
-    changes, full_runs = PLANS[plan]
+    """Return the choice of one search: its trial, mean on test seeds, env steps of the search."""
+    method, changes, full_runs = PLANS[plan]
     file = ROOT / "studies" / "held_out" / f"{name}.yaml"
-    each = load(file).env_steps
-    budget = f"budget={{trials: 10000, env_steps: {each * (full_runs + SELECTION + TESTS)}}}"
+    plain = load(file)
+    weight = [WEIGHT] if changes is TODAY and plain.metric.name == "eval/return_mean" else []
+    env_steps = plain.env_steps * (full_runs + SELECTION + TESTS)
+    budget = f"budget={{trials: 10000, env_steps: {env_steps}}}"
     title = f"{plan.replace(',', '').replace(chr(39), '').replace(' ', '-')}-{repetition:02d}"
-    own = [f"name={title}", f"seed={repetition}", budget]
-    results = run(load(file, overrides=[*COMMON, *changes, *own]), out / name)
+    own = [f"name={title}", f"seed={repetition}", budget, f"search={{method: {method}}}"]
+    results = run(load(file, overrides=[*COMMON, *changes, *weight, *own]), out / name)
     if results.state != "finished":
         raise KeyboardInterrupt
     with Journal(results.folder) as journal:
@@ -59,7 +68,7 @@ def search(name: str, plan: str, repetition: int, out: Path) -> dict[str, Any]:
         spent = sum(row.env_steps for row in journal.trials())
     (winner,) = tested
     return {"environment": name, "plan": plan, "search": repetition, "trial": winner.trial,
-            "values": list(winner.report_values), "env_steps": spent}  # fmt: skip
+            "env_steps": spent, "mean": float(np.mean(winner.report_values))}  # fmt: skip
 
 
 def share_beaten(value: float, means: np.ndarray, goal: str) -> float:
@@ -68,29 +77,75 @@ def share_beaten(value: float, means: np.ndarray, goal: str) -> float:
     return float(np.mean(worse + 0.5 * (means == value)))
 
 
+def beaten(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with the share of recorded configurations that its choice beats."""
+    folder = ROOT / "results" / "held_out" / row["environment"]
+    if not folder.exists():
+        return row
+    table = read_table(folder)
+    return row | {"beats": share_beaten(row["mean"], table.finals[1:].mean(axis=1), table.goal)}
+
+
+def compared(rows: list[dict[str, Any]], plan: str, tables: set[str]) -> dict[str, Any]:
+    """Return a plan's share of beaten configurations and its gain over the first, by pairs.
+
+    `tables`: the environments that count.
+    """
+    found = {(row["environment"], row["plan"], row["search"]): row["beats"]
+             for row in rows if row["environment"] in tables and "beats" in row}  # fmt: skip
+    pairs = dict[str, list[tuple[float, float]]]()
+    for (name, other, repetition), value in found.items():
+        if other == plan and (name, BASE, repetition) in found:
+            pairs.setdefault(name, []).append((value, found[name, BASE, repetition]))
+    searches = min(map(len, pairs.values()))
+    ours, base = np.moveaxis(np.array([some[:searches] for some in pairs.values()]), 2, 0)
+    gains = zip(pairs, (ours - base).mean(axis=1), strict=True)
+    return {"searches": searches, "beats": interval(ours), "gain": interval(ours - base),
+            "gains": {name: round(100 * float(gain), 1) for name, gain in gains}}  # fmt: skip
+
+
+def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]:
+    """Return the mean of an environment without a table, and the gain over the first plan."""
+    found = {
+        (row["plan"], row["search"]): row["mean"] for row in rows if row["environment"] == name
+    }
+    own = {search: value for (other, search), value in found.items() if other == plan}
+    gains = np.array([value - found[BASE, search] for search, value in own.items()
+                      if (BASE, search) in found])  # fmt: skip
+    half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains) if plan != BASE else 0.0
+    gain = [float(gains.mean() + end) for end in (0.0, -half, half)]
+    return {"searches": len(gains), "mean": float(np.mean([*own.values()])), "gain": gain}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare plans by real studies.")
     parser.add_argument("environments", nargs="*", default=ENVIRONMENTS, metavar="ENV")
     parser.add_argument("--searches", type=int, default=10)
+    parser.add_argument("--plan", action="append", choices=list(PLANS), metavar="PLAN")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "plans")
     args = parser.parse_args()
-    rows = list[dict[str, Any]]()
-    for name, plan, repetition in product(args.environments, PLANS, range(args.searches)):
-        table = read_table(ROOT / "results" / "held_out" / name)
-        row = search(name, plan, repetition, args.out)
-        mean = float(np.mean(row.pop("values")))
-        beats = share_beaten(mean, table.finals[1:].mean(axis=1), table.goal)
-        rows.append({**row, "mean": mean, "beats": beats})
-        print(f"{name}, {plan}, {repetition}: {mean:.5g} beats {beats:.1%}", flush=True)
-    told, shape = {}, (len(args.environments), args.searches)
-    beats = {plan: np.array([row["beats"] for row in rows if row["plan"] == plan]).reshape(shape)
-             for plan in PLANS}  # fmt: skip
-    for plan, own in beats.items():
-        told[plan] = {"beats": interval(own), "gain": interval(own - beats[BASE])}
-        each = "  ".join(f"{100 * one:.0f}" for one in own.mean(axis=1))
-        print(f"{plan:24}{told[plan]['beats'][0]:6.1f} %  {in_words(told[plan]['gain'])}  {each}")
-    data = {"plans": told, "searches": rows}
-    Path(__file__).with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+    file = Path(__file__).with_suffix(".json")
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["searches"]
+    there = {(row["environment"], row["plan"], row["search"]) for row in rows}
+    for repetition, name, plan in product(
+        range(args.searches), args.environments, args.plan or PLANS
+    ):
+        if (name, plan, repetition) not in there:
+            rows.append(beaten(search(name, plan, repetition, args.out)))
+            print(rows[-1], flush=True)
+            file.write_text(json.dumps({"plans": {}, "searches": rows}, indent=1) + "\n")
+    tabled = {row["environment"] for row in rows if "beats" in row}
+    new = {name for name in tabled if f"held_out/{name}" in HELD_OUT}
+    told = dict[str, Any]()
+    for plan in [plan for plan in PLANS if any(row["plan"] == plan for row in rows)]:
+        named = {row["environment"] for row in rows if row["plan"] == plan}
+        told[plan] = {"all": compared(rows, plan, tabled), "held_out": compared(rows, plan, new)}
+        told[plan] |= {name: untabled(rows, name, plan) for name in sorted(named - tabled)}
+        print(plan)
+        for where, one in told[plan].items():
+            gain = f"{one['gain'][0]:+.4g} [{one['gain'][1]:.4g}, {one['gain'][2]:.4g}]"
+            print(f"  {where}: {gain}, {one['searches']} searches; {one.get('gains', '')}")
+    file.write_text(json.dumps({"plans": told, "searches": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
