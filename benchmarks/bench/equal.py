@@ -4,10 +4,13 @@
     python benchmarks/bench/equal.py budgets docs/figures/search_budget.png
     hpo bench benchmarks/bench/held_out.yaml --to benchmarks/bench/held_out.json
     python benchmarks/bench/equal.py held_out
+    hpo bench benchmarks/bench/rules.yaml --to benchmarks/bench/rules.json
+    python benchmarks/bench/equal.py rules
 
 Prints, for each plan and budget, by how many points its choice beats more configurations than
 that of the old plan with 40 runs; intervals over searches and tables. Dotted in the picture: the
-best trial that was started, picked by all recorded seeds but those that judge it.
+best trial that was started, picked by all recorded seeds but those that judge it. Rules and
+methods are compared with the first of them at its budget.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pyarrow.parquet as pq
-from judges import interval
+from judges import HELD_OUT, interval
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -27,6 +30,7 @@ from hpo.search.bench.compare import needed
 
 FOLDER = Path(__file__).parent
 OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
+FIRST = "tpe, asha"  # of the rules
 BUDGET, RESAMPLES = 40, 4000
 OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs of the test of winner and default (interim.json)
 
@@ -70,8 +74,22 @@ def reached(found: Searches, method: str) -> tuple[float, float, float]:
     return each[0], float(low), float(high)
 
 
+def rules(found: Searches) -> None:
+    """Print the gain of each rule and method over the first, on all tables and the held-out."""
+    (budget,) = found.budgets
+    base = found.of(FIRST, budget, "beats")
+    new = [name in HELD_OUT for name in found.tables]
+    for method in sorted(found.rows.method.unique()):
+        gain = found.of(method, budget, "beats") - base
+        words = ("{:+.1f} [{:.1f}, {:.1f}]".format(*interval(some)) for some in (gain, gain[new]))
+        print(f"{method}, {found.runs(method, budget):.0f} runs: {'; held out '.join(words)}")
+
+
 def main(name: str, target: Path | None) -> None:
     found = Searches(FOLDER / f"{name}.parquet")
+    if len(found.budgets) == 1:
+        rules(found)
+        return
     before = found.of(OLD, BUDGET, "beats")
     spent = found.runs(OLD, BUDGET)
     print(f"{len(found.tables)} tables: {', '.join(found.tables)}")
