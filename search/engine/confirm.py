@@ -209,17 +209,20 @@ class ConfirmStage:
     def _test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, on some of them at an interim look.
 
-        There is no such look without a default to compare with, nor after another winner's looks,
-        which leave too little of the error rate for two more.
+        There is no such look without a default to compare with, nor after earlier looks (another
+        winner's, or `confirm.also`), which leave too little of the error rate for two more.
         """
         confirm, default = self._confirm, None
-        others = any(look.won and look.trial != winner.number for look in self._ledger.looks)
+        looks = self._ledger.looks
+        won = {look.trial for look in looks if look.won}
+        again = won == {winner.number} and begins_interim(looks)
+        looked = not again and bool(won or winner.by_report_seed)
         wanted = 0 if confirm is None else confirm.report
         self._state.win(winner.number, reports=wanted > 0)
         if confirm is None or not wanted:
             self._leave()
             return
-        if confirm.interim is not None and confirm.default and not others:
+        if confirm.interim is not None and confirm.default and not looked:
             default = self._default()
         if confirm.interim is not None and default is not None and default is not winner:
             wanted = min(confirm.interim, wanted)

@@ -347,7 +347,7 @@ class Engine:
             return inf if self.pays_for_any() else 0
         if usage.chunks and buckets:  # at least what a run takes: evaluations are not counted
             run = min(bucket.schedule.length for bucket in buckets)
-            if seconds_left(ledger, self._longest) < run * usage.chunk_seconds / usage.chunks:
+            if self._seconds_left() < run * usage.chunk_seconds / usage.chunks:
                 return 0
         if left == inf:
             return inf
@@ -367,7 +367,11 @@ class Engine:
 
     def is_out_of_time(self) -> bool:
         """Return whether the wall time is used up, except the reserve for confirming."""
-        return seconds_left(self.ledger, self._longest) <= 0
+        return self._seconds_left() <= 0
+
+    def _seconds_left(self) -> float:
+        chunks = max((bucket.schedule.length for bucket in self.buckets.values()), default=0)
+        return seconds_left(self.ledger, self._longest, chunks)
 
     def check_first_bucket(self) -> None:
         """Refuse a budget too small for confirming, once the length of a run is known."""

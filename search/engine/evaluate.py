@@ -165,8 +165,11 @@ def take_evaluations(
 
 
 def _with_training(ledger: Ledger, run: Run, result: EvaluationResult) -> EvaluationResult:
-    """Add what training showed to the evaluation's metrics, if it has a weight."""
-    if not ledger.study.metric.training_weight:
+    """Add training returns to the evaluation's metrics, if they have a weight.
+
+    Replayed evaluations bring those that were recorded.
+    """
+    if not ledger.study.metric.training_weight or TRAINING_RETURN in result.metrics:
         return result
     shown = run.recent_return if run.recent_episodes else math.nan
     trained = {TRAINING_RETURN: np.full(len(result.returns), shown)}

@@ -57,15 +57,24 @@ def may_propose(ledger: Ledger) -> bool:
     return searches and trials_left(ledger.study, state.proposed) > 0
 
 
-def seconds_left(ledger: Ledger, run_env_steps: int) -> float:
-    """Return the wall time that is left, except what confirming may take; may be infinite."""
+def seconds_left(ledger: Ledger, run_env_steps: int, run_chunks: int) -> float:
+    """Return the wall time that is left, except what confirming may take; may be infinite.
+
+    Confirming takes its env steps at the speed of chunks so far, without compiles, and at least
+    whole runs one after another: selection, test, and the rest after an interim look. At most
+    half of the wall time is kept for it. `run_chunks`: of the longest full run.
+    """
     wall, phase, usage = ledger.study.budget.wall_seconds, ledger.state.phase, ledger.state.usage
     if wall is None or phase is Phase.ALSO:
         return inf
+    kept_back, confirm = 0.0, ledger.study.confirm
     later = reserve(ledger.study, phase, run_env_steps)
-    rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
-    kept_back = later / rate if rate > 0 else 0.0
-    return wall - kept_back - usage.run_seconds
+    if confirm is not None and later and usage.env_steps:
+        rounds = bool(confirm.report) + (confirm.interim is not None)
+        rounds += phase is Phase.SEARCH and bool(confirm.top_k and confirm.choose)
+        one_by_one = rounds * run_chunks * usage.chunk_seconds / usage.chunks
+        kept_back = max(later * usage.chunk_seconds / usage.env_steps, one_by_one)
+    return wall - min(kept_back, wall / 2) - usage.run_seconds
 
 
 def check_confirm_fits(study: Study, run_env_steps: int) -> None:

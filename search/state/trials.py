@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -149,6 +149,10 @@ class Run:
         if not self.recent_episodes:
             return math.nan, math.nan
         return self.recent_return, math.nan if self.recent_length is None else self.recent_length
+
+    def copied_means(self) -> Run:
+        """Return a replicate with these rolling means, for rows within a chunk."""
+        return replace(self, recents=dict(self.recents))
 
     def roll_on(
         self, environment: int, episodes: float, mean: float, length: float

@@ -220,6 +220,24 @@ def test_no_trial_starts_when_the_time_left_is_less_than_a_run_takes(tmp_path, m
     assert [entry.state for entry in results.leaderboard] == ["finished"] * 12
 
 
+def test_time_is_kept_for_confirming_at_the_speed_of_chunks(tmp_path, monkeypatch):
+    """A start takes 200 s, 12 runs on 4 lanes 48 s, and confirming about as long."""
+
+    def count_seconds(self, seconds):
+        self.chunk_seconds += 1.0
+
+    def count_wall(self, seconds):
+        self.run_seconds = 200.0 + self.chunk_seconds
+
+    monkeypatch.setattr(Usage, "count_seconds", count_seconds)
+    monkeypatch.setattr(Usage, "count_wall", count_wall)
+    study = samples.study(early_terminate=None, seeds=Seeds(1), confirm=samples.Confirm(2, 2, 6),
+                          budget=Budget(trials=12, wall_seconds=400.0))  # fmt: skip
+    results = go(tmp_path, study, Factory(lanes=4, diverges_above=2.0))
+    assert results.best.value_from == "report" and results.usage.chunks > 48
+    assert len(results.leaderboard) == 12
+
+
 def test_warmup_is_counted_apart(tmp_path):
     study = samples.study(early_terminate=None, budget=Budget(trials=3))
     results = go(tmp_path, study, Factory(warmup_chunks=2, diverges_above=2.0))

@@ -20,7 +20,7 @@ from ...search.analysis.verdict import ceiling_of, conclusion_of
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import measure
 from ...store.codec import finite_json
-from ...store.interim_analyses import Look, looks_of, winners_looks
+from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of
 from ...store.query import query
@@ -123,6 +123,7 @@ class _Tables:
             a, b, goal=self.meta.goal, bounds=value_bounds(self.meta),
             ceiling=ceiling_of(study, self.meta),
             earlier=winners_looks(looks, row.trial, default.trial, len(both)),
+            interim=begins_interim(looks),
         )  # fmt: skip
         sql = f"SELECT replicate, a.seen AS ours, b.seen AS theirs FROM ({ours}) a JOIN "
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against

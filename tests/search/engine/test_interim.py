@@ -20,6 +20,7 @@ from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
 from hpo.studies.load import loads
 from hpo.studies.spec import Metric
+from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
 dies, Died = growing.dies, growing.Died
@@ -121,6 +122,12 @@ def test_it_goes_on_unless_the_look_decides_or_does_not_favour_the_winner(tmp_pa
     exact = np.mean(np.abs(signs) >= abs(gaps.sum()) - 1e-9) <= 0.008
     clear = gaps.mean() <= 0 or ((low > 0 or high < 0) and exact)
     assert {len(ours), len(theirs)} == {8 if clear else 16}
+    with Journal(tmp_path) as journal:
+        found = conclusion_of(journal).against
+    claims = (claim["numbers"] for claim in claims_of(tmp_path)["claims"])
+    claim = next(numbers for numbers in claims if "verdict" in numbers)
+    assert (claim["verdict"], claim["more_seeds"]) == (found.verdict, found.more_seeds)
+    assert claim["interval"] == dataclasses.asdict(found.interval)
 
 
 @pytest.mark.parametrize("space", [POOR, samples.REAL], ids=["clear", "open"])
@@ -157,6 +164,22 @@ def test_a_study_that_grows_asks_nothing_twice_and_tests_a_new_winner_at_once(tm
     assert (found.against.interval.low, found.against.interval.high) == pytest.approx(
         (expected.low, expected.high)
     )
+
+
+@pytest.mark.parametrize("seeds", [6, 8, 12, 16])
+def test_a_winner_that_has_test_seeds_by_hand_has_no_interim_look(tmp_path, seeds):
+    """`hpo confirm` ran it before the study had a confirm stage; all seeds of both decide."""
+    asked = study(confirm=None)
+    winner = go(tmp_path, asked).best.trial
+    by_hand = samples.Confirm(top_k=0, also=((winner, seeds),))
+    go(tmp_path, dataclasses.replace(asked, confirm=by_hand))
+    last = dataclasses.replace(CONFIRM, also=by_hand.also)
+    results = go(tmp_path, dataclasses.replace(asked, confirm=last))
+    rows = rows_of(tmp_path)
+    assert results.best.trial == winner
+    assert [len(rows[number].report_values) for number in (0, winner)] == [16, 16]
+    with Journal(tmp_path) as journal:
+        assert not any(look.interim for look in looks_of(journal.attributes()))
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():
@@ -199,6 +222,42 @@ def test_training_returns_count_in_values_that_choose_and_not_in_those_that_test
         assert values == pytest.approx(expected)
         kinds.add(stream)
     assert kinds == set(Stream)
+
+
+@pytest.mark.parametrize("confirm", [None, CONFIRM])
+def test_rows_of_curves_do_not_change_the_training_returns_that_choose(tmp_path, confirm):
+    """A chunk of 160 episodes in one row or four, whose returns differ."""
+
+    class InParts(Shows):
+        def make(self, resolved, lanes):
+            population = super().make(resolved, lanes)
+            advance = population.advance
+
+            def in_parts(refills, busy):
+                found = advance(refills, busy)
+                whole = {**found.metrics, "episodes": np.full(population.lanes, 160.0)}
+                shift = np.linspace(-3.0, 3.0, len(found.rows))
+                parts = tuple(
+                    dataclasses.replace(part, metrics={
+                        **part.metrics, "episodes": whole["episodes"] / len(found.rows),
+                        "episode_return": whole["episode_return"] + by,
+                        "episode_length": whole["episode_length"],
+                    })
+                    for part, by in zip(found.rows, shift, strict=True)
+                )  # fmt: skip
+                return dataclasses.replace(found, metrics=whole, rows=parts)
+
+            population.advance = in_parts
+            return population
+
+    told = []
+    for log_every, count in ((None, 1), (250, 4)):
+        asked = study(metric=Metric(training_weight=0.5), log_every=log_every, confirm=confirm)
+        go(tmp_path / str(count), asked, InParts(rows=count))
+        with Journal(tmp_path / str(count)) as journal:
+            told.append([(row.trial, row.state, row.value, row.seed_values, row.report_values)
+                         for row in journal.trials()])  # fmt: skip
+    assert told[0] == told[1]
 
 
 def test_without_an_episode_the_evaluation_counts_alone(tmp_path):

@@ -6,11 +6,12 @@ import json
 import pytest
 
 from helpers import search_samples as samples
+from helpers.loading import run_file
 from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if import asked_rules, matches, read_record, replay, what_if
 from hpo.store.journal import Journal
-from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
+from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, SearchSpec, Seeds
 from hpo.views.commands.analyses import what_if_text
 
 study, quick, Budget = samples.study, samples.quick, samples.Budget
@@ -338,6 +339,17 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
             lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
         )  # fmt: skip
         assert found.rows[0].why == "unseen"
+
+
+@pytest.mark.parametrize("method", ["random", "tpe"])
+def test_training_returns_count_in_a_replay_as_they_did(tmp_path, method):
+    interim = run_file("tests/search/engine/test_interim.py")
+    asked = study(metric=Metric(training_weight=0.5), search=SearchSpec(method),
+                  early_terminate=ASHA, budget=Budget(trials=12), evaluation=EVERY)  # fmt: skip
+    run(asked, tmp_path, interim.Shows(quanta={"32": 500}, lanes=6), settings=quick())
+    found = what_if(tmp_path, ["asha,eta=2,min=1000"], None, quantum)
+    assert found.matched == found.judgements > 0
+    assert (found.rows[0].own, found.rows[0].exact, found.rows[0].lost) == (True, True, 0.0)
 
 
 def test_a_rule_that_pauses_is_judged(tmp_path):
