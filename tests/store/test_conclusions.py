@@ -227,6 +227,10 @@ def test_baselines_have_their_own_verdicts() -> None:
     assert [item.verdict for item in found.baselines] == ["worse", "better"]
     assert [item.rival for item in found.baselines] == ["ksp_ff", "ff_ksp"]
     assert any(said.startswith("ksp_ff is better than the winner") for said in sentences(found))
+    near = {seed: value + (3.0 if seed % 2 else -2.9) for seed, value in HIGH.items()}
+    found = conclude(HIGH, LOW, baselines={"ksp_ff": near})
+    assert found.baselines[0].verdict in ("undecided", "no_difference")
+    assert any("ksp_ff leads the winner by" in said for said in sentences(found))
 
 
 def test_a_population_without_copying_stands_for_the_default() -> None:
