@@ -356,6 +356,8 @@ class System:
     programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its commands
     marks: tuple[frozenset[str], ...] = ()  # sets of names that only it has
     calls: tuple[str, ...] = ()  # Python functions and classes whose arguments are its names
+    # calls -> names of their arguments in order; `_` is an object, `*` also a starred one
+    order: Mapping[str, str] = field(default_factory=dict)
     # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
     # where it has one value
     around: Mapping[str, str] = field(default_factory=dict)

@@ -236,6 +236,55 @@ def test_what_wraps_an_environment_is_read_or_refused(imported):
 
 
 @pytest.mark.parametrize(
+    ("system", "text", "expected"),
+    [
+        ("sb3", "vec_env = make_vec_env('Acrobot-v1', n_envs=16)\nm = PPO('MlpPolicy', vec_env)",
+         {"num_envs": 16}),
+        ("sb3", "v: VecEnv = make_vec_env('Acrobot-v1', 16, 3)\nm = PPO('MlpPolicy', v)\n"
+                "eval_env = make_vec_env('Acrobot-v1', 2)\nm.learn(2**16)",
+         {"num_envs": 16, "seed": 3, "env_steps": 65_536}),
+        ("sb3", "m = PPO('MlpPolicy', 'Acrobot-v1', 1e-3, 512, 32, 4, 0.98)",
+         {"learning_rate": 1e-3, "rollout_length": 512, "minibatch_size": 32, "update_epochs": 4,
+          "gamma": 0.98}),
+        ("sb3", "name = 'Acrobot-v1'\nn = 6\nvec_env = VecNormalize(SubprocVecEnv([make_env(name,"
+                " i) for i in range(n)]), True, False)\nm = PPO('MlpPolicy', vec_env)\n"
+                "env_id = 'Acrobot-v1'\ngym.make(env_id)",
+         {"num_envs": 6, "normalise_observations": False, "normalise_rewards": True}),
+        ("sb3", "env = DummyVecEnv([f] * 3)\nm = PPO('MlpPolicy', gym.make('Acrobot-v1'))",
+         {"num_envs": 3}),
+        ("lerax", "env = Acrobot()\nx = PPO().learn(env, policy, 65_536, key=k)",
+         {"env_steps": 65_536}),
+        ("arlbench", "a = PPO({'n_steps': 64, 'clip_eps': 0.1}, make_env('gymnax', 'Acrobot-v1'))"
+                     "\na.train(*state, 65_536)", {"rollout_length": 64, "env_steps": 65_536}),
+    ],
+)  # fmt: skip
+def test_arguments_without_a_name_and_calls_under_a_name_of_the_table(
+    imported, system, text, expected
+):
+    data, _ = imported(system, text)
+    assert data["env"] == "Acrobot-v1"
+    assert {name: (data | data["fixed"])[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("system", "text", "words"),
+    [
+        ("sb3", "PPO('MlpPolicy', 'Acrobot-v1', *rest)", r"PPO \(line 1\) has 3 arguments"),
+        ("sb3", "\nm.learn(1000, None, 1, 'x', True, False)", r"line 2\) has 6 .* of which 5 can"),
+        ("sb3", "PPO('MlpPolicy', 'Acrobot-v1')\nm.learn(n())", r"train.py:2: total_timesteps is"),
+        ("sb3", "PPO('MlpPolicy', DummyVecEnv(fs))", r"train.py:1: n_envs is fs"),
+        ("sb3", "make_vec_env('Acrobot-v1', wrapper_class=W)", r"wrapper_class .* cannot"),
+        ("torch_ppo", "PPOConfig('Acrobot-v1', 4)", r"PPOConfig \(line 1\) has 2 arguments"),
+        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 arguments"),
+        ("jaxdem", "PPOTrainer.Create(env, model, 3)", r"Create \(line 1\) has 3 arguments"),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, system, text, words):
+    data, told = imported(system, text)
+    assert data is None and re.search(words, told)
+
+
+@pytest.mark.parametrize(
     ("call", "expected"),
     [("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
      ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
