@@ -302,6 +302,41 @@ def test_helpers_of_the_single_file_ppo(imported, call, expected):
         assert data["fixed"]["rollout_length"] == expected and "taken from PPOConfig" in told
 
 
+# ----------------------------------------------------------------------- mistyped names
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "told"),
+    [
+        ("rlzoo", "ppo.yml", "CartPole-v1:\n  # n_step\n  n_steps: 32\n  batch_sise: 256\n",
+         "ppo.yml:4: batch_sise .* did you mean batch_size"),
+        ("rlzoo", "ppo.yml", "CartPole-v1:\n  n_epochs: 2\n  normalize_advantag: false\n",
+         "ppo.yml:3: normalize_advantag .* did you mean normalize_advantage"),
+        ("purejaxrl", "ppo.py", "c = {'LR': 1e-3, 'NUM_STEPS': 8,\n 'CLIP_EP': 0.1}\n",
+         "ppo.py:2: CLIP_EP .* did you mean CLIP_EPS"),
+        ("cleanrl", "run.sh", "python cleanrl/ppo.py --env-id=CartPole-v1 \\\n --learning-rte=1",
+         "run.sh:2: learning_rte .* did you mean learning_rate"),
+        ("wandb", "s.yaml", sweep("  gamma: {values: [0.9, 0.99]}\n  clip-coeff: {value: 1}",
+                                  program="cleanrl/ppo.py"),
+         "s.yaml:8: clip-coeff .* did you mean clip_coef"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_almost_one_of_the_system_is_refused(imported, kind, name, text, told):
+    env = () if kind in ("wandb", "cleanrl") else ("--env=CartPole-v1",)
+    data, said = imported(kind, text, *env, name=name)
+    assert data is None and re.search(told, said) and "-- --without" in said
+    wrong = re.search("--without ([a-zA-Z_-]+)", said)[1]
+    data, said = imported(kind, text, *env, "--without", wrong, name=name)
+    assert data is not None
+
+
+@pytest.mark.parametrize("name", ["my_note", "vec_env_typ", "eval_env_kwargs"])
+def test_names_that_resemble_nothing_that_trains_are_left_out(imported, name):
+    text = f"CartPole-v1:\n  n_steps: 32\n  {name}: x\n"
+    data, said = imported("rlzoo", text, "--env=CartPole-v1", name="ppo.yml")
+    assert data["fixed"]["rollout_length"] == 32 and f"{name}: no counterpart" in said
+
+
 # -------------------------------------------------------------------------- versions
 
 
