@@ -13,6 +13,7 @@ from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
 from hpo.importers.wandb_sweeps import read_sweep
+from hpo.studies.check import check
 from hpo.studies.load import loads
 
 
@@ -95,6 +96,16 @@ def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterati
     assert data["early_terminate"]["min"] == first
     both = "min_iter" in iterations and "max_iter" in iterations
     assert ("early_terminate.min_iter: W&B goes by max_iter" in text) == both
+
+
+@pytest.mark.parametrize("iterations", ["max_iter: 27, s: 2", "max_iter: 100000, s: 2, eta: 3"])
+def test_a_rung_of_hyperband_is_not_just_before_the_end_of_a_run(imported, iterations):
+    more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
+    more += "metric: {name: eval/return_mean, goal: maximize}"
+    parameters = "  lr: {min: 0.1, max: 0.2}\n  total_timesteps: {value: 100000}"
+    data, text = imported("wandb", sweep(parameters, more), name="s.yaml")
+    assert data["early_terminate"]["min"] == 11_112
+    assert not [note for note in check(loads(text)).warnings if "rungs in the same chunk" in note]
 
 
 def test_merge_keys_of_sweeps(imported):
