@@ -22,6 +22,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
+_GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environment
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback",
             "optimizer", "action_space")  # fmt: skip
@@ -194,6 +195,9 @@ class _Reader:
         elif name and not keyword:
             plain = {key: self._value(value) for key, value in given.items()}
             self.values.setdefault(name, []).append((plain or True, node.lineno))
+        for key, value in given.items() if called == "make" and _owner(node) in _GYMS else ():
+            if not self.known(key):
+                self._keep(f"env.{key}", value, True)
         created = called.lower() == "create" and _owner(node) == "Environment"
         if texts and (called in _MAKERS or created):
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS

@@ -277,6 +277,14 @@ def test_arguments_without_a_name_and_calls_under_a_name_of_the_table(
     assert {name: (data | data["fixed"])[name] for name in expected} == expected
 
 
+def test_keys_of_an_environment_are_read_where_it_is_made(imported):
+    text = "env = gym.make('Pendulum-v1', g=%s, render_mode='human')\nm = PPO('MlpPolicy', env)"
+    data, told = imported("sb3", text % 9.5)
+    assert data["env"] == {"id": "Pendulum-v1", "g": 9.5} and "env.render_mode" in told
+    data, told = imported("sb3", text % "gravity()")
+    assert data is None and "train.py:1: env.g is gravity()" in told
+
+
 @pytest.mark.parametrize(
     ("system", "text", "words"),
     [
