@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..environments.registry import full_id
@@ -16,11 +18,11 @@ from ..studies.check import check
 from ..studies.load import loads
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from ..studies.yaml_io import to_yaml
+from ..studies.yaml_io import text_of, to_yaml
 from .formats import env_value, fitted, one_line, plain_value, read_word, translated
 from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
 from .plain_python import Unread
-from .tables import find
+from .tables import find, hints
 
 _ORDER = (
     "name", "seed", "env", "env_steps", "fixed", "space", "forbid", "enqueue", "metric",
@@ -277,24 +279,35 @@ class Draft:
             self.space[target] = fitted(self.note, name, target, fields, self.entry)
 
     def _unknown(self, name: str, what: str, value: Any) -> None:
-        if _is_off(value):
-            self.idle.append(f"{name} {value}")
-            return
         if not self._unwanted(name):
-            near = self.system.nearest(name) if self.system.strict else None
-            because = near and f"{self.system.title} has no such flag; did you mean {near}?"
-            if _NETWORK.search(plain_name(name)):
+            near, because = self.system.nearest(name), ""
+            if near and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}:
+                because = f"did you mean {near.name}? {self.system.title} has no such name"
+            elif _NETWORK.search(plain_name(name)) and not _is_off(value):
                 because = "it seems to choose a network, and no table has it"
             if because:
                 raise self._refusal(name, what, because)
-        self.leave_out(name, f"no counterpart; {what}")
+        if _is_off(value):
+            self.idle.append(f"{name} {value}")
+        else:
+            self.leave_out(name, f"no counterpart; {what}")
 
     def _unwanted(self, name: str) -> bool:
         return name.replace("-", "_") in self.without or plain_name(name) in self.without
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
         text = f"{name} ({value}) cannot be taken: {because}; import without it"
-        return ConfigError(text, flags={"without": name})
+        return ConfigError(f"{self._place(name)}{text}", flags={"without": name})
+
+    def _place(self, name: str) -> str:
+        """Return `file:line: ` of a name's first line that is not a comment, if there is one."""
+        if not os.path.isfile(self.source):
+            return ""
+        word = re.escape(name.rsplit(".", 1)[-1]).replace("_", "[-_]")
+        place = re.compile(rf"[^#]*?(?<!\w){word}(?!\w)")
+        lines = text_of(Path(self.source)).splitlines()
+        found = (at for at, line in enumerate(lines, 1) if place.match(line))
+        return next((f"{self.source}:{at}: " for at in found), "")
 
     # ------------------------------------------------------------------ the file
 

@@ -356,12 +356,13 @@ class System:
     programs: tuple[str, ...] = ()  # scripts (`cleanrl/ppo.py`) or packages in its commands
     marks: tuple[frozenset[str], ...] = ()  # sets of names that only it has
     calls: tuple[str, ...] = ()  # Python functions and classes whose arguments are its names
+    # calls -> names of their arguments in order; `_` is an object, `*` also a starred one
+    order: Mapping[str, str] = field(default_factory=dict)
     # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
     # where it has one value
     around: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     exact: bool = False  # `GAMMA` and `gamma` are different things there
-    strict: bool = False  # it refuses unknown flags, so one that is almost a row is a typo
     source: str = ""  # where its names, defaults and meanings can be read
     # under no name there: our target -> our value; imports write it down where ours differs
     always: Mapping[str, Any] = field(default_factory=dict)
@@ -385,9 +386,11 @@ class System:
     def guess(self, name: str) -> Row | None:
         return self.find(name) or self._folded.get(plain_name(name, last=False))
 
-    def nearest(self, name: str) -> str | None:
-        near = get_close_matches(name, [row.name for row in self.rows], n=1, cutoff=0.8)
-        return near[0] if near else None
+    def nearest(self, name: str) -> Row | None:
+        """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
+        last = self._key(name.rsplit(".", 1)[-1])
+        near = get_close_matches(last, self._index if self is not COMMON else (), n=1, cutoff=0.8)
+        return self._index[near[0]] if near else None
 
     @property
     def family(self) -> str:

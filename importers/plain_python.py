@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +22,11 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
+_GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environment
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback",
             "optimizer", "action_space")  # fmt: skip
+_FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 
 class NotPlain(ConfigError):
@@ -54,24 +57,24 @@ class Source:
 
     named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
     env: str | None = None  # the text given to a `make`, or a class
-    positional: list[str] = field(default_factory=list[str])  # texts in front of a table's call
     calls: list[str] = field(default_factory=list[str])  # the table's own calls
 
 
 def read_source(
     text: str, known: Callable[[str], bool | str], calls: tuple[str, ...] = (),
     given: Mapping[str, Any] | None = None, around: Mapping[str, str] | None = None,
+    order: Mapping[str, str] | None = None,
 ) -> Source:  # fmt: skip
     r"""Return the values that a Python file gives to known names, and to names next to them.
 
     It reads assignments, dictionaries, arguments of calls, fields of classes and defaults of
     argparse. Two different values of a known name are refused, unless it is in `given`, or its
-    fate (what `known` returns) is "left out". `around` is `System.around`.
+    fate (what `known` returns) is "left out". `around` and `order` are those of `System`.
 
     >>> read_source("a = 1\nPPO(lr=2 * 4)\n", lambda name: name == "lr", ("PPO",)).named
     {'lr': 8}
     """
-    given, reader = given or {}, _Reader(known, calls, around or {})
+    given, reader = given or {}, _Reader(known, calls, around or {}, order or {})
     tree = _parsed(text, "exec")
     try:
         reader.constants = _constants(tree)
@@ -96,9 +99,11 @@ def read_source(
 
 class _Reader:
     def __init__(
-        self, known: Callable[[str], bool | str], calls: tuple[str, ...], around: Mapping[str, str]
-    ) -> None:
-        self.known, self.calls, self.around, self.found = known, calls, around, Source()
+        self, known: Callable[[str], bool | str], calls: tuple[str, ...],
+        around: Mapping[str, str], order: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self.known, self.calls, self.around, self.order = known, calls, around, order
+        self.found = Source()
         self.constants: dict[str, list[Any]] = {}
         self.values: dict[str, list[tuple[Any, int]]] = {}
         self.envs: list[str] = []
@@ -107,16 +112,20 @@ class _Reader:
     def visit(self, node: ast.AST) -> None:
         """Read a node and its children, but not the inside of a value that was taken whole."""
         pairs = [(name.replace("-", "_"), value) for name, value in _pairs(node)]
+        own = isinstance(node, ast.Call) and self._is_own_call(node)
+        ordered = isinstance(node, ast.Call) and (own or _last_name(node.func) in self.order)
+        if isinstance(node, ast.Call) and ordered:
+            pairs += self._positional(node)
         mapping = isinstance(node, ast.Dict | ast.ClassDef) or (
             isinstance(node, ast.Call) and _last_name(node.func) in _MAPPINGS)  # fmt: skip
         several = sum(bool(self.known(name)) for name, _ in pairs) > 1
-        own = isinstance(node, ast.Call) and self._is_own_call(node)
         container = own or _is_option(node) or (several and mapping)
         whole = {
             id(value) for name, value in pairs
             if (container or self.known(name))
-            and self._keep(name, value, container or mapping) and self.known(name)
+            and self._keep(name, value, container or mapping or ordered) and self.known(name)
         }  # fmt: skip
+        whole |= {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         if isinstance(node, ast.Call):
             self._read_call(node, dict(pairs))
         elif isinstance(node, ast.Assign) and "env" in map(_last_name, node.targets):
@@ -133,13 +142,25 @@ class _Reader:
         if name not in self.calls or makes_others:
             return False
         self.found.calls.append(name)
-        self.found.positional += _texts(node)
         return True
+
+    def _positional(self, node: ast.Call) -> list[tuple[str, ast.AST]]:
+        """Return (name, value) of the arguments without a name; `System.order` has the names."""
+        called = _last_name(node.func)
+        names = self.order.get(called, "").split()
+        pairs = list(zip(names, node.args, strict=False))
+        starred = [name for name, one in pairs if isinstance(one, ast.Starred) and name != "*"]
+        if len(node.args) > len(names) or starred:
+            text = f"{called} (line {node.lineno}) has {len(node.args)} arguments without a name, "
+            raise NotPlain(f"{text}of which {0 if starred else len(names)} can be read; name them")
+        return [(name, value) for name, value in pairs if name not in ("_", "*")]
 
     def _keep(self, name: str, node: ast.AST, firm: bool) -> bool:
         """Keep a value; one that is not plain only where the name is surely the table's."""
         value = self._value(node)
         listed = self.known(name) == "left out"  # in the head of the study, whatever its value
+        if isinstance(value, Unread) and isinstance(node, ast.Call) and not firm:
+            return False  # such as vec_env = make_vec_env(...), which is read itself
         if isinstance(value, Unread) and not listed and (not firm or name in _OBJECTS):
             return False
         self.values.setdefault(name, []).append((value, getattr(node, "lineno", 0)))
@@ -163,17 +184,38 @@ class _Reader:
 
     def _read_call(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
         """Keep a wrapper as the name that it amounts to, and the text that makes an env."""
-        called, texts = _last_name(node.func), _texts(node)
+        called = _last_name(node.func)
+        values = [
+            self._value(one) for one in node.args if isinstance(one, ast.Constant | ast.Name)
+        ]
+        texts = [one for one in values if isinstance(one, str) and not isinstance(one, Unread)]
         name, _, keyword = self.around.get(called, "").partition("=")
-        if keyword:
-            self._keep(name, given.get(keyword) or node.args[-1], True)
-        elif name:
+        if keyword in given:
+            self._keep(name, _counted(given[keyword]), True)
+        elif name and not keyword:
             plain = {key: self._value(value) for key, value in given.items()}
             self.values.setdefault(name, []).append((plain or True, node.lineno))
+        for key, value in given.items() if called == "make" and _owner(node) in _GYMS else ():
+            if not self.known(key):
+                self._keep(f"env.{key}", value, True)
         created = called.lower() == "create" and _owner(node) == "Environment"
         if texts and (called in _MAKERS or created):
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
             self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
+
+
+def _counted(node: ast.AST) -> ast.AST:
+    """Return the length of a list, also of `[one] * 8` and `[... for i in range(8)]`."""
+    match node:
+        case ast.List(elts=items) if not any(isinstance(item, ast.Starred) for item in items):
+            return ast.Constant(len(items), lineno=node.lineno)
+        case ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult(), right=count):
+            return count
+        case ast.ListComp(generators=[ast.comprehension(
+            iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[])]):  # fmt: skip
+            return count
+        case _:
+            return node
 
 
 def _owner(node: ast.Call) -> str:
@@ -192,11 +234,11 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             name = target.id if isinstance(target, ast.Name) else _reference(target)
             if name is not None:
                 yield name, node.value
+    elif isinstance(node, ast.AnnAssign) and node.value and isinstance(node.target, ast.Name):
+        yield node.target.id, _field_default(node.value)
     elif isinstance(node, ast.ClassDef):
         for one in node.body:
-            if isinstance(one, ast.AnnAssign) and one.value and isinstance(one.target, ast.Name):
-                yield one.target.id, _field_default(one.value)
-            elif isinstance(one, ast.Assign):
+            if isinstance(one, ast.Assign | ast.AnnAssign):
                 yield from _pairs(one)
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):

@@ -77,16 +77,13 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         return next((row.fate for row in (its.find(name) for its in versions) if row), "")
 
     try:
-        read = read_source(text_of(path), known, one.calls, given, one.around)
+        read = read_source(text_of(path), known, one.calls, given, one.around, one.order)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     recognised = recognise(read.named, (str(path),), one.family)[0]
     one = one if recognised is COMMON else recognised
     found.constants, found.calls = read.named, read.calls
     env = read.env
-    if one.name == "sb3" and read.positional:  # PPO("MlpPolicy", "CartPole-v1")
-        found.constants.setdefault("policy", read.positional[0])
-        env = read.positional[1] if len(read.positional) > 1 else env
     row = next((row for row in one.rows if row.target == "env"), None)
     named = any(row and row.target == "env" for row in map(one.find, found.constants))
     if env is None or row is None or named:

@@ -174,6 +174,10 @@ def _save_freq(value: Any) -> int | Settings:
     return int(value) if value > 0 else Settings()
 
 
+_SB3_ENV = "env n_envs seed start_index monitor_dir "
+_SB3_PPO = ("policy env learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range "
+            "clip_range_vf normalize_advantage ent_coef vf_coef max_grad_norm use_sde "
+            "sde_sample_freq")
 SB3 = System(
     "sb3", "Stable-Baselines3 and rl-zoo3",
     (
@@ -212,7 +216,10 @@ SB3 = System(
               note="of the best trials, at the ends of chunks"),
         taken("log_interval", "log_every", note="in env steps here, in rollouts there"),
         *refused("wrappers change what is trained; register the wrapped environment "
-                 "(docs/environments.md)", "env_wrapper vec_env_wrapper", (None, [], "")),
+                 "(docs/environments.md)", "env_wrapper vec_env_wrapper wrapper_class",
+                 (None, [], "")),
+        *refused("the lengths of several calls of learn are not added up", "reset_num_timesteps",
+                 (True, None)),
         *refused("noise that depends on the state (gSDE) has no counterpart; without it noise is "
                  "independent", "use_sde"),
         *refused("actor and critic have separate recurrent layers here", "enable_critic_lstm",
@@ -230,8 +237,14 @@ SB3 = System(
               "n_epochs clip_range; n_steps n_epochs; batch_size clip_range; clip_range_vf; "
               "use_sde; one_minus_gamma"),
     ("PPO", "RecurrentPPO"),
+    {"PPO": _SB3_PPO, "RecurrentPPO": _SB3_PPO,
+     "learn": "total_timesteps callback log_interval tb_log_name reset_num_timesteps",
+     "make_vec_env": f"{_SB3_ENV} wrapper_class env_kwargs", "make_atari_env": _SB3_ENV,
+     "VecNormalize": "_ training norm_obs norm_reward clip_obs clip_reward",
+     "VecFrameStack": "_ n_stack", "DummyVecEnv": "env_fns", "SubprocVecEnv": "env_fns"},
     {"VecNormalize": "normalize", "VecFrameStack": "frame_stack=n_stack",
-     "AtariWrapper": "env_wrapper", "make_atari_env": "env_wrapper"},
+     "AtariWrapper": "env_wrapper", "make_atari_env": "env_wrapper",
+     "DummyVecEnv": "n_envs=env_fns", "SubprocVecEnv": "n_envs=env_fns"},
     version="2.9 (rl-zoo3 of April 2026)",
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "hidden_sizes": [64, 64], "activation": "tanh"},
@@ -349,6 +362,7 @@ _GRU = {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activat
 
 
 _purejaxrl = partial(_script, "PureJaxRL", "luchris429", _PUREJAXRL, calls=("make_train",),
+                     order={"make_train": "_"},
                      version="of September 2024", exact=True)
 PUREJAXRL = (
     _purejaxrl("purejaxrl_continuous", "ppo_continuous_action", _PUREJAXRL_CONTINUOUS,
@@ -450,7 +464,7 @@ LERAX = System(
                  "curriculum"),
     ),
     ("lerax",), name_sets("clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"),
-    ("PPO",), {"ScheduledCurriculum": "curriculum"},
+    ("PPO",), {"learn": "_ _ total_timesteps"}, {"ScheduledCurriculum": "curriculum"},
     version="0.0.6 (since 18 February 2026)",
     source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
     always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
@@ -503,7 +517,8 @@ _JAXDEM: tuple[Row, ...] = (
 JAXDEM = System(
     "jaxdem", "JaxDEM", _JAXDEM, ("jaxdem",),
     name_sets("ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff"),
-    ("create", "Create"), version="since 6 November 2025 (0.1, read at June 2026)",
+    ("create", "Create"), {"create": "_", "Create": "_ _"},
+    version="since 6 November 2025 (0.1, read at June 2026)",
     source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
     always={**PLAIN_PPO, "adam_eps": 1e-12, "value_clip_eps": "same", "update_epochs": 1,
             "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
@@ -545,7 +560,9 @@ ARLBENCH = System(
         *left("the precision is `dtype`", "jax_enable_x64"),
     ),
     ("arlbench", "run_arlbench.py"), name_sets("vf_clip_eps; minibatch_size n_steps"),
-    ("AutoRLEnv", "PPO"), version="of February 2025",
+    ("AutoRLEnv", "PPO"),
+    {"AutoRLEnv": "_", "PPO": "_ _", "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
+    version="of February 2025",
     source="github.com/automl/arlbench, arlbench/core/algorithms/ppo",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "num_layers": 2, "observation_clip": None},
     differs=(ENDED.format("ARLBench"),),

@@ -299,11 +299,13 @@ def _early(draft: Draft, early: Any) -> None:
     (kind, iterations), brackets = counts.popitem(), early.get("s")
     if iterations >= _ENV_STEPS_FROM:
         divisor = eta ** (brackets or 1) if kind == "max_iter" else 1
-        section["min"] = max(1, int(iterations / divisor))
+        section["min"] = max(1, math.ceil(rounded(iterations / divisor)))
         draft.note("early_terminate: its iterations are taken for env steps")
     else:
         power = brackets if brackets is not None else 2
-        section["min"] = max(1, int(draft.rest.get("env_steps", 1_000_000) / eta**power))
+        # rounded up, so that the rung after the last one is not just before the run's end
+        first = rounded(draft.rest.get("env_steps", 1_000_000) / eta**power)
+        section["min"] = max(1, math.ceil(first))
         draft.note("early_terminate: iterations count logged metrics there, at unknown env steps; "
                    f"the first rung is at env_steps / eta^{power}")  # fmt: skip
     draft.note("early_terminate: hyperband there halves at rungs, which is asha here")

@@ -271,7 +271,7 @@ XLRON = System(
     programs=("xlron",),
     marks=name_sets("env_type topology_name; topology_name link_resources; "
                     "aggregate_slots CLIP_EPS"),
-    version="1.1.0 (26 June 2026)", exact=True, strict=True,
+    version="1.1.0 (26 June 2026)", exact=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
     differs=("episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "

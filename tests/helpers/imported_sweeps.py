@@ -155,7 +155,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
             "early_terminate: {type: hyperband, min_iter: 10000000, max_iter: 60000000, s: 3}",
         ),
         {
-            "early_terminate": {"type": "asha", "eta": 3.0, "min": 2222222},
+            "early_terminate": {"type": "asha", "eta": 3.0, "min": 2222223},
             "left_out": "early_terminate.min_iter",
         }),
     "command_flags": (

@@ -13,6 +13,7 @@ from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
 from hpo.importers.wandb_sweeps import read_sweep
+from hpo.studies.check import check
 from hpo.studies.load import loads
 
 
@@ -95,6 +96,16 @@ def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterati
     assert data["early_terminate"]["min"] == first
     both = "min_iter" in iterations and "max_iter" in iterations
     assert ("early_terminate.min_iter: W&B goes by max_iter" in text) == both
+
+
+@pytest.mark.parametrize("iterations", ["max_iter: 27, s: 2", "max_iter: 100000, s: 2, eta: 3"])
+def test_a_rung_of_hyperband_is_not_just_before_the_end_of_a_run(imported, iterations):
+    more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
+    more += "metric: {name: eval/return_mean, goal: maximize}"
+    parameters = "  lr: {min: 0.1, max: 0.2}\n  total_timesteps: {value: 100000}"
+    data, text = imported("wandb", sweep(parameters, more), name="s.yaml")
+    assert data["early_terminate"]["min"] == 11_112
+    assert not [note for note in check(loads(text)).warnings if "rungs in the same chunk" in note]
 
 
 def test_merge_keys_of_sweeps(imported):
@@ -236,6 +247,63 @@ def test_what_wraps_an_environment_is_read_or_refused(imported):
 
 
 @pytest.mark.parametrize(
+    ("system", "text", "expected"),
+    [
+        ("sb3", "vec_env = make_vec_env('Acrobot-v1', n_envs=16)\nm = PPO('MlpPolicy', vec_env)",
+         {"num_envs": 16}),
+        ("sb3", "v: VecEnv = make_vec_env('Acrobot-v1', 16, 3)\nm = PPO('MlpPolicy', v)\n"
+                "eval_env = make_vec_env('Acrobot-v1', 2)\nm.learn(2**16)",
+         {"num_envs": 16, "seed": 3, "env_steps": 65_536}),
+        ("sb3", "m = PPO('MlpPolicy', 'Acrobot-v1', 1e-3, 512, 32, 4, 0.98)",
+         {"learning_rate": 1e-3, "rollout_length": 512, "minibatch_size": 32, "update_epochs": 4,
+          "gamma": 0.98}),
+        ("sb3", "name = 'Acrobot-v1'\nn = 6\nvec_env = VecNormalize(SubprocVecEnv([make_env(name,"
+                " i) for i in range(n)]), True, False)\nm = PPO('MlpPolicy', vec_env)\n"
+                "env_id = 'Acrobot-v1'\ngym.make(env_id)",
+         {"num_envs": 6, "normalise_observations": False, "normalise_rewards": True}),
+        ("sb3", "env = DummyVecEnv([f] * 3)\nm = PPO('MlpPolicy', gym.make('Acrobot-v1'))",
+         {"num_envs": 3}),
+        ("lerax", "env = Acrobot()\nx = PPO().learn(env, policy, 65_536, key=k)",
+         {"env_steps": 65_536}),
+        ("arlbench", "a = PPO({'n_steps': 64, 'clip_eps': 0.1}, make_env('gymnax', 'Acrobot-v1'))"
+                     "\na.train(*state, 65_536)", {"rollout_length": 64, "env_steps": 65_536}),
+    ],
+)  # fmt: skip
+def test_arguments_without_a_name_and_calls_under_a_name_of_the_table(
+    imported, system, text, expected
+):
+    data, _ = imported(system, text)
+    assert data["env"] == "Acrobot-v1"
+    assert {name: (data | data["fixed"])[name] for name in expected} == expected
+
+
+def test_keys_of_an_environment_are_read_where_it_is_made(imported):
+    text = "env = gym.make('Pendulum-v1', g=%s, render_mode='human')\nm = PPO('MlpPolicy', env)"
+    data, told = imported("sb3", text % 9.5)
+    assert data["env"] == {"id": "Pendulum-v1", "g": 9.5} and "env.render_mode" in told
+    data, told = imported("sb3", text % "gravity()")
+    assert data is None and "train.py:1: env.g is gravity()" in told
+
+
+@pytest.mark.parametrize(
+    ("system", "text", "words"),
+    [
+        ("sb3", "PPO('MlpPolicy', 'Acrobot-v1', *rest)", r"PPO \(line 1\) has 3 arguments"),
+        ("sb3", "\nm.learn(1000, None, 1, 'x', True, False)", r"line 2\) has 6 .* of which 5 can"),
+        ("sb3", "PPO('MlpPolicy', 'Acrobot-v1')\nm.learn(n())", r"train.py:2: total_timesteps is"),
+        ("sb3", "PPO('MlpPolicy', DummyVecEnv(fs))", r"train.py:1: n_envs is fs"),
+        ("sb3", "make_vec_env('Acrobot-v1', wrapper_class=W)", r"wrapper_class .* cannot"),
+        ("torch_ppo", "PPOConfig('Acrobot-v1', 4)", r"PPOConfig \(line 1\) has 2 arguments"),
+        ("rejax", "PPO.create('Acrobot-v1')", r"create \(line 1\) has 1 arguments"),
+        ("jaxdem", "PPOTrainer.Create(env, model, 3)", r"Create \(line 1\) has 3 arguments"),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_be_read_are_refused_with_their_line(imported, system, text, words):
+    data, told = imported(system, text)
+    assert data is None and re.search(words, told)
+
+
+@pytest.mark.parametrize(
     ("call", "expected"),
     [("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
      ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
@@ -251,6 +319,41 @@ def test_helpers_of_the_single_file_ppo(imported, call, expected):
         assert data["fixed"]["network"] == "transformer" and data["fixed"]["history"] == 8
     else:
         assert data["fixed"]["rollout_length"] == expected and "taken from PPOConfig" in told
+
+
+# ----------------------------------------------------------------------- mistyped names
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "told"),
+    [
+        ("rlzoo", "ppo.yml", "CartPole-v1:\n  # n_step\n  n_steps: 32\n  batch_sise: 256\n",
+         "ppo.yml:4: batch_sise .* did you mean batch_size"),
+        ("rlzoo", "ppo.yml", "CartPole-v1:\n  n_epochs: 2\n  normalize_advantag: false\n",
+         "ppo.yml:3: normalize_advantag .* did you mean normalize_advantage"),
+        ("purejaxrl", "ppo.py", "c = {'LR': 1e-3, 'NUM_STEPS': 8,\n 'CLIP_EP': 0.1}\n",
+         "ppo.py:2: CLIP_EP .* did you mean CLIP_EPS"),
+        ("cleanrl", "run.sh", "python cleanrl/ppo.py --env-id=CartPole-v1 \\\n --learning-rte=1",
+         "run.sh:2: learning_rte .* did you mean learning_rate"),
+        ("wandb", "s.yaml", sweep("  gamma: {values: [0.9, 0.99]}\n  clip-coeff: {value: 1}",
+                                  program="cleanrl/ppo.py"),
+         "s.yaml:8: clip-coeff .* did you mean clip_coef"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_almost_one_of_the_system_is_refused(imported, kind, name, text, told):
+    env = () if kind in ("wandb", "cleanrl") else ("--env=CartPole-v1",)
+    data, said = imported(kind, text, *env, name=name)
+    assert data is None and re.search(told, said) and "-- --without" in said
+    wrong = re.search("--without ([a-zA-Z_-]+)", said)[1]
+    data, said = imported(kind, text, *env, "--without", wrong, name=name)
+    assert data is not None
+
+
+@pytest.mark.parametrize("name", ["my_note", "vec_env_typ", "eval_env_kwargs"])
+def test_names_that_resemble_nothing_that_trains_are_left_out(imported, name):
+    text = f"CartPole-v1:\n  n_steps: 32\n  {name}: x\n"
+    data, said = imported("rlzoo", text, "--env=CartPole-v1", name="ppo.yml")
+    assert data["fixed"]["rollout_length"] == 32 and f"{name}: no counterpart" in said
 
 
 # -------------------------------------------------------------------------- versions

@@ -70,7 +70,7 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
         ("--values_bw=100,x", "numbers separated by commas"),
         ("--USE_GNN --use_attention_pooling=true", "seems to choose a network"),
-        ("--env_type=rmsa --LRR=1e-3", "XLRON has no such flag; did you mean LR.* --without LRR"),
+        ("--env_type=rmsa --LRR=1e-3", "did you mean LR. XLRON has no such name.* --without LRR"),
         ("--env_type=rmsa --lr=1e-3 --ENT_COEFF=0.1", "did you mean ENT_COEF"),
         ("# nothing", "no flags"),
         ("--env_type=rmsa --k='5", "split into words"),
