@@ -30,7 +30,7 @@ def test_what_is_written_is_read_and_written_back():
         Constraint("seconds", 1.0, 2.5),
     )
     assert study.search.warm_start == WarmStart("old") and study.search.ahead == "never"
-    assert study.early_terminate.patience == 3
+    assert study.early_terminate is not None and study.early_terminate.patience == 3
     assert resolved(loads(resolved_yaml(study), "study.yaml")) == resolved(study)
     raced = loads(BASE + "seeds: {per_config: 9, racing: {start: 4}}\n")
     assert raced.seeds.racing == Racing(4) and raced.seeds.first == 4
