@@ -392,7 +392,9 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     assert code == 0
     assert re.match(r"Trial \d is first: ", out) and "\nUndecided: all values are" in out
     configuration = yaml.safe_load(out[out.index("fixed:") :])["fixed"]
-    assert configuration == json.loads(say("best", "--json")[1])["params"]
+    fixed = yaml.safe_load(Path("results/tiny/study.resolved.yaml").read_text())["fixed"]
+    assert configuration == {**json.loads(say("best", "--json")[1])["params"], **fixed}
+    assert fixed["hidden_sizes"] == [8] and fixed["num_envs"] == 4
     assert f"hpo eval {target}" in err
     assert (target / "policy.json").is_file()
     code, _, err = say("best", "--export", str(target))

@@ -11,7 +11,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
-from hpo.search.engine.extend_run import as_begun, single_as_begun, resume_note
+from hpo.search.engine.extend_run import as_begun, resume_note, single_as_begun
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
