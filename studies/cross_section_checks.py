@@ -102,7 +102,7 @@ def _seeds(study: Study) -> Problems:
     if seeds.racing is None:
         return
     if seeds.first >= seeds.per_config:
-        yield "seeds.racing", f"starts with {counted(seeds.first, 'seed')}; {below}"
+        yield "seeds.racing", f"starts with {seeds.racing.start} seeds; {below}"
     elif seeds.tolerate >= seeds.first:
         yield "seeds.tolerate", f"is {seeds.tolerate}; allowed: below racing.start ({seeds.first})"
     if len(study.objectives) > 1:

@@ -125,7 +125,12 @@ class SpaceReader:
             try:
                 self.vocabulary.value(name, bound)
             except ConfigError as error:
-                faults.append(Fault(key, f"{key} {bound!r} is not legal: {error}"))
+                text = f"{key} {bound!r} is not legal: {error}"
+                if key == "zero":
+                    share = getattr(distribution, key)
+                    text = f"zero: {share:g} draws 0 in {share:.0%} of trials, but {name} may not "
+                    text += "be 0; leave zero out"
+                faults.append(Fault(key, text))
         return (None if faults else distribution), faults
 
     def _fit_values(

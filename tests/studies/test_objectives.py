@@ -64,6 +64,7 @@ def test_one_objective_is_the_metric():
         ("constraints: [{metric: eval/length_mean, max: 3}]\n" + AUDIT, "with constraints; leave"),
         (AUDIT.replace("asha", "plateau"), "audit does not work with plateau, which finishes"),
         ("seeds: {per_config: 3, racing: {}}\n", "starts with 3 seeds; allowed: below"),
+        ("seeds: {per_config: 2, racing: {start: 5}}\n", "starts with 5 seeds; allowed: below"),
         ("seeds: {per_config: 9, tolerate: 3, racing: {}}\n", "allowed: below racing.start"),
         (
             "metric: {aggregate: median}\nseeds: {per_config: 9, racing: {}}\n",
