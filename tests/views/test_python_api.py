@@ -335,6 +335,13 @@ def test_options_that_cannot_be_meant_are_told_in_a_line(given, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("callback", [3, lambda event: None, hpo.Callback])
+def test_callbacks_that_would_never_be_called_are_refused(callback, tmp_path):
+    with pytest.raises(ConfigError, match=r"^a callback is .*; allowed: an object of a class"):
+        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, callbacks=[callback])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_configuration_that_is_no_mapping_is_told_in_a_line():
     with pytest.raises(ConfigError, match=r"config is \['gamma'\]; allowed: a mapping of"):
         hpo.learn("CartPole-v1", ["gamma"], env_steps=160)
