@@ -172,6 +172,9 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
         (["eval", "nowhere"], "nowhere is not a policy folder"),
         (["best", "--export", "results"], "results exists already"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
+        (["compare", "1", "1"], "1 is compared with itself; name two trials, or two studies"),
+        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; mend that and run the same"),
+        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; mend"),
     ],
 )
 def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home, words, told):

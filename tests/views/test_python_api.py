@@ -108,8 +108,10 @@ def load_of(text):
 def test_mistakes_say_where_and_what():
     with pytest.raises(StudyError, match=r"^the mapping: .*did you mean 'learning_rate'"):
         hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}})
-    with pytest.raises(StudyError, match=r"^study.yaml:9: "):
+    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):9: "):
         hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12")))
+    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):1: is not valid YAML"):
+        hpo.check(hpo.yaml("env: [CartPole"))
     with pytest.raises(ConfigError, match=r"type hpo\.yaml\("):
         hpo.run(TEXT)
     with pytest.raises(StudyError, match=r"smal\.yaml: cannot be read"):
