@@ -442,8 +442,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
                     f"{'metric' if method == 'update' else 'value'} is one number"
                 )
     if not values:
-        where = method_of(cls, "evaluate")
-        raise ConfigError(f"{where} returns nothing; return at least one value")
+        raise ConfigError(f"{method_of(cls, 'evaluate')} returns nothing; return a value")
     words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
     return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
 

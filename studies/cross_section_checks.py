@@ -167,7 +167,11 @@ def _early(study: Study) -> Problems:
     if early is not None and early.pause:
         yield from _pause(study, early)
     if early is not None and early.audit:
-        yield from _audit(study, early)
+        several = len(study.objectives) > 1
+        unfit = "several objectives" if several else "constraints" if study.constraints else ""
+        unfit = f"{early.type}, which finishes trials" if rule_row(early.type).finishes else unfit
+        if unfit:
+            yield "early_terminate.audit", f"does not work with {unfit}; leave audit out"
     if early is None or not early.evolves:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:
@@ -180,15 +184,6 @@ def _early(study: Study) -> Problems:
     if study.budget.trials is None or study.budget.trials < 2:
         yield "budget.trials", f"must be at least 2 with {early.type}: they are its population"
     yield from _copies(study, early.type, study.executor.workers > 1)
-
-
-def _audit(study: Study, early: EarlyTerminate) -> Problems:
-    several = len(study.objectives) > 1
-    unfit = "several objectives" if several else "constraints" if study.constraints else ""
-    if rule_row(early.type).finishes:
-        unfit = f"{early.type}, which finishes trials"
-    if unfit:
-        yield "early_terminate.audit", f"does not work with {unfit}; leave audit out"
 
 
 def _copies(study: Study, rule: str, moves: bool) -> Problems:

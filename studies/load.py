@@ -326,9 +326,6 @@ class _Reader:
         return Logger(name, read_section(self.notes, f"loggers: {name}", rest, LOGGERS[name]))
 
 
-_TEXT = "hpo.yaml(...)"  # in messages
-
-
 @dataclass(frozen=True)
 class YamlText:
     text: str
@@ -353,8 +350,8 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
         study = given if name is None else replace(given, name=name)
         return study, resolved_yaml(study)
     if isinstance(given, YamlText):
-        root = read_text(given.text, _TEXT)
-        return study_of(root, _TEXT, Path("."), "study", (), name), given.text
+        root = read_text(given.text, shown := "hpo.yaml(...)")
+        return study_of(root, shown, Path("."), "study", (), name), given.text
     if isinstance(given, Mapping):
         text = to_yaml(_plain(given))
         try:

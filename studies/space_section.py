@@ -127,9 +127,8 @@ class SpaceReader:
             except ConfigError as error:
                 text = f"{key} {bound!r} is not legal: {error}"
                 if key == "zero":
-                    share = getattr(distribution, key)
-                    text = f"zero: {share:g} draws 0 in {share:.0%} of trials, but {name} may not "
-                    text += "be 0; leave zero out"
+                    share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
+                    text = f"zero: {share}, but {name} may not be 0; leave zero out"
                 faults.append(Fault(key, text))
         return (None if faults else distribution), faults
 

@@ -58,11 +58,9 @@ def resume_note(study: Study, folder: Path) -> str:
     if before is None or not changes or not all(change.allowed for change in changes):
         return ""
     if study.env_steps > before["env_steps"]:
-        return (
-            f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
-            "continues; schedules and chunks stay laid out over "
-            f"{study.horizon:,} (schedule_env_steps)"
-        )
+        text = f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
+        text += "continues; schedules and chunks stay laid out over "
+        return f"{text}{study.horizon:,} (schedule_env_steps)"
     words = [str(one).replace(": ", " ", 1) for one in changes if one.new != ABSENT]
     count = len(words)
     while len(text := f"changed: {', '.join(words[:count])}") > _NOTE and count > 1:

@@ -82,8 +82,8 @@ def do_check(args: Namespace) -> int:
     else:
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
-        text = in_unit(text, study.algorithm.unit)
-        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n")))
+        lines = in_unit(text, study.algorithm.unit).split("\n")
+        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in lines))
     return 2 if report.mistakes else 0
 
 

@@ -258,8 +258,8 @@ def _check_options(progress: Any, **several: Any) -> None:
     for name, given in several.items():
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise ConfigError(f"{name} is {given!r:.60}; allowed: a list of {name}")
-    methods = [name for name in vars(Callback) if name.startswith("on_")]
     for one in several["callbacks"]:
-        if isinstance(one, type) or not any(hasattr(one, method) for method in methods):
-            text = f"a callback is {one!r:.60}; allowed: an object of a class like hpo.Callback"
-            raise ConfigError(f"{text}, with methods such as on_trial_end")
+        heard = any(hasattr(one, name) for name in vars(Callback) if name.startswith("on_"))
+        if isinstance(one, type) or not heard:
+            text = f"a callback is {one!r:.60}; allowed: an object with methods of hpo.Callback"
+            raise ConfigError(text)
