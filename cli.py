@@ -91,6 +91,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         lists = f"{near} (hpo --help lists all)" if near else " hpo --help lists all"
         parser.error(f"unknown command {word!r};{lists}")
     args = parser.parse_args(argv)
+    if word == "compare" and args.b is not None and args.a == args.b:
+        parser.error(f"{args.a} is compared with itself; name two trials, or two studies")
     args.argv, args.rest = argv, rest
     return args
 

@@ -12,6 +12,7 @@ on with them. Arrays that `init` computed from `h` stay as they are.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
-from ..errors import ConfigError, format_error_if_own
+from ..errors import ConfigError, format_error_if_own, named, shown_path
 from ..knobs.table import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
@@ -417,17 +418,17 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
     leaves = named_leaves(state)
     for name, leaf in leaves.items():
         if 0 in leaf.shape:
-            raise ConfigError(f"{cls.__name__}.init: {name} is empty, of shape {leaf.shape}")
+            raise ConfigError(f"{method_of(cls, 'init')} {name} is empty, of shape {leaf.shape}")
     after, metrics = _traced(
         cls, "update",
         lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
         state, hypers,
     )  # fmt: skip
     for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
-        raise ConfigError(f"{cls.__name__}.update: {line}")
+        raise ConfigError(f"{method_of(cls, 'update')} {line}")
     if [*named_leaves(after)] != [*leaves]:  # lanes keep leaves by their place
         ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
-        raise ConfigError(f"{cls.__name__}.update: the state is {ours}; init gave {theirs}")
+        raise ConfigError(f"{method_of(cls, 'update')} the state is {ours}; init gave {theirs}")
     values = _traced(
         cls, "act" if cls.acts() else "evaluate",
         lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
@@ -437,18 +438,18 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
         for name, value in found.items():
             if value.shape:
                 raise ConfigError(
-                    f"{cls.__name__}.{method}: {name} has shape {value.shape}; a "
+                    f"{method_of(cls, method)} {name} has shape {value.shape}; a "
                     f"{'metric' if method == 'update' else 'value'} is one number"
                 )
     if not values:
-        raise ConfigError(f"{cls.__name__}.evaluate returns nothing; return at least one value")
+        raise ConfigError(f"{method_of(cls, 'evaluate')} returns nothing; return a value")
     words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
     return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
 
 
 def _result(cls: type[Training], found: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
-        raise ConfigError(f"{cls.__name__}.update must return (state, metrics by name)")
+        raise ConfigError(f"{method_of(cls, 'update')} must return (state, metrics by name)")
     return found[0], dict(found[1])
 
 
@@ -462,10 +463,18 @@ def _traced(cls: type[Training], method: str, call: Callable[..., Any], *given: 
     names = {str(eqn.primitive) for eqn in equations(jaxpr.jaxpr)} & set(_CALLBACKS)
     if names:
         raise ConfigError(
-            f"{cls.__name__}.{method} calls back into Python ({', '.join(sorted(names))}); lanes "
+            f"{method_of(cls, method)} calls back into Python ({', '.join(sorted(names))}); lanes "
             "are pure programs: return a value instead"
         )
     return shapes
+
+
+def method_of(cls: type[Training], method: str) -> str:
+    """Return `Class.method:`, followed by `file:line:` of the user's method."""
+    function = inspect.unwrap(getattr(cls, method))
+    code = None if function is getattr(Training, method) else getattr(function, "__code__", None)
+    place = f" {shown_path(code.co_filename)}:{code.co_firstlineno}:" if code else ""
+    return f"{cls.__name__}.{method}:{place}"
 
 
 @contextmanager
@@ -483,4 +492,6 @@ def _named(cls: type[Training], method: str) -> Generator[None]:
             "jnp.where or jax.lax.cond, or declare the hyperparameter with hpo.fixed"
         ) from error
     except Exception as error:
-        raise ConfigError(f"{cls.__name__}.{method}: {format_error_if_own(error)}") from error
+        text = format_error_if_own(error)
+        where = method_of(cls, method) if text == named(error) else f"{cls.__name__}.{method}:"
+        raise ConfigError(f"{where} {text}") from error

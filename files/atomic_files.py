@@ -73,7 +73,7 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         words, full = found
         place = path
         if isinstance(error, OSError) and isinstance(error.filename, str | Path):
-            place = Path(error.filename)
+            place = Path(str(error.filename).removesuffix(PARTIAL))
         cure = "free space" if full else "mend that"
         raise StoreError(
             f"{words} while {doing} {place}; {kept}{cure} and run the same command again"
@@ -195,11 +195,11 @@ def output(path: Path, mode: str = "w") -> Generator[IO[Any]]:
             yield file
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, kept: str = _SAFE) -> None:
     """Make a folder and its missing parents; sync their names to disk."""
     if is_plain_folder(path):
         return
-    with telling(path):
+    with telling(path, kept=kept):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for folder in missing:

@@ -26,7 +26,7 @@ from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
-from .engine.extend_run import as_begun, asked_for, single_as_begun, words_of_growth
+from .engine.extend_run import as_begun, asked_for, resume_note, single_as_begun
 from .loggers import sinks_of
 from .run import Results, Settings, kept_text
 from .run import run as run_study
@@ -87,8 +87,8 @@ def run(
         warn(f"every trial of {name} failed, so it starts over; the last error was: {failure}")
     else:
         study = as_begun(study, out / name)
-        if grown := words_of_growth(study, out / name):
-            warn(grown)
+        if note := resume_note(study, out / name):
+            warn(note)
     if note := own_evaluation_note(study):
         warn(note)
     earlier = warm_start(study, None if failure else out / name)

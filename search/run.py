@@ -169,7 +169,7 @@ def _continued(
 ) -> StudyMeta:
     """Return the metadata of a resumed study; a finished one keeps the machine where it ran."""
     if not goes_on:
-        return replace(before, study_hash=now.study_hash, study_text=now.study_text)
+        return replace(before, name=now.name, study_hash=now.study_hash, study_text=now.study_text)
     accept = settings.accept_changed_files
     files = takes_changed_files(before.name, before.files, ledger.study, accept)
     differs = gives_new_bits(before, now, settings.accept_new_bits) or files

@@ -87,7 +87,7 @@ def read_distribution(
     if not isinstance(kind, str) or kind not in KINDS:
         return None, [Fault("distribution", _unknown_kind(kind))]
     given = {key: value for key, value in fields.items() if key != "distribution"}
-    if "value" in given and "values" not in given:
+    if "value" in given and "values" not in given and "values" in KINDS[kind].required:
         given["values"] = [given.pop("value")]
     faults = _check_keys(kind, given)
     if not faults:

@@ -64,7 +64,7 @@ class StudyStore:
         self.folder = folder
         self._sinks = sinks if sinks is not None else Sinks([])
         if not folder.path.is_dir():  # it may be a link: people keep results on another disk
-            atomic_files.make_folder(folder.path)
+            atomic_files.make_folder(folder.path, kept="")
         with ExitStack() as opened:
             self._lock = opened.enter_context(StudyLock(folder.path))
             folder.check_plain()

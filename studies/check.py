@@ -130,8 +130,8 @@ def _warnings(
         text = "rungs in the same chunk, or at the end of a run, are merged"
         yield f"{text}; raise early_terminate.{key}"
     if first.updates_per_chunk == 1 and first.chunks < 8:
-        text = f"a run is only {first.chunks} updates of {first.steps_per_update} env steps"
-        yield f"{text}; rungs and ends are coarse"
+        text = f"a run is only {first.chunks} updates of {first.steps_per_update} "
+        yield f"{text}{study.algorithm.unit}; rungs and ends are coarse"
     if unmodelled := _unmodelled(study):
         each = METHODS.values()
         able = [row.name for row in each if row.conditional == row.choices == "modelled"]

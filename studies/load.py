@@ -350,7 +350,8 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
         study = given if name is None else replace(given, name=name)
         return study, resolved_yaml(study)
     if isinstance(given, YamlText):
-        return loads(given.text, "study.yaml", name=name), given.text
+        root = read_text(given.text, shown := "hpo.yaml(...)")
+        return study_of(root, shown, Path("."), "study", (), name), given.text
     if isinstance(given, Mapping):
         text = to_yaml(_plain(given))
         try:

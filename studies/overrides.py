@@ -75,7 +75,9 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
                 inner = {"id": Node(here.line, here.value, origin=here.origin)} if named else {}
                 here.value, here.key_lines = inner, dict.fromkeys(inner, here.line)
             if last or key not in here.value or here.value[key].value is None:
-                here.value[key] = Node(None, {}, origin=origin)
+                listed = depth == 0 and not last and keys[1].isdecimal()  # as `enqueue.0.gamma`
+                inner: Any = [Node(None, {}, origin=origin)] if listed else {}
+                here.value[key] = Node(None, inner, origin=origin)
                 here.key_lines[key] = None
         if last:
             here.value[place] = value

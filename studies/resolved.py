@@ -23,10 +23,10 @@ from .train_study import LENGTH_KEYS, why_not_longer
 from .yaml_io import plain, read_text, to_yaml
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
-_CHANGES_NO_RESULT = ("population.workers", "population.step_timeout", "executor.address",
-                      "executor.cpus")  # fmt: skip
+_CHANGES_NO_RESULT = ("name", "population.workers", "population.step_timeout",
+                      "executor.address", "executor.cpus")  # fmt: skip
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
-_ABSENT = "absent"
+ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     before, after = _flat(old), _flat(new)
     changes: list[Change] = []
     for key in dict.fromkeys([*before, *after]):
-        one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        one, other = before.get(key, ABSENT), after.get(key, ABSENT)
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
         if not same and not (key in _RESOLVED_BY_RULE and other == "auto"):
             why = why_not_longer(old, new) if key in LENGTH_KEYS else _why_not(key, one, other)
@@ -166,7 +166,7 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if section in _MAY_CHANGE or key in _CHANGES_NO_RESULT:
         return ""
     if section == "budget":
-        grows = new is None or (old is not None and old != _ABSENT and new >= old)
+        grows = new is None or (old is not None and old != ABSENT and new >= old)
         return "" if grows else "a budget may only grow"
     name = rest.removesuffix(".default")
     if section == "algorithm" and rest.startswith("hyperparameters."):

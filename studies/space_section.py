@@ -125,7 +125,11 @@ class SpaceReader:
             try:
                 self.vocabulary.value(name, bound)
             except ConfigError as error:
-                faults.append(Fault(key, f"{key} {bound!r} is not legal: {error}"))
+                text = f"{key} {bound!r} is not legal: {error}"
+                if key == "zero":
+                    share = f"{distribution.zero:g} draws 0 in {distribution.zero:.0%} of trials"
+                    text = f"zero: {share}, but {name} may not be 0; leave zero out"
+                faults.append(Fault(key, text))
         return (None if faults else distribution), faults
 
     def _fit_values(

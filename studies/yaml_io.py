@@ -188,7 +188,8 @@ def _told(error: Any, text: str) -> tuple[int, str]:
     if mark and error.problem == "found undefined alias":
         alias = lines.get(mark.line, "")[mark.column :].split()[0].strip(",]}")
         return mark.line + 1, f"alias {alias[:60]} names nothing defined before it"
-    return mark.line + 1 if mark else 1, f"is not valid YAML: {words}"
+    last = max(1, len(text.splitlines()))
+    return min(mark.line + 1, last) if mark else 1, f"is not valid YAML: {words}"
 
 
 class _Builder:

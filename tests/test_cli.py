@@ -172,6 +172,9 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
         (["eval", "nowhere"], "nowhere is not a policy folder"),
         (["best", "--export", "results"], "results exists already"),
         (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
+        (["compare", "1", "1"], "1 is compared with itself; name two trials, or two studies"),
+        (["init", "CartPole-v1", "--to", "no/x.yaml"], "no/x.yaml; mend that and run the same"),
+        (["run", "tiny.yaml", "--out", "/dev/null/x"], "while writing /dev/null/x/tiny; mend"),
     ],
 )
 def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home, words, told):
@@ -392,7 +395,9 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     assert code == 0
     assert re.match(r"Trial \d is first: ", out) and "\nUndecided: all values are" in out
     configuration = yaml.safe_load(out[out.index("fixed:") :])["fixed"]
-    assert configuration == json.loads(say("best", "--json")[1])["params"]
+    fixed = yaml.safe_load(Path("results/tiny/study.resolved.yaml").read_text())["fixed"]
+    assert configuration == {**json.loads(say("best", "--json")[1])["params"], **fixed}
+    assert fixed["hidden_sizes"] == [8] and fixed["num_envs"] == 4
     assert f"hpo eval {target}" in err
     assert (target / "policy.json").is_file()
     code, _, err = say("best", "--export", str(target))

@@ -58,7 +58,8 @@ def rules() -> str:
         deed = "copies states" if row.evolves else deed
         rungs = "min x eta^i" if not row.even else "multiples of `min`"
         rungs = "multiples of `every`" if row.evolves else rungs
-        rows.append(f"| {row.name} | {deed} | {rungs} | {_keys(f.key for f in row.fields)} |")
+        keys = _keys(f.key for f in row.fields if not (row.finishes and f.key == "audit"))
+        rows.append(f"| {row.name} | {deed} | {rungs} | {keys} |")
     return "\n".join(rows) + "\n"
 
 

@@ -15,13 +15,15 @@ from typing import Any
 from ...errors import StoreError
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialState
-from ...studies.resolved import as_recorded, diff, resolved
+from ...studies.resolved import ABSENT, as_recorded, diff, resolved
 from ...studies.spec import Confirm, Study
 from ...studies.train_study import can_grow, single, with_horizon_of
 from ..state.loop_state import Phase
 from ..state.schedule import Schedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import Ledger
 from ..state.trials import RunState, Trial
+
+_NOTE = 71  # columns, after "warning: "
 
 
 def as_begun(study: Study, folder: Path) -> Study:
@@ -49,17 +51,21 @@ def single_as_begun(study: Study, folder: Path) -> Study:
     return single(replace(study, schedule_env_steps=begun.schedule_env_steps))
 
 
-def words_of_growth(study: Study, folder: Path) -> str:
-    """Return the note that runs became longer than in the folder; "" if they did not."""
+def resume_note(study: Study, folder: Path) -> str:
+    """Return the line about settings that changed since the study in the folder; "" if none."""
     before = _recorded_study(folder)
-    if before is None or study.env_steps <= before["env_steps"]:
+    changes = [] if before is None else diff(before, resolved(study))
+    if before is None or not changes or not all(change.allowed for change in changes):
         return ""
-    if not all(change.allowed for change in diff(before, resolved(study))):
-        return ""
-    return (
-        f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run continues; "
-        f"schedules and chunks stay laid out over {study.horizon:,} (schedule_env_steps)"
-    )
+    if study.env_steps > before["env_steps"]:
+        text = f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run "
+        text += "continues; schedules and chunks stay laid out over "
+        return f"{text}{study.horizon:,} (schedule_env_steps)"
+    words = [str(one).replace(": ", " ", 1) for one in changes if one.new != ABSENT]
+    count = len(words)
+    while len(text := f"changed: {', '.join(words[:count])}") > _NOTE and count > 1:
+        count -= 1
+    return f"{text} and {len(words) - count} more" if count < len(words) else text
 
 
 def _recorded_study(folder: Path) -> Mapping[str, Any] | None:

@@ -17,7 +17,7 @@ from ...core.envs import registry as environments
 from ...core.metrics import rows_of_chunk
 from ...core.policy_document import TRAINING
 from ...core.saved_policy import copy_files
-from ...core.training import Lane, Shapes, Training, shapes_of
+from ...core.training import Lane, Shapes, Training, method_of, shapes_of
 from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text
@@ -68,10 +68,9 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         asked = [study.metric.name, *(one.name for one in study.objectives)]
         for name in (*asked, *(one.metric for one in study.constraints)):
             if name not in known and name not in COSTS:
-                raise ConfigError(
-                    f"{study.algorithm.label}.evaluate does not return {name}; take "
-                    f"one of {', '.join(known)}"
-                )
+                where = method_of(type(resolved.payload.training), "evaluate")
+                one_of = ", ".join(known)
+                raise ConfigError(f"{where} does not return {name}; take one of {one_of}")
         if population_replicates(self.study) > 1:
             self.program_of(resolved)
 

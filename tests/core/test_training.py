@@ -265,6 +265,11 @@ class Loses(Base):
         return {"x": state["x"]}, {}
 
 
+class Misses(Base):
+    def evaluate(self, state, h):
+        return {"return": h.rate}
+
+
 class Reorders(Base):
     """Its leaves have the same names and shapes; lanes would swap them."""
 
@@ -282,16 +287,17 @@ class Stays(Base):
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (Grows, r"Grows.update: state\['x'\] is float32\[4\]; it must be float32\[3\]"),
-        (Casts, r"Casts.update: state\['n'\] is float32\[\]; it must be int32\[\]"),
-        (Branches, r"Branches.update: .*test_training.py:\d+: a traced value is used as a Python"),
-        (Rounds, r"Rounds.update: .*test_training.py:\d+: a traced value is used as a Python"),
-        (Many, r"Many.update: loss has shape \(3,\); a metric is one number"),
-        (Calls, r"Calls.update calls back into Python \(debug_callback\)"),
-        (CallsLate, r"CallsLate.evaluate calls back into Python \(debug_"),
-        (Raises, r"Raises.init: .*test_training.py:\d+: KeyError: 'buffer'"),
-        (Loses, r"Loses.update: state\['n'\] is missing; it must be int32\[\]"),
-        (Reorders, r"Reorders.update: the state is PyTreeDef.*; init gave PyTreeDef"),
+        (Grows, r"Grows.update: .*g.py:\d+: state\['x'\] is float32\[4\]; it must be float32\[3"),
+        (Casts, r"Casts.update: .*g.py:\d+: state\['n'\] is float32\[\]; it must be int32\[\]"),
+        (Branches, r"Branches.update: .*g.py:\d+: a traced value is used as a Python"),
+        (Rounds, r"Rounds.update: .*g.py:\d+: a traced value is used as a Python"),
+        (Many, r"Many.update: .*g.py:\d+: loss has shape \(3,\); a metric is one number"),
+        (Calls, r"Calls.update: .*g.py:\d+: calls back into Python \(debug_callback\)"),
+        (CallsLate, r"CallsLate.evaluate: .*g.py:\d+: calls back into Python \(debug_"),
+        (Raises, r"Raises.init: .*g.py:\d+: KeyError: 'buffer'"),
+        (Loses, r"Loses.update: .*g.py:\d+: state\['n'\] is missing; it must be int32\[\]"),
+        (Misses, r"Misses.evaluate: .*g.py:\d+: TypeError: .* takes 3 positional"),
+        (Reorders, r"Reorders.update: .*g.py:\d+: the state is Py.*; init gave PyTreeDef"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],
 )

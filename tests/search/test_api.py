@@ -13,6 +13,7 @@ from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search.lanes import local
 from hpo.search.state import warm_start as book_of_warm_starts
 from hpo.store import tables_equal
+from hpo.store.journal import Journal
 from hpo.store.study_folder import common_failure
 from hpo.studies.load import load
 
@@ -59,6 +60,35 @@ def test_results_lie_in_results_by_default_and_again_gives_them_at_once(given):
     first = hpo.run("small.yaml")
     assert first.folder.resolve() == given.folder / "results" / "small"
     assert hpo.run("small.yaml").leaderboard == first.leaderboard
+
+
+def test_a_resume_lists_the_settings_that_changed(given):
+    study, said = load("small.yaml"), []
+    hpo.run(study, warn=said.append)
+    hpo.run(study, warn=said.append)
+    assert said == []
+    hpo.run(load("small.yaml", overrides=["budget.trials=8"]), warn=said.append)
+    assert said == ["changed: budget.trials 6 -> 8"]
+    more = ["budget.trials=9", "confirm.report=2", "confirm.choose=1", "checkpoint.keep_best=0"]
+    hpo.run(load("small.yaml", overrides=more), warn=said.append)
+    assert said[1].startswith("changed: budget.trials 8 -> 9, ") and len(said[1]) <= 71
+    assert said[1].endswith(" more") and said[1].count("->") == 2
+
+
+def test_a_renamed_folder_is_resumed_under_its_new_name(given):
+    first = hpo.run("small.yaml")
+    first.folder.rename(first.folder.with_name("renamed"))
+    said = []
+    renamed = load("small.yaml", overrides=["name=renamed"])
+    again = hpo.run(renamed, warn=said.append)
+    assert said == ["changed: name small -> renamed"]
+    assert [e.as_json() for e in again.leaderboard] == [e.as_json() for e in first.leaderboard]
+    with Journal(again.folder) as journal:
+        assert journal.meta.name == "renamed"
+    grown = load("small.yaml", overrides=["name=renamed", "budget.trials=8"])
+    plain = load("small.yaml", overrides=["budget.trials=8"])
+    rows = [hpo.run(one).leaderboard for one in (grown, plain)]
+    assert [e.as_json() for e in rows[0]] == [e.as_json() for e in rows[1]]
 
 
 def test_new_begins_another_beside_it(given):

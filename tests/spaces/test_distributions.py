@@ -183,6 +183,7 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0.1, "max": 1.0, "distribution": "log_unifrom"}, "distribution", "log_uniform"),
         ({"min": 1, "max": 2, "distribution": "q_uniform"}, "distribution", "`q`"),
         ({"min": 0.1, "max": 1.0, "maximum": 2}, "maximum", "'max'"),
+        ({"min": 0.1, "max": 1.0, "value": 0.2, "distribution": "uniform"}, "value", "no 'value'"),
         ({"min": 0.1, "max": 0.5, "zero": 0.1, "distribution": "logit"}, "zero", "no 'zero'"),
         ({"min": 1, "max": 10**20}, "max", "too large"),
         ({"min": 0.5, "max": 0.5, "zero": 0.5}, "zero", "values: [0, 0.5]"),

@@ -138,7 +138,7 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("activation", "{min: 1, max: 2}", "one of a few words; list its `values`"),
         ("hidden_sizes", "{values: [[64], [64, 0]]}", "allowed: a list of integers"),
         ("clip_eps", "{min: 0, max: 0.4, distribution: uniform}", "min 0.0 is not legal"),
-        ("clip_eps", "{min: 0.1, max: 0.4, zero: 0.1}", "zero 0.0 is not legal"),
+        ("clip_eps", "{min: 0.1, max: 0.4, zero: 0.1}", "zero: 0.1 draws 0 in 10% of trials, but"),
         ("gae_lambda", "{mu: 0.9, sigma: 0.1}", "1.3 is not legal"),
         ("optimizer", "{values: [adam, addam]}", "'addam'; did you mean 'adam'?"),
         ("n_steps", "{values: [64]}", "here it is called 'rollout_length'"),
@@ -306,6 +306,7 @@ def test_overrides_reach_into_lists():
     text = BASE + "enqueue: [{gamma: 0.95}, {gamma: 0.96}]\n"
     study = loads(text, overrides=["enqueue.1.gamma=0.97"])
     assert [entry["gamma"] for entry in study.enqueue] == [0.95, 0.97]
+    assert loads(BASE, overrides=["enqueue.0.gamma=0.97"]).enqueue[0]["gamma"] == 0.97
 
 
 @pytest.mark.parametrize(
@@ -318,7 +319,7 @@ def test_overrides_reach_into_lists():
         ("budget.trails=3", "did you mean 'trials'"),
         ("budget.trials=few", "budget.trials is 'few'"),
         ("space.gama.max=1", "did you mean 'gamma'"),
-        ("enqueue.0.gamma=0.9", "enqueue is a mapping"),
+        ("enqueue.1.gamma=0.9", "'1' is not an index of that list; allowed: 0 to 0"),
         ("update_epochs=1", "it is a knob: type fixed.update_epochs=1"),
         ("hidden_sizes=[32, 32]", "it is a knob: type fixed.hidden_sizes=[32, 32]"),
         ("clip_eps.min=0.1", "it is a knob: type space.clip_eps.min=0.1"),

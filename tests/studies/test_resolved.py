@@ -103,6 +103,7 @@ def test_equal_studies_do_not_differ():
         ("budget.wall=1h", False),
         ("budget.env_steps=900M", False),
         ("loggers=[]", True),
+        ("name=renamed", True),
         ("confirm.top_k=3", True),
         ("confirm=null", True),
         ("checkpoint.keep_best=0", True),

@@ -103,19 +103,18 @@ def test_who_won_before_a_study_grew_is_compared_on_the_seeds_that_report(capsys
     assert data["difference"] == pytest.approx(mean(ours) - mean(theirs))
 
 
-def test_runs_of_a_stage_that_did_not_end_are_compared_too(capsys, results, tmp_path):
+def test_runs_of_a_stage_that_did_not_end_are_compared_too(capsys, grown, tmp_path):
     """The rows of trials do not have their values, the evaluations do."""
-    folder = tmp_path / "cut"
+    (results, won), folder = grown, tmp_path / "cut"
     shutil.copytree(results.folder, folder)
-    winner = results.best.trial
     with StudyStore(StudyFolder(folder), Journal(folder).meta) as store:
         rows = store.journal.trials()
-        cut = [replace(row, report_values=()) for row in rows if row.trial in (0, winner)]
+        cut = [replace(row, report_values=()) for row in rows if row.trial in won]
         store.commit(loop_state=store.head.loop_state, checkpoint=None, trials=cut)
     cut = SimpleNamespace(folder=folder)
-    data, _ = compared(capsys, cut, winner, 0)
+    data, _ = compared(capsys, cut, *won)
     assert data["paired"] and data["seeds"] == [6, 6]
-    whole, _ = compared(capsys, results, winner, 0)
+    whole, _ = compared(capsys, results, *won)
     assert data["difference"] == whole["difference"]
 
 

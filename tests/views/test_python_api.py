@@ -108,8 +108,10 @@ def load_of(text):
 def test_mistakes_say_where_and_what():
     with pytest.raises(StudyError, match=r"^the mapping: .*did you mean 'learning_rate'"):
         hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}})
-    with pytest.raises(StudyError, match=r"^study.yaml:9: "):
+    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):9: "):
         hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12")))
+    with pytest.raises(StudyError, match=r"^hpo\.yaml\(\.\.\.\):1: is not valid YAML"):
+        hpo.check(hpo.yaml("env: [CartPole"))
     with pytest.raises(ConfigError, match=r"type hpo\.yaml\("):
         hpo.run(TEXT)
     with pytest.raises(StudyError, match=r"smal\.yaml: cannot be read"):
@@ -332,6 +334,13 @@ def test_options_that_cannot_be_meant_are_told_in_a_line(given, tmp_path):
     ((name, value),) = given.items()
     with pytest.raises(ConfigError, match=f"^{name} is {value!r}; allowed: "):
         hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, **given)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("callback", [3, lambda event: None, hpo.Callback])
+def test_callbacks_that_would_never_be_called_are_refused(callback, tmp_path):
+    with pytest.raises(ConfigError, match=r"^a callback is .*; allowed: an object with"):
+        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, callbacks=[callback])
     assert not list(tmp_path.iterdir())
 
 

@@ -21,7 +21,7 @@ from ...studies.load import load, loads
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
-from ..formatting import steps
+from ..formatting import in_unit, steps
 from ..output import echo, note, print_json
 from ..terminal.console import fitted, in_columns, plain_warnings
 
@@ -82,7 +82,8 @@ def do_check(args: Namespace) -> int:
     else:
         text = report.text() + (f"\nnote       {why}" if why else "")
         text = text if args.verbose else brief(report, why, args.file)
-        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n")))
+        lines = in_unit(text, study.algorithm.unit).split("\n")
+        echo("\n".join(in_columns(line, sys.stdout, _indent(line)) for line in lines))
     return 2 if report.mistakes else 0
 
 

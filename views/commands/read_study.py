@@ -40,6 +40,7 @@ from ...store.study_folder import (
 )
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
+from ...studies.resolved import as_recorded
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
@@ -255,15 +256,17 @@ def do_best(args: Namespace) -> int:
         said += headline(seen.conclusion, entries, meta.metric)
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
-    _print_fixed(first.params)
+    _print_fixed(meta, first.params)
     if target is not None:
         print_exported(target, seen.unit)
     return 0
 
 
-def _print_fixed(params: Mapping[str, Any]) -> None:
-    echo("fixed:" if params else "fixed: {}")
-    for name, value in params.items():
+def _print_fixed(meta: StudyMeta, params: Mapping[str, Any]) -> None:
+    """Print the searched values, then those that the study fixes."""
+    values = {**params, **as_recorded(meta.study_text)["fixed"]}
+    echo("fixed:" if values else "fixed: {}")
+    for name, value in values.items():
         echo(f"  {name}: {_yaml(value)}")
 
 
@@ -291,7 +294,7 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
     text = f"No trial has finished its run. Trial {trial} leads {reached} trials at {steps(at)} "
     text += f"{seen.unit}, the latest that two reached: {number(value)} on {seeds}."
     echo(in_columns(text, sys.stdout))
-    _print_fixed(params)
+    _print_fixed(seen.meta, params)
     return 0
 
 

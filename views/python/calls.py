@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, SearchError
 from ...search import api
+from ...search.engine.callbacks import Callback
 from ...search.run import Results as _Results
 from ...search.state.progress import Progress
 from ...store.study_folder import RESULTS
@@ -257,3 +258,8 @@ def _check_options(progress: Any, **several: Any) -> None:
     for name, given in several.items():
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise ConfigError(f"{name} is {given!r:.60}; allowed: a list of {name}")
+    for one in several["callbacks"]:
+        heard = any(hasattr(one, name) for name in vars(Callback) if name.startswith("on_"))
+        if isinstance(one, type) or not heard:
+            text = f"a callback is {one!r:.60}; allowed: an object with methods of hpo.Callback"
+            raise ConfigError(text)

@@ -11,7 +11,7 @@ import pytest
 from helpers import search_samples as samples
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
-from hpo.search.engine.extend_run import as_begun, single_as_begun, words_of_growth
+from hpo.search.engine.extend_run import as_begun, resume_note, single_as_begun
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.search.state.loop_state import LoopState
@@ -294,9 +294,9 @@ def test_the_horizon_is_that_of_the_study_in_the_folder(tmp_path):
     again = single_as_begun(longer, tmp_path / "s")
     assert (again.env_steps, again.schedule_env_steps) == (8192, 4096)
     assert again.evaluation == begun.evaluation
-    words = words_of_growth(again, tmp_path / "s")
+    words = resume_note(again, tmp_path / "s")
     assert "from 4,096 to 8,192" in words and "over 4,096 (schedule_env_steps)" in words
-    assert words_of_growth(begun, tmp_path / "s") == ""
+    assert resume_note(begun, tmp_path / "s") == ""
     searched = replace(longer, name="s")
     assert as_begun(searched, tmp_path / "s") == searched
     moving = replace(single(longer), fixed={**longer.fixed, "lr_schedule": "cosine"})

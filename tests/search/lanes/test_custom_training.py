@@ -266,7 +266,7 @@ def test_a_metric_that_evaluate_does_not_return_is_refused(tmp_path, key):
     study = written(tmp_path, key.replace("sice}", "sice, max: 1}") if "con" in key else key)
     factory = TrainingFactory(study)
     with pytest.raises(
-        HpoError, match=r"evaluate does not return eval/sice; take one of eval/size, eval/r"
+        HpoError, match=r"e: .*walk.py:\d+: does not return eval/sice; take one of eval/size, eval"
     ):
         factory.check(factory.resolve(study.default()))
 
@@ -290,6 +290,8 @@ def test_a_changed_declaration_has_no_command_that_resumes(tmp_path):
 def test_check_says_what_it_needs_without_compiling(tmp_path):
     report, note = preview(written(tmp_path / "s", "buckets"))
     assert report.bucket_count == 2 and note == ""
+    report, _ = preview(written(tmp_path / "short", "length: 20"))
+    assert any(text.startswith("a run is only 4 updates of 5 steps;") for text in report.warnings)
     broken = TRAINING.replace('"size": jnp', '"size": undefined.x, "other": jnp')
     with pytest.raises(HpoError, match=r"Walk\.evaluate: .*walk\.py:\d+: NameError"):
         preview(written(tmp_path / "broken", "asha", broken))
@@ -329,6 +331,7 @@ def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
     where = ["--set", "loggers=[console]", "--set", "budget.trials=16"]
     said = {}
     for words in (
+        ["check", "study.yaml", "-v", "--no-time"],
         ["run", "study.yaml", "-v", *where], ["top"], ["top", "--explain"], ["show", "0", "-v"],
         ["importance"], ["what-if"], ["confirm", "0", "1", "--seeds", "4"],
         ["best", "--export", "kept"], ["report"],
