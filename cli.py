@@ -211,9 +211,6 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
     ranked = verb("importance", "analyses", "show which hyperparameters matter")
     _add_at(ranked)
-    _flag(ranked, "--all", "by a method: include trials that a model proposed")
-    text = "rank by ped-anova, the influence on the best tenth of trials; no test against chance"
-    _option(ranked, "--method", "METHOD", text, choices=("ped-anova",))
     _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare", "compare two trials, or two studies")
     for side in "ab":

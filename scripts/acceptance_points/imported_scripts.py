@@ -277,7 +277,7 @@ _COMMANDS = (
                    "lr_end_fraction": 3.16227766017e-5},  # of the middle of the rates
            study={**_NSFNET, "env.k": 50, "env.load": 200.0, "env.mean_holding_time": 1.0,
                   "search.method": "tpe", "early_terminate.type": "asha",
-                  "early_terminate.eta": 3.0, "early_terminate.min": 2_222_222,  # 60M / 3^3
+                  "early_terminate.eta": 3.0, "early_terminate.min": 2_222_223,  # 60M / 3^3, up
                   "space.gamma.min": 0.99, "space.gamma.max": 0.9999,
                   "space.gae_lambda.min": 0.99, "space.gae_lambda.max": 0.999,
                   "space.learning_rate.min": 1e-4, "space.learning_rate.max": 1e-3,

@@ -85,7 +85,7 @@ POINTS: dict[str, dict[int, Point]] = {
             "the report in a browser: no error, no network, a phone", "looking_back", "report"
         ),
         9: Point(
-            "importance: one rung, the random share, over progress", "looking_back", "importance"
+            "importance: one point, over progress, a known truth", "looking_back", "importance"
         ),
         10: Point("six methods over recorded runs in 30 minutes", "search_bench", "bench"),
     },

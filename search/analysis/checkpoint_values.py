@@ -23,7 +23,6 @@ from ...studies.load import recorded
 from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..state.objective import Objective
-from .knob_importance import ped_anova
 
 _REACHED = 0.9
 _ROUNDED = 0.005  # of a number of three digits
@@ -75,26 +74,6 @@ class Points:
         return max(reached, default=None)
 
 
-@dataclass(frozen=True)
-class Importance:
-    # hyperparameter -> share of the whole, largest first; they add up to 1 (or are all 0)
-    shares: Mapping[str, float]
-    at: int  # env steps of the point
-    trials: int  # how many trials it rests on
-    random_only: bool  # only the random share was used
-    random_trials: int  # how many of the random share were evaluated there
-    modelled: int = 0  # how many of the trials a model proposed that knew results
-
-    @property
-    def caution(self) -> str:
-        if self.random_trials >= _FEWEST:
-            return ""
-        return (
-            f"only {self.random_trials} of them were proposed before any result was known; "
-            f"{_FEWEST} are needed to go by these alone"
-        )
-
-
 def read_points(folder: Path) -> Points:
     with Journal(folder) as journal, journal.at_one_commit():
         return points_of(journal)
@@ -139,20 +118,19 @@ def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     return found
 
 
-def importance_at(points: Points, at: int | None = None, everybody: bool = False) -> Importance:
-    """Return the importance of every searched knob for the value at one point."""
+def point_at(points: Points, at: int | None = None) -> int:
+    """Return the env steps at which trials are compared, with values of ten trials or more.
+
+    The latest point that nine in ten reached: of those that no result led to, if they are enough.
+    """
     if not points.values:
         raise ConfigError(f"{_nothing(points)}, so no importance is known")
     if at is not None and at not in points.values:
         near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
         at = near[0] if len(near) == 1 else at
-    share = points.random_share()
-    here, among = _evaluated(points, at, share)
-    random_trials = len(among)
-    random_only = not everybody and random_trials >= _FEWEST
-    if not random_only:
+    here, among = _evaluated(points, at, points.random_share())
+    if len(among) < _FEWEST:
         here, among = _evaluated(points, at, list(points.trials))
-        random_trials = len(set(share) & set(among))
     if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values))
         if at is None:
@@ -164,10 +142,21 @@ def importance_at(points: Points, at: int | None = None, everybody: bool = False
             f"{counted(len(among), 'trial')} evaluated at {here} env steps; importance needs at "
             f"least {_FEWEST}"
         )
-    shares = _shares(points, here, among)
-    informed = set(among) - set(share)
-    modelled = sum(points.trials[n].proposed_by not in _GIVEN for n in informed)
-    return Importance(shares, here, len(among), random_only, random_trials, modelled)
+    return here
+
+
+def all_points(points: Points) -> list[int]:
+    """Return every point with values of ten trials or more, the earliest first."""
+    found = list[int]()
+    reason: ConfigError | None = None
+    for at in sorted(points.values):
+        try:
+            found.append(point_at(points, at))
+        except ConfigError as error:  # a late point that few trials reached
+            reason = error
+    if not found:
+        raise reason or ConfigError(_nothing(points))
+    return found
 
 
 def _nothing(points: Points) -> str:
@@ -183,32 +172,3 @@ def _evaluated(
     here = points.latest_shared(among) if at is None else at
     found = points.values.get(here, {}) if here is not None else {}
     return here, [n for n in among if n in found and math.isfinite(found[n])]
-
-
-def importance_over_progress(points: Points, everybody: bool = False) -> list[Importance]:
-    """Return the importance at every point that has trials enough, the earliest first.
-
-    All points or none rest on the random share, so that no change comes from the base.
-    """
-    found: list[Importance] = []
-    reason: ConfigError | None = None
-    for at in sorted(points.values):
-        try:
-            found.append(importance_at(points, at, everybody))
-        except ConfigError as error:  # a late point that few trials reached
-            reason = error
-    if not found:
-        raise reason or ConfigError(_nothing(points))
-    return [item for item in found if item.random_only] or found
-
-
-def _shares(points: Points, at: int, among: Sequence[int]) -> dict[str, float]:
-    space, goal = points.study.space, points.study.metric.goal
-    params = [points.params(n, at) for n in among]
-    raw = ped_anova(space, params, [points.values[at][n] for n in among], goal)
-    totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
-    for key, share in raw.items():
-        totals[key.partition("#")[0]] += max(0.0, float(share))
-    whole = sum(totals.values())
-    scaled = {name: value / whole if whole > 0 else 0.0 for name, value in totals.items()}
-    return dict(sorted(scaled.items(), key=lambda item: -item[1]))

@@ -9,7 +9,7 @@ from helpers import search_samples as samples
 from helpers.episodes import episodes_in
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.machine import software
-from hpo.search.analysis.checkpoint_values import importance_at, read_points
+from hpo.search.analysis.checkpoint_values import point_at, read_points
 from hpo.search.run import Settings, run
 from hpo.search.state.loop_state import LoopState, Phase
 from hpo.search.state.progress import Observer
@@ -299,7 +299,7 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
         told.pop(),
     )
     with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .such as"):
-        importance_at(read_points(tmp_path / "study"))
+        point_at(read_points(tmp_path / "study"))
 
 
 def test_a_study_that_only_diverges_stops_and_says_so(tmp_path):

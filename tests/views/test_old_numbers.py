@@ -19,7 +19,7 @@ from rich.console import Console
 from helpers import view_samples as samples
 from helpers.episodes import episodes_of
 from hpo.cli import main
-from hpo.search.analysis.checkpoint_values import importance_at, read_points
+from hpo.search.analysis.checkpoint_values import point_at, read_points
 from hpo.search.analysis.knob_significance import answer_at
 from hpo.search.analysis.verdict import conclusion_of
 from hpo.store.audits import audit_of
@@ -72,8 +72,7 @@ class Studied:
         self.audit = audit_of(self.meta, rows, self.decisions, finishing_rules())
         self.usage = usage_at(head)
         self.points = read_points(self.folder)
-        self.importance = importance_at(self.points)
-        self.answer = answer_at(self.points, self.importance)
+        self.answer = answer_at(self.points, point_at(self.points))
         self.winner, self.second = self.entries[:2]
         self.default = next(e for e in self.entries if e.is_default)
         self.stopped = next(e for e in self.entries if e.state == "stopped")
@@ -339,11 +338,6 @@ NUMBERS = (
     importance("interval low", "answer/knobs/gamma/low", lambda s: s.knob("gamma").low),
     importance("interval high", "answer/knobs/gamma/high", lambda s: s.knob("gamma").high),
     importance("chance", "answer/knobs/gamma/floor", lambda s: s.knob("gamma").floor),
-    importance("trials of the estimator", "trials", lambda s: s.importance.trials),
-    importance("random trials", "random_trials", lambda s: s.importance.random_trials),
-    importance("share by the estimator", "shares/gamma", lambda s: s.importance.shares["gamma"]),
-    Number("importance", "share by PED-ANOVA", "importance --method ped-anova", "",
-           lambda s: f"{s.importance.shares['gamma']:6.1%}"),
 )  # fmt: skip
 
 

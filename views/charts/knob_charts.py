@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ConfigError, counted
-from ...search.analysis.checkpoint_values import importance_at
+from ...search.analysis.checkpoint_values import point_at
 from ...search.analysis.knob_significance import answer_at
 from ...spaces.distributions import Distribution
 from ...spaces.space import Parameter, Space
@@ -126,11 +126,9 @@ def _important_first(snapshot: Snapshot) -> dict[str, Parameter]:
     knobs = dict(snapshot.study.space.keyed)
     if len(knobs) <= _RAILS:
         return knobs
-    try:
-        shares = importance_at(snapshot.points, everybody=True).shares
-    except ConfigError:  # too few trials
-        return knobs
-    return dict(sorted(knobs.items(), key=lambda it: -shares.get(it[0].partition("#")[0], 0.0)))
+    decided = () if snapshot.answer is None else snapshot.answer.decided.knobs
+    shares = {knob.name: knob.share for knob in decided}
+    return dict(sorted(knobs.items(), key=lambda it: -shares.get(it[0], 0.0)))
 
 
 def slices(snapshot: Snapshot) -> Picture:
@@ -234,7 +232,7 @@ def importance(snapshot: Snapshot, at: int | None = None) -> Picture:
     try:
         answer = snapshot.answer
         if at is not None or answer is None:
-            answer = answer_at(snapshot.points, importance_at(snapshot.points, at))
+            answer = answer_at(snapshot.points, point_at(snapshot.points, at))
     except ConfigError as error:
         return Picture("importance", title, f"Not computed: {error}.")
     knobs = [knob for knob in answer.decided.knobs if knob.floor < 1.0]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ...errors import ConfigError
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
-from ...search.analysis.checkpoint_values import Points, importance_at, points_of
+from ...search.analysis.checkpoint_values import Points, point_at, points_of
 from ...search.analysis.knob_significance import Answer, answer_at
 from ...search.analysis.verdict import conclusion_of
 from ...search.state.usage import Usage
@@ -48,7 +48,7 @@ class Snapshot:
         if not self.study.space.parameters:
             return None
         try:
-            return answer_at(self.points, importance_at(self.points))
+            return answer_at(self.points, point_at(self.points))
         except ConfigError:  # too few trials
             return None
 

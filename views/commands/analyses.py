@@ -12,14 +12,12 @@ from ...store.codec import finite_json
 from ..arguments import study_of
 from ..formatting import aligned, between, in_unit, narrow, steps, unit_in
 from ..output import echo, print_answer, print_json
-from ..terminal.console import console, in_columns, knows_blocks
+from ..terminal.console import console, in_columns
 
 if TYPE_CHECKING:
-    from ...search.analysis.checkpoint_values import Importance
     from ...search.analysis.knob_significance import Answer
     from ...search.what_if import WhatIf
 
-_BAR = 30
 _HEADER = ("rule", "stopped", "saved", "lost", "exact")
 _RIGHT = (False, True, True, True, False)
 _WHY = {
@@ -33,31 +31,19 @@ _WHY = {
 
 
 def do_importance(args: Namespace) -> int:
-    from ...search.analysis.checkpoint_values import (
-        importance_at,
-        importance_over_progress,
-        read_points,
-    )
+    from ...search.analysis.checkpoint_values import all_points, point_at, read_points
     from ...search.analysis.knob_significance import answer_at
 
     if args.over_progress and args.at is not None:
         raise ConfigError("--over-progress covers every point of the runs; leave --at out")
     points = read_points(study_of(args).path)
-    if args.over_progress:
-        found = importance_over_progress(points, args.all)
-    else:
-        found = [importance_at(points, args.at, args.all)]
+    found = all_points(points) if args.over_progress else [point_at(points, args.at)]
+    answers = [answer_at(points, at) for at in found]
     if args.json:
-        answers = [answer_at(points, item).as_json() for item in found]
-        print_json([{**_data(one), "answer": it} for one, it in zip(found, answers, strict=True)])
+        print_json([{"at": one.at, "answer": one.as_json()} for one in answers])
         return 0
-    if args.method is not None or args.all:
-        lines = [_of_method(item, knows_blocks(sys.stdout)) for item in found]
-    elif args.over_progress:
-        lines = [_over_progress([answer_at(points, item) for item in found])]
-    else:
-        lines = [_answer(answer_at(points, found[0]))]
-    left_out = sorted(set(points.values) - {item.at for item in found})
+    lines = [_over_progress(answers) if args.over_progress else _answer(answers[0])]
+    left_out = sorted(set(points.values) - set(found))
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
         lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
@@ -78,9 +64,6 @@ def _answer(answer: Answer) -> str:
         rows.append([knob.name, *cells])
     header = ("hyperparameter", "explains", "95% interval", "needed", "verdict")
     first, *rest = (text for text in answer.sentences if text != answer.decided.unseen)
-    if answer.disagreement:
-        at = rest.index(answer.disagreement)
-        rest[at] += ": hpo importance --method ped-anova"
     table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
     point = f"Trials are compared at {steps(answer.at)} env steps."
     return "\n".join([first, "", table, "", point, *rest])
@@ -97,32 +80,6 @@ def _over_progress(answers: Sequence[Answer]) -> str:
     head = f"At {steps(answers[-1].at)} env steps: {answers[-1].decided.sentence}"
     last = "Share of the ranking explained at each point (env steps); * matters."
     return "\n".join([head, "", *lines, "", last])
-
-
-def _data(item: Importance) -> dict[str, object]:
-    names = ("at", "trials", "random_only", "random_trials")
-    known = {name: getattr(item, name) for name in names}
-    return {**known, "method": "ped-anova", "shares": dict(item.shares)}
-
-
-def _of_method(item: Importance, blocks: bool) -> str:
-    first = next(iter(item.shares), None)
-    head = f"PED-ANOVA at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
-    if first is not None and item.shares[first] > 0.0:
-        head = f"{head}: {first} is first ({item.shares[first]:.0%})"
-    lines = [f"{head}."]
-    if item.modelled:
-        lines.append(f"{item.modelled} were proposed by a model, which biases the shares.")
-    elif item.random_only:
-        lines.append("It uses the trials that were proposed before any result was known.")
-    if item.caution:
-        lines.append(f"{item.caution[0].upper()}{item.caution[1:]}.")
-    width = max(map(len, item.shares), default=0)
-    most = max(item.shares.values(), default=0.0) or 1.0
-    for name, share in item.shares.items():
-        bar = ("█" if blocks else "#") * round(_BAR * share / most)
-        lines.append(f"  {name.ljust(width)}  {share:6.1%}  {bar}".rstrip())
-    return "\n".join(lines)
 
 
 def do_what_if(args: Namespace) -> int:
