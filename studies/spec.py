@@ -456,6 +456,15 @@ def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
 
 
+def value_words(metric: str, training_weight: float, stream: str = "search") -> str:
+    """Return the name of values on these seeds: with a weight, those that choose are a mix.
+
+    >>> value_words("eval/return_mean", 0.5), value_words("eval/return_mean", 0.5, "report")
+    ('eval/return_mean with training returns', 'eval/return_mean')
+    """
+    return f"{metric} with training returns" if training_weight and stream != "report" else metric
+
+
 def only_one_environment(study: Study, what: str) -> None:
     if study.more_envs:
         text = f"{what} is for one environment, but {study.name} is over {env_words(study)}"

@@ -23,6 +23,7 @@ from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
+from ..studies.spec import value_words
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -48,7 +49,7 @@ status   winner: first after confirming. confirmed: run again on new seeds.
          default: trial with the default configuration.
 search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
-         returns count in it.
+         returns count in search and select values.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
@@ -78,11 +79,13 @@ class Column:
     right: bool = True
 
 
-def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
+def headline(
+    conclusion: Conclusion | None, entries: Sequence[Entry], metric: str, weight: float = 0.0
+) -> list[str]:
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
-    return [winner_line(entries, metric), *said]
+    return [winner_line(entries, metric, weight), *said]
 
 
 def deciding_command(
@@ -253,7 +256,8 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
 
 
-def winner_line(entries: Sequence[Entry], metric: str) -> str:
+def winner_line(entries: Sequence[Entry], metric: str, weight: float = 0.0) -> str:
+    """Return which trial is first; `weight` of training returns in values that choose."""
     best = entries[0] if entries else None
     if entries and all(entry.state == "failed" for entry in entries):
         return (
@@ -269,7 +273,8 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
-    return f"Trial {best.trial} is first: {metric} {value} on {source}."
+    name = value_words(metric, weight, best.value_from)
+    return f"Trial {best.trial} is first: {name} {value} on {source}."
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:

@@ -14,7 +14,15 @@ from ...store.baselines import baselines_of
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
-from ...store.rows import BaselineRow, EvaluationRow, Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import (
+    REFERENCE_TRIAL,
+    BaselineRow,
+    EvaluationRow,
+    Stream,
+    StudyMeta,
+    TrialRow,
+    TrialState,
+)  # fmt: skip
 from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
@@ -329,6 +337,9 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
         return f"The default failed in the search: {default.error}"
     if default is not None and default.error:
         return f"The default was not measured to the end: {default.error}."
+    if confirm is None or not confirm["top_k"]:  # `hpo confirm` alone ran trials on them
+        number = REFERENCE_TRIAL if default is None else default.trial
+        return f"The default did not run on these seeds: `hpo confirm {number}` runs it on them."
     return "The default did not run on these seeds: an earlier version confirmed without it."
 
 

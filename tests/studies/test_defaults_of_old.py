@@ -67,5 +67,5 @@ def test_a_study_from_before_training_weight_is_resumed(text, then):
     before = meta.study_text.replace("aggregate: mean", f"aggregate: mean{then}")
     check_continues(replace(meta, study_text=before), study)
     weighed = loads(BASE + f"metric: {FIRST[:-1]}, training_weight: 0.5}}\n")
-    with pytest.raises(StoreError, match="training_weight|objectives"):
+    with pytest.raises(StoreError, match=r"training_weight|objectives"):
         check_continues(replace(meta, study_text=before), weighed)

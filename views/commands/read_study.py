@@ -40,10 +40,20 @@ from ...store.study_folder import (
 )
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
+from ...studies.spec import value_words
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
+from ..formatting import (
+    SEED_KINDS,
+    aligned_line,
+    in_unit,
+    number,
+    steps,
+    training_weight_of,
+    unit_in,
+    unit_of,
+)  # fmt: skip
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -137,6 +147,10 @@ class _Board:
     audit: Audit | None
     conclusion: Conclusion
 
+    @property
+    def weight(self) -> float:
+        return training_weight_of(self.meta.study_text)
+
 
 def _read(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal, journal.at_one_commit():
@@ -172,7 +186,7 @@ def do_top(args: Namespace) -> int:
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric), seen.unit)
+    print_headline(out, headline(seen.conclusion, entries, meta.metric, seen.weight), seen.unit)
     deciding = deciding_command(seen.conclusion, entries, folder.path)
     if deciding is not None and seen.state == "finished":
         out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
@@ -185,7 +199,8 @@ def do_top(args: Namespace) -> int:
     if entries and not names and not args.n:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
-        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}")
+        value = value_words(meta.metric, seen.weight)
+        out.print(f"Early stopping: {audit_words(seen.audit, value)}")
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
@@ -251,8 +266,8 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        said = [in_unit(winner_line(entries, meta.metric), seen.unit)]
-        said += headline(seen.conclusion, entries, meta.metric)
+        said = [in_unit(winner_line(entries, meta.metric, seen.weight), seen.unit)]
+        said += headline(seen.conclusion, entries, meta.metric, seen.weight)
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(first.params)

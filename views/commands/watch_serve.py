@@ -157,7 +157,8 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
         with Journal(folder.path) as journal, journal.at_one_commit():
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
-        verdict, *_ = headline(conclusion, entries, standing.meta.metric)
+        weight = standing.study.metric.training_weight
+        verdict, *_ = headline(conclusion, entries, standing.meta.metric, weight)
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
     why = "The process has died" if standing.word == "died" else "It was interrupted"

@@ -56,10 +56,10 @@ _Show = Callable[[Results], None]
 def print_results(
     console: Console, results: Results, metric: str, quiet: bool = False,
     objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
-    unit: str = ENV_STEPS,
+    unit: str = ENV_STEPS, weight: float = 0.0,
 ) -> None:  # fmt: skip
     entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric), unit)
+    print_headline(console, headline(results.conclusion, entries, metric, weight), unit)
     if objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:
@@ -220,7 +220,8 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
         print_results(console(sys.stdout), results, metric_words(study), args.quiet, names,
-                      environments, args.verbose, study.algorithm.unit)  # fmt: skip
+                      environments, args.verbose, study.algorithm.unit,
+                      study.metric.training_weight)  # fmt: skip
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
