@@ -186,8 +186,28 @@ def conclusion_of(
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
-    rules = baselines_of(journal)
+    rules, entries = baselines_of(journal), _without_training(journal, rows, entries)
     return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
+
+
+def _without_training(
+    journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
+) -> Sequence[Entry]:
+    """Return entries with values of evaluations alone, if the winner has one value on all seeds.
+
+    That value may be a ceiling. Others that are at it have different training returns.
+    """
+    meta, first = journal.meta, entries[0].trial if entries else None
+    reported = {value for row in rows if row.trial == first for value in row.report_values}
+    if len(reported) != 1 or not _data(meta.study_text).get("metric", {}).get("training_weight"):
+        return entries
+    from ..state.objective import measure  # numpy is loaded on use
+
+    seen: dict[tuple[int, str], dict[int, float]] = {}
+    for row in journal.evaluations():  # in the order of env steps: the last one stays
+        seen.setdefault((row.trial, row.stream), {})[row.replicate] = measure(meta.metric, row)
+    values = (seen.get((one.trial, one.value_from), {}).values() for one in entries)
+    return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
