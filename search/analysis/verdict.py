@@ -309,7 +309,7 @@ def _why_nothing(
     if not ended:
         what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
         return [f"No verdict yet: {what}."]
-    if first.value_from == Stream.CHOOSE:
+    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
         return ["Undecided: the winner has no value on the test seeds."]
     kind = "selection" if confirm["choose"] else "test"
     return [f"Undecided: no trial has a value on every {kind} seed."]

@@ -117,8 +117,10 @@ def test_trials_of_every_kind_get_values_on_test_seeds_and_nothing_else_changes(
 
 def test_a_default_that_nobody_asked_for_has_the_command_that_runs_it(tmp_path):
     bare = study(confirm=None)
-    first = go(tmp_path, bare).best.trial
+    first, *_, last = (entry.trial for entry in go(tmp_path, bare).leaderboard if entry.values)
     assert first != 0
+    said = go(tmp_path, asked_for(bare, {last: 8})).conclusion.said
+    assert said == ("Undecided: the winner has no value on the test seeds.",)
     said = go(tmp_path, asked_for(bare, {first: 8})).conclusion.said
     assert said[0] == f"There is nothing to compare trial {first} with."
     text = "The default did not run on these seeds: `hpo confirm 0` runs it on them."
