@@ -31,6 +31,7 @@ PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajec
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 SCORE = "score"  # the value of a trial on several environments, in tables
+WITH_TRAINING = " with training returns"
 
 
 @dataclass(frozen=True)
@@ -456,13 +457,9 @@ def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
 
 
-def value_words(metric: str, training_weight: float, stream: str = "search") -> str:
-    """Return the name of values on these seeds: with a weight, those that choose are a mix.
-
-    >>> value_words("eval/return_mean", 0.5), value_words("eval/return_mean", 0.5, "report")
-    ('eval/return_mean with training returns', 'eval/return_mean')
-    """
-    return f"{metric} with training returns" if training_weight and stream != "report" else metric
+def value_words(study: Study) -> str:
+    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`."""
+    return metric_words(study) + (WITH_TRAINING if study.metric.training_weight else "")
 
 
 def only_one_environment(study: Study, what: str) -> None:

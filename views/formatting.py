@@ -262,10 +262,6 @@ def unit_of(study_text: str) -> str:
     return algorithm["unit"] if algorithm else ENV_STEPS
 
 
-def training_weight_of(study_text: str) -> float:
-    return as_recorded(study_text).get("metric", {}).get("training_weight", 0.0)
-
-
 def unit_in(folder: Path) -> str:
     with Journal(folder) as journal:
         return unit_of(journal.meta.study_text)

@@ -23,7 +23,7 @@ from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
-from ..studies.spec import value_words
+from ..studies.spec import WITH_TRAINING
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -79,13 +79,11 @@ class Column:
     right: bool = True
 
 
-def headline(
-    conclusion: Conclusion | None, entries: Sequence[Entry], metric: str, weight: float = 0.0
-) -> list[str]:
+def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
         return [*conclusion.said]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
-    return [winner_line(entries, metric, weight), *said]
+    return [winner_line(entries, metric), *said]
 
 
 def deciding_command(
@@ -256,8 +254,7 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
 
 
-def winner_line(entries: Sequence[Entry], metric: str, weight: float = 0.0) -> str:
-    """Return which trial is first; `weight` of training returns in values that choose."""
+def winner_line(entries: Sequence[Entry], metric: str) -> str:
     best = entries[0] if entries else None
     if entries and all(entry.state == "failed" for entry in entries):
         return (
@@ -273,8 +270,13 @@ def winner_line(entries: Sequence[Entry], metric: str, weight: float = 0.0) -> s
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
-    name = value_words(metric, weight, best.value_from)
+    name = named(metric, best.value_from)
     return f"Trial {best.trial} is first: {name} {value} on {source}."
+
+
+def named(value: str, stream: str) -> str:
+    """Return the name of a value, which `studies.spec.value_words` gives, on these seeds."""
+    return value.removesuffix(WITH_TRAINING) if stream == "report" else value
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:

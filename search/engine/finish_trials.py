@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from ...files.atomic_files import copy_folder, delete_folder, make_folder, sync_tree
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
-from ...studies.spec import Checkpoint, metric_words, value_words
+from ...studies.spec import Checkpoint, value_words
 from ..state.buckets import Bucket
 from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
@@ -253,13 +253,12 @@ class Policies:
         make_folder(path.parent)
         trained = bucket.trained(run)
         evaluated = trained in bucket.schedule.evaluations or trained == bucket.schedule.length
-        study = self._ledger.study
         about = {
             "trial": run.trial,
             "stream": str(run.stream),
             "replicate": run.replicate,
             "env_steps": bucket.env_steps_of(run),
-            "metric": value_words(metric_words(study), study.metric.training_weight),
+            "metric": value_words(self._ledger.study),
             "value": run.value if evaluated else None,  # of this very policy
         }
         resolved = self._ledger.resolved_of(run.trial)

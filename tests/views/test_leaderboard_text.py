@@ -18,6 +18,7 @@ from hpo.views.leaderboard_text import (
     winner_line,
 )
 
+VALUE = "eval/return_mean with training returns"
 PARAMS = {
     "learning_rate": 0.0023123,
     "lr_schedule": "warmup_cosine",
@@ -177,12 +178,11 @@ def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
 
 
 @pytest.mark.parametrize(
-    ("value_from", "name"),
-    [("search", "eval/return_mean with training returns"), ("report", "eval/return_mean")],
+    ("value_from", "name"), [("search", VALUE), ("report", "eval/return_mean")]
 )
 def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
     (entry,) = samples.entries(samples.row(0, value=1.0, seed_values=(1.0,)))
-    said = winner_line([replace(entry, value_from=value_from)], "eval/return_mean", 0.5)
+    said = winner_line([replace(entry, value_from=value_from)], VALUE)
     assert said.startswith(f"Trial 0 is first: {name} 1 on 1 ")
 
 

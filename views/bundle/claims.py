@@ -30,10 +30,11 @@ from ...store.tables import episode_columns
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Against, conclude
 from ...store.verdict_text import as_json, details
-from ...studies.spec import Metric, value_words
+from ...studies.load import recorded
+from ...studies.spec import value_words
 from ...studies.yaml_io import plain, read_text
-from ..formatting import seeds_text, training_weight_of, with_interval
-from ..leaderboard_text import winner_line
+from ..formatting import seeds_text, with_interval
+from ..leaderboard_text import named, winner_line
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
 _VERDICT = "hpo.store.verdict: conclude (paired; 95 % over all looks)"
@@ -54,16 +55,16 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     first = next((one for one in entries if trial in (None, one.trial)), None)
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
-    weight, by_number = training_weight_of(meta.study_text), {row.trial: row for row in rows}
-    tables = _Tables(folder, meta, columns, Objective(Metric(meta.metric, training_weight=weight)))
+    asked, by_number = recorded(meta.study_text), {row.trial: row for row in rows}
+    tables, metric = _Tables(folder, meta, columns, Objective.of(asked)), value_words(asked)
     best, default = first is entries[0], default_of(rows)
     claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
     if first.measured_value is not None and (value := tables.value(first)) is not None:
-        said, (sql, numbers) = winner_line(entries, meta.metric, weight), value
+        said, (sql, numbers) = winner_line(entries, metric), value
         if not best:
             shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
             seeds = seeds_text(first.measured_seeds, first.measured_from)
-            name = value_words(meta.metric, weight, first.measured_from)
+            name = named(metric, first.measured_from)
             said = f"Trial {first.trial} has rank {first.rank}: {name} {shown} on {seeds}."
         claims.append(_claim(said, sql, _MEAN, numbers))
     sentences = [*conclusion.said, *details(conclusion)] if best else []

@@ -73,7 +73,7 @@ class Snapshot:
     @property
     def metric(self) -> str:
         """The name of values in the search."""
-        return value_words(self.meta.metric, self.study.metric.training_weight)
+        return value_words(self.study)
 
     @property
     def winner(self) -> Entry | None:

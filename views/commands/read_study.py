@@ -40,20 +40,12 @@ from ...store.study_folder import (
 )
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
+from ...studies.load import recorded
 from ...studies.spec import value_words
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..formatting import (
-    SEED_KINDS,
-    aligned_line,
-    in_unit,
-    number,
-    steps,
-    training_weight_of,
-    unit_in,
-    unit_of,
-)  # fmt: skip
+from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -142,14 +134,11 @@ class _Board:
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
+    metric: str  # the name of values that choose
     unit: str  # of the length of a run
     state: str
     audit: Audit | None
     conclusion: Conclusion
-
-    @property
-    def weight(self) -> float:
-        return training_weight_of(self.meta.study_text)
 
 
 def _read(folder: StudyFolder) -> _Board:
@@ -162,7 +151,8 @@ def _read(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
     state = state_of(folder.path, head)
-    return _Board(entries, baselines, meta, unit_of(meta.study_text), state, audit, conclusion)
+    metric, unit = value_words(recorded(meta.study_text)), unit_of(meta.study_text)
+    return _Board(entries, baselines, meta, metric, unit, state, audit, conclusion)
 
 
 def do_top(args: Namespace) -> int:
@@ -186,7 +176,7 @@ def do_top(args: Namespace) -> int:
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric, seen.weight), seen.unit)
+    print_headline(out, headline(seen.conclusion, entries, seen.metric), seen.unit)
     deciding = deciding_command(seen.conclusion, entries, folder.path)
     if deciding is not None and seen.state == "finished":
         out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
@@ -199,8 +189,7 @@ def do_top(args: Namespace) -> int:
     if entries and not names and not args.n:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
-        value = value_words(meta.metric, seen.weight)
-        out.print(f"Early stopping: {audit_words(seen.audit, value)}")
+        out.print(f"Early stopping: {audit_words(seen.audit, seen.metric)}")
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
@@ -266,8 +255,8 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        said = [in_unit(winner_line(entries, meta.metric, seen.weight), seen.unit)]
-        said += headline(seen.conclusion, entries, meta.metric, seen.weight)
+        said = [in_unit(winner_line(entries, seen.metric), seen.unit)]
+        said += headline(seen.conclusion, entries, seen.metric)
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(first.params)

@@ -138,10 +138,8 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        weight = study.metric.training_weight
-        source = "" if weight else ", from evaluation episodes"
-        name = value_words(data["metric"], weight)
-        lines += [f"value    {value}", f"         {name}, {how}{source}"]
+        source = "" if study.metric.training_weight else ", from evaluation episodes"
+        lines += [f"value    {value}", f"         {value_words(study)}, {how}{source}"]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
         if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")

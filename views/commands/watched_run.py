@@ -32,7 +32,7 @@ from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.overrides import Given
-from ...studies.spec import Study, metric_words
+from ...studies.spec import Study, value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
     deciding_command,
@@ -56,10 +56,10 @@ _Show = Callable[[Results], None]
 def print_results(
     console: Console, results: Results, metric: str, quiet: bool = False,
     objectives: Sequence[str] = (), environments: Sequence[str] = (), verbose: bool = False,
-    unit: str = ENV_STEPS, weight: float = 0.0,
+    unit: str = ENV_STEPS,
 ) -> None:  # fmt: skip
     entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric, weight), unit)
+    print_headline(console, headline(results.conclusion, entries, metric), unit)
     if objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:
@@ -219,9 +219,8 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         names = [metric.name for metric in study.objectives]
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
-        print_results(console(sys.stdout), results, metric_words(study), args.quiet, names,
-                      environments, args.verbose, study.algorithm.unit,
-                      study.metric.training_weight)  # fmt: skip
+        print_results(console(sys.stdout), results, value_words(study), args.quiet, names,
+                      environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))

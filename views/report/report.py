@@ -301,10 +301,7 @@ def head_html(snapshot: Snapshot) -> str:
 
 def _conclusion(snapshot: Snapshot) -> str:
     best = snapshot.winner
-    first, *others = headline(
-        snapshot.conclusion, snapshot.entries, snapshot.meta.metric,
-        snapshot.study.metric.training_weight,
-    )  # fmt: skip
+    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
