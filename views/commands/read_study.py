@@ -40,12 +40,19 @@ from ...store.study_folder import (
 )
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
-from ...studies.load import recorded
-from ...studies.spec import value_words
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
+from ..formatting import (
+    SEED_KINDS,
+    aligned_line,
+    in_unit,
+    number,
+    recorded_value_words,
+    steps,
+    unit_in,
+    unit_of,
+)  # fmt: skip
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -151,7 +158,7 @@ def _read(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
     state = state_of(folder.path, head)
-    metric, unit = value_words(recorded(meta.study_text)), unit_of(meta.study_text)
+    metric, unit = recorded_value_words(meta), unit_of(meta.study_text)
     return _Board(entries, baselines, meta, metric, unit, state, audit, conclusion)
 
 
