@@ -359,7 +359,7 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
         return f"The default was not measured to the end: {default.error}."
     if confirm is None or not confirm["top_k"]:  # `hpo confirm` alone ran trials on them
         number = REFERENCE_TRIAL if default is None else default.trial
-        return f"The default did not run on these seeds: `hpo confirm {number}` runs it on them."
+        return f"The default did not run on these seeds: confirm trial {number}, too."
     return "The default did not run on these seeds: an earlier version confirmed without it."
 
 
