@@ -127,6 +127,8 @@ def _training_weight(study: Study) -> Problems:
     elif study.more_envs or study.evaluation.env:
         where = "several environments" if study.more_envs else "eval_env"
         yield path, f"does not work with {where}; leave one of them out"
+    elif study.evaluation.steps is not None:
+        yield path, "does not work with evaluation.steps: no training episode ends; leave it out"
 
 
 def _method(study: Study) -> Problems:

@@ -31,6 +31,7 @@ PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajec
 _RULE_DEFAULTS = {field.key: field.default for field in rule_fields()}
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 SCORE = "score"  # the value of a trial on several environments, in tables
+WITH_TRAINING = " with training returns"
 
 
 @dataclass(frozen=True)
@@ -454,6 +455,11 @@ def env_words(study: Study) -> str:
 
 def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
+
+
+def value_words(study: Study) -> str:
+    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`."""
+    return metric_words(study) + (WITH_TRAINING if study.metric.training_weight else "")
 
 
 def only_one_environment(study: Study, what: str) -> None:

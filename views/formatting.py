@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from ..errors import counted
 from ..store.journal import Journal
+from ..store.rows import StudyMeta
 from ..store.statistics import Interval
 from ..studies.algorithm import ENV_STEPS
 from ..studies.resolved import as_recorded
+from ..studies.spec import WITH_TRAINING
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -260,6 +262,12 @@ def in_unit(given: _T, unit: str) -> _T:
 def unit_of(study_text: str) -> str:
     algorithm = as_recorded(study_text).get("algorithm")
     return algorithm["unit"] if algorithm else ENV_STEPS
+
+
+def recorded_value_words(meta: StudyMeta) -> str:
+    """Return `value_words` of a recorded study, which need not load."""
+    weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
+    return f"{meta.metric}{WITH_TRAINING}" if weight else meta.metric
 
 
 def unit_in(folder: Path) -> str:

@@ -23,6 +23,7 @@ from ..store.rows import TrialState
 from ..store.study_folder import RESULTS, look_inside
 from ..store.verdict import Conclusion
 from ..studies.algorithm import ENV_STEPS
+from ..studies.spec import WITH_TRAINING
 from .formatting import (
     SEED_KINDS,
     Listing,
@@ -48,7 +49,7 @@ status   winner: first after confirming. confirmed: run again on new seeds.
          default: trial with the default configuration.
 search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
-         returns count in it.
+         returns count in search and select values.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
@@ -269,7 +270,13 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
-    return f"Trial {best.trial} is first: {metric} {value} on {source}."
+    name = named(metric, best.value_from)
+    return f"Trial {best.trial} is first: {name} {value} on {source}."
+
+
+def named(value: str, stream: str) -> str:
+    """Return the name of a value, which `studies.spec.value_words` gives, on these seeds."""
+    return value.removesuffix(WITH_TRAINING) if stream == "report" else value
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:

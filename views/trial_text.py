@@ -256,8 +256,10 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     }.get(data["state"], f"is {data['state']}")  # fmt: skip
     if confirmed:
         what = "is the winner" if won else "was confirmed"
+    lost = data["state"] in ("diverged", "failed")
     if is_default:
         what = "is the default" + (" and the winner" if won else "")
+        what += f", which {data['state']} in the search" if lost else ""
     value, source = data["value"], data.get("value_from", "")
     test = data.get("report_values") or []
     said = f"Trial {data['trial']} {what}"
@@ -267,10 +269,10 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
         seeds, kind = (len(test), "report_ci") if source == "report" else (data["seeds"], "ci")
         shown = with_interval(value, data[f"{kind}_low"], data[f"{kind}_high"])
         said += f": {shown} on {seeds_text(seeds, source)}"
-    elif data.get("rung_value") is not None:
+    elif data.get("rung_value") is not None and not lost:
         seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
         said += f": {number(data['rung_value'])} on {seeds}"
-    rank = f" (rank {data['rank']} of {data['trials']})"
+    rank = "" if is_default and lost else f" (rank {data['rank']} of {data['trials']})"
     lines = [f"{said}{rank}." if len(said) + len(rank) < _WIDTH else f"{said}."]
     if data["stop_rule"] and data["audited"]:
         lines.append(f"{data['stop_rule']} would have stopped it; it ran on to check the rule.")
@@ -292,8 +294,6 @@ def _details(data: Mapping[str, Any], unit: str) -> list[str]:
         if values := data[f"{name}_values"]:
             seeds = counted(len(values), "seed")
             lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
-            if name != "report" and (weight := data["training_weight"]):
-                lines.append(f"{'':<10} (training returns count {weight:g} in these)")
     for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
         lines.append(f"{'' if place else 'verdict':<10} {text}")
     batch = f"in batch {data['batch']}; bucket {data['bucket']}"
@@ -343,8 +343,12 @@ def _params(params: Mapping[str, Any]) -> str:
 def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) -> str:
     measured: dict[tuple[str, int], list[float | None]] = {}
     metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
+    weight, counts = data.get("training_weight", 0.0), False
     for row in data["evaluations"] if not several else []:
         value = row[metric] if metric in row else row["metrics"].get(metric, row["return_mean"])
+        trained = row["metrics"].get("training_return")  # None: no episode of training had ended
+        if weight and row["stream"] != "report" and None not in (value, trained):
+            value, counts = (1.0 - weight) * value + weight * trained, True
         measured.setdefault((row["stream"], row["env_steps"]), []).append(value)
     decided = {row["env_steps"]: row for row in data["decisions"]}
     ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
@@ -365,7 +369,9 @@ def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) ->
     if not rows:
         return ""
     header = ("stage", unit, "seeds", "mean", "worst", "best", "decision")
-    return aligned(header, rows, (False, True, True, True, True, True, False))
+    table = aligned(header, rows, (False, True, True, True, True, True, False))
+    note = f"\nTraining returns count {weight:g} in search and select."
+    return table + note if counts else table
 
 
 def _by_stage(key: tuple[str, int]) -> tuple[int, int]:

@@ -14,7 +14,15 @@ from ...store.baselines import baselines_of
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
-from ...store.rows import BaselineRow, EvaluationRow, Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import (
+    REFERENCE_TRIAL,
+    BaselineRow,
+    EvaluationRow,
+    Stream,
+    StudyMeta,
+    TrialRow,
+    TrialState,
+)  # fmt: skip
 from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
@@ -178,8 +186,28 @@ def conclusion_of(
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
-    rules = baselines_of(journal)
+    rules, entries = baselines_of(journal), _without_training(journal, rows, entries)
     return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
+
+
+def _without_training(
+    journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
+) -> Sequence[Entry]:
+    """Return entries with values of evaluations alone, if the winner has one value on all seeds.
+
+    That value may be a ceiling. Others that are at it have different training returns.
+    """
+    meta, first = journal.meta, entries[0].trial if entries else None
+    reported = {value for row in rows if row.trial == first for value in row.report_values}
+    if len(reported) != 1 or not _data(meta.study_text).get("metric", {}).get("training_weight"):
+        return entries
+    from ..state.objective import measure  # numpy is loaded on use
+
+    seen: dict[tuple[int, str], dict[int, float]] = {}
+    for row in journal.evaluations():  # in the order of env steps: the last one stays
+        seen.setdefault((row.trial, row.stream), {})[row.replicate] = measure(meta.metric, row)
+    values = (seen.get((one.trial, one.value_from), {}).values() for one in entries)
+    return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
@@ -281,7 +309,7 @@ def _why_nothing(
     if not ended:
         what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
         return [f"No verdict yet: {what}."]
-    if first.value_from == Stream.CHOOSE:
+    if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
         return ["Undecided: the winner has no value on the test seeds."]
     kind = "selection" if confirm["choose"] else "test"
     return [f"Undecided: no trial has a value on every {kind} seed."]
@@ -329,6 +357,9 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
         return f"The default failed in the search: {default.error}"
     if default is not None and default.error:
         return f"The default was not measured to the end: {default.error}."
+    if confirm is None or not confirm["top_k"]:  # `hpo confirm` alone ran trials on them
+        number = REFERENCE_TRIAL if default is None else default.trial
+        return f"The default did not run on these seeds: confirm trial {number}, too."
     return "The default did not run on these seeds: an earlier version confirmed without it."
 
 

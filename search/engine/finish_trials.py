@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from ...files.atomic_files import copy_folder, delete_folder, make_folder, sync_tree
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
-from ...studies.spec import Checkpoint, metric_words
+from ...studies.spec import Checkpoint, value_words
 from ..state.buckets import Bucket
 from ..state.loop_state import KeptPolicy
 from ..state.schedule import BUDGET_ENDED, CLEARLY_BELOW, stages
@@ -258,7 +258,7 @@ class Policies:
             "stream": str(run.stream),
             "replicate": run.replicate,
             "env_steps": bucket.env_steps_of(run),
-            "metric": metric_words(self._ledger.study),
+            "metric": value_words(self._ledger.study),
             "value": run.value if evaluated else None,  # of this very policy
         }
         resolved = self._ledger.resolved_of(run.trial)

@@ -143,14 +143,16 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
 def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for number, own in by_environment(metrics).items():
-        if not {"episodes", *_MEANS} <= set(own):
+        if not {"episodes", "episode_return"} <= set(own):
             continue
-        columns = (own[name].tolist() for name in ("episodes", *_MEANS))
+        # without lengths, as in a custom training, 0 is rolled and has no column
+        known = {"episode_length": np.zeros(len(runs)), **own}
+        columns = (known[name].tolist() for name in ("episodes", *_MEANS))
         rolled = [
             run.roll(*ended) if number is None else run.roll_on(number, *ended)
             for run, *ended in zip(runs, *columns, strict=True)
         ]
-        for place, name in enumerate(_MEANS):
+        for place, name in enumerate(name for name in _MEANS if name in own):
             column = f"{name}_100" if number is None else environment_metric(number, f"{name}_100")
             found[column] = np.array([means[place] for means in rolled])
     return found

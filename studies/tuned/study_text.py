@@ -75,7 +75,8 @@ def around_text(record: Record) -> str:
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, round(FIRST_RUNG * record.env_steps))
     metric: dict[str, Any] = {"name": record.metric, "goal": record.goal}
-    if record.metric == "eval/return_mean":  # training returns count half, not in the test
+    if record.metric == "eval/return_mean" and "steps" not in record.evaluation:  # episodes end
+        # training returns count half, not in the test
         metric["training_weight"] = 0.5
     lines = [
         _head(record, "the default, trial 0"),

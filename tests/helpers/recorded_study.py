@@ -49,8 +49,13 @@ def write_study(source, name="recorded", more="", code="", level=20.0):
                 lengths = np.round(shown).astype(int)
                 measured = shown if study.metric.name == "eval/return_mean" else lengths
                 values[stream] = tuple(float(np.mean(row)) for row in measured.astype(float))
+                trained = {}
+                if weight := study.metric.training_weight:
+                    trained = {"training_return": 10.0 * trial}
+                    mixed = (weight * 10.0 * trial + (1.0 - weight) * v for v in values[stream])
+                    values[stream] = values[stream] if stream is Stream.REPORT else tuple(mixed)
                 evaluations += [
-                    evaluation(trial, seed, 4000, shown[seed], lengths[seed], stream)
+                    evaluation(trial, seed, 4000, shown[seed], lengths[seed], stream, **trained)
                     for seed in range(seeds)
                 ]
                 for seed in range(seeds):

@@ -190,6 +190,34 @@ def test_other_kinds_of_studies(tmp_path, capsys, kind):
     assert code == 0, said
 
 
+def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_path, capsys):
+    study = write_study(tmp_path, more="metric: {training_weight: 0.5}")
+    words = ["--source", str(tmp_path), "-o", str(tmp_path / "b.zip")]
+    assert main(["bundle", str(study), "1", *words]) == 0
+    folder = tmp_path / "members"
+    names = container.unpack(tmp_path / "b.zip", folder)
+    value = json.loads((folder / "claims.json").read_text())["claims"][0]
+    entry = next(one for one in read_leaderboard(StudyFolder(study)) if one.trial == 1)
+    assert value["numbers"] == {"value": pytest.approx(entry.search_value), "seeds": 3}
+    assert f": eval/return_mean with training returns {entry.value:.4g} on" in value["sentence"]
+    mixed = [(np.mean(seen) + trained) / 2 for _, seen, trained in query(study, value["sql"])[1]]
+    assert np.mean(mixed) == pytest.approx(entry.value)
+    code, said = verified(tmp_path / "b.zip", capsys)
+    assert code == 0, said
+    members = {name: (folder / name).read_bytes() for name in names}
+
+    def flatter(data):
+        data["claims"][0]["numbers"]["value"] += 1.0
+
+    code, said = verified(edited(members, tmp_path / "c.zip", "claims.json", flatter), capsys)
+    assert code == 1 and "claims[0].numbers.value" in said.out
+    assert main(["bundle", str(study), "-o", str(tmp_path / "d.zip"), *words[:2]]) == 0
+    said = capsys.readouterr()
+    container.unpack(tmp_path / "d.zip", tmp_path / "best")
+    best = json.loads((tmp_path / "best" / "claims.json").read_text())["claims"][0]
+    assert "training" not in best["sentence"] + best["sql"]  # of test seeds
+
+
 # ---------------------------------------------------------------------- what changed
 
 

@@ -14,7 +14,7 @@ from hpo.store.journal import Journal
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
 
@@ -231,6 +231,29 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
     assert "6 and 6 test seeds, not paired" in text
     assert "one ran with `seed: 0`, apart with `seed: 5`" in text
     assert "run apart's file with --set seed=0 --name apart-seed0" in text
+
+
+def test_values_in_which_training_returns_count_differently_get_no_verdict(capsys, tmp_path):
+    mixed = Metric(training_weight=0.5)
+    samples.make_results(tmp_path, "plain", confirm=None)
+    samples.make_results(tmp_path, "mixed", confirm=None, metric=mixed)
+    samples.make_results(tmp_path, "like", confirm=None, metric=mixed)
+    samples.make_results(tmp_path, "tested")
+    samples.make_results(tmp_path, "also", metric=mixed)
+
+    def verdict(*names):
+        return compared_studies(capsys, tmp_path, *names)["verdict"]
+
+    refused = "no verdict: training returns count {} and {}"
+    half, none = "0.5 in the values of mixed", "0 in the values of "
+    assert verdict("plain", "mixed") == refused.format(f"{none}plain", half)
+    for name in ("tested", "also"):  # their values are of test seeds
+        assert verdict(name, "mixed") == refused.format(none + name, half)
+    for pair in (("mixed", "like"), ("tested", "also"), ("tested", "plain"), ("also", "plain")):
+        assert "no verdict" not in verdict(*pair)
+    assert main(["compare", "plain", "mixed", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("No verdict: training returns") and "better" not in said
 
 
 def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):

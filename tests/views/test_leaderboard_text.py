@@ -10,6 +10,7 @@ from helpers import view_samples as samples
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
+    EXPLAINED,
     board_columns,
     knob_columns,
     print_baselines,
@@ -17,6 +18,7 @@ from hpo.views.leaderboard_text import (
     winner_line,
 )
 
+VALUE = "eval/return_mean with training returns"
 PARAMS = {
     "learning_rate": 0.0023123,
     "lr_schedule": "warmup_cosine",
@@ -173,6 +175,20 @@ def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
     row = samples.row(3, **{"value": 1.0, "seed_values": (1.0, 1.0), **fields})
     worse = samples.row(4, value=0.5, seed_values=(0.5,))
     assert words in winner_line(samples.entries(row, worse), "eval/return_mean")
+
+
+@pytest.mark.parametrize(
+    ("value_from", "name"), [("search", VALUE), ("report", "eval/return_mean")]
+)
+def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
+    (entry,) = samples.entries(samples.row(0, value=1.0, seed_values=(1.0,)))
+    said = winner_line([replace(entry, value_from=value_from)], VALUE)
+    assert said.startswith(f"Trial 0 is first: {name} 1 on 1 ")
+
+
+def test_the_legend_says_where_training_returns_count():
+    legend = " ".join(EXPLAINED.split())
+    assert "training returns count in search and select values." in legend
 
 
 def test_seeds_of_one_trial_select_nothing():

@@ -23,3 +23,13 @@ def test_seeds_that_diverged_are_counted(values, told):
     text = _text(study, {**DATA, "seeds": len(values), "seed_values": values})
     lines = [line for line in text.splitlines() if line.startswith("lost")]
     assert lines == ([] if told is None else [f"lost     {told}: no value, no policy"])
+
+
+def test_a_value_with_training_returns_in_it_is_not_of_evaluation_episodes_alone():
+    head = "env: CartPole-v1\nenv_steps: 4k\nbudget: {trials: 1}\n"
+    plain, mixed = loads(head), loads(f"{head}metric: {{training_weight: 0.5}}\n")
+    data = {**DATA, "seeds": 1, "seed_values": [2.0]}
+    said = "eval/return_mean, mean of 1 seed, from evaluation episodes"
+    assert said in _text(plain, data).splitlines()[2]
+    said = _text(mixed, data).splitlines()[2].strip()
+    assert said == "eval/return_mean with training returns, mean of 1 seed"

@@ -5,7 +5,7 @@ import pytest
 from helpers import view_samples as samples
 from hpo.errors import StoreError
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Confirm
+from hpo.studies.spec import Budget, Confirm, Metric
 from hpo.views.formatting import number, steps
 from hpo.views.trial_text import trial_data, trial_text
 
@@ -62,6 +62,43 @@ def test_the_stages_are_of_the_metric_and_its_worst_seed_is_the_smallest(results
     lower = trial_text({**data, "goal": "minimize"})
     (test,) = (line.split() for line in lower.splitlines() if line.startswith("test  "))
     assert test[4:] == [number(max(values)), number(min(values))]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Half of a value is of training; in the first chunk no episode ends."""
+    metric = Metric(training_weight=0.5)
+    root = tmp_path_factory.mktemp("mixed")
+    return StudyFolder(samples.make_audited(root, metric=metric).folder)
+
+
+def test_the_stages_show_the_values_that_were_ranked(mixed):
+    for trial in range(0, 60, 7):
+        data = trial_data(mixed, trial)
+        text = trial_text(data)
+        found = [line.split() for line in text.splitlines() if line[:6] in _STAGES]
+        means = {(words[0], words[1]): words[3] for words in found}
+        for judged in data["decisions"]:
+            assert means["search", steps(judged["env_steps"])] == number(judged["value"])
+        if data["search_value"] is not None:
+            assert [*means.values()][len(data["decisions"])] == number(data["search_value"])
+        assert "Training returns count 0.5 in search and select." in text
+    plain = trial_text({**data, "training_weight": 0.0}, verbose=True)
+    assert "raining returns count" not in plain
+
+
+def test_training_returns_that_no_episode_gave_do_not_count(tmp_path):
+    results = samples.make_results(tmp_path, metric=Metric(training_weight=0.5))
+    data = trial_data(StudyFolder(results.folder), 1)
+    assert "raining returns count" not in trial_text(data, verbose=True)
+
+
+@pytest.mark.parametrize("state", ["diverged", "failed"])
+def test_a_default_that_is_lost_says_so_and_has_no_rank(results, folder, state):
+    data = trial_data(folder, of_state(results, "diverged"))
+    data |= {"is_default": True, "state": state, "rung_value": 4.4, "search_seeds": 0}
+    said = trial_text(data).splitlines()[0]
+    assert said == f"Trial {data['trial']} is the default, which {state} in the search."
 
 
 def test_every_trial_is_json_and_fits_eighty_columns(results, folder):

@@ -18,7 +18,7 @@ from ...errors import StoreError
 from ...files.plain_data import is_dict, is_list
 from ...search.analysis.verdict import ceiling_of, conclusion_of
 from ...search.lanes.contract import EvaluationResult
-from ...search.state.objective import measure
+from ...search.state.objective import TRAINING_RETURN, Objective
 from ...store.codec import finite_json
 from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
 from ...store.journal import Journal
@@ -30,9 +30,11 @@ from ...store.tables import episode_columns
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Against, conclude
 from ...store.verdict_text import as_json, details
+from ...studies.load import recorded
+from ...studies.spec import value_words
 from ...studies.yaml_io import plain, read_text
 from ..formatting import seeds_text, with_interval
-from ..leaderboard_text import winner_line
+from ..leaderboard_text import named, winner_line
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
 _VERDICT = "hpo.store.verdict: conclude (paired; 95 % over all looks)"
@@ -53,15 +55,17 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     first = next((one for one in entries if trial in (None, one.trial)), None)
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
-    tables, by_number = _Tables(folder, meta, columns), {row.trial: row for row in rows}
+    asked, by_number = recorded(meta.study_text), {row.trial: row for row in rows}
+    tables, metric = _Tables(folder, meta, columns, Objective.of(asked)), value_words(asked)
     best, default = first is entries[0], default_of(rows)
     claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
     if first.measured_value is not None and (value := tables.value(first)) is not None:
-        said, (sql, numbers) = winner_line(entries, meta.metric), value
+        said, (sql, numbers) = winner_line(entries, metric), value
         if not best:
             shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
             seeds = seeds_text(first.measured_seeds, first.measured_from)
-            said = f"Trial {first.trial} has rank {first.rank}: {meta.metric} {shown} on {seeds}."
+            name = named(metric, first.measured_from)
+            said = f"Trial {first.trial} has rank {first.rank}: {name} {shown} on {seeds}."
         claims.append(_claim(said, sql, _MEAN, numbers))
     sentences = [*conclusion.said, *details(conclusion)] if best else []
     numbers = {"verdict": conclusion.verdict}
@@ -93,6 +97,7 @@ class _Tables:
     folder: Path
     meta: StudyMeta
     columns: Mapping[str, str]  # metric of the environment -> column
+    objective: Objective
 
     def value(self, entry: Entry) -> tuple[str, dict[str, Any]] | None:
         """Return SQL and numbers of a trial's value; None without rows."""
@@ -129,7 +134,10 @@ class _Tables:
         return f"{sql}({theirs}) b USING (replicate) ORDER BY replicate", found.against
 
     def _sql(self, trial: int, stream: str) -> str:
-        """Return SQL for `replicate` and `seen`, its last value or the episodes behind it."""
+        """Return SQL for `replicate` and `seen`, its last value or the episodes behind it.
+
+        Where training returns count, `trained` has them.
+        """
         if self.meta.environments:  # one score of several environments
             name = _VALUES.get(stream, "seed_values")
             lost = "report_diverged" if stream == "report" else "[]::BIGINT[]"
@@ -143,19 +151,23 @@ class _Tables:
         quantity = f"episode_{key.rpartition('_')[0]}"
         known = quantity in ("episode_return", "episode_length")
         column = quantity if known else self.columns.get(key, key)
+        seen = f'list("{column}" ORDER BY episode) AS seen'
+        if self.objective.metric.training_weight and stream != "report":
+            seen += f', max("{self.columns.get(TRAINING_RETURN, TRAINING_RETURN)}") AS trained'
         return (
-            f'SELECT replicate, list("{column}" ORDER BY episode) AS seen {here} AND (replicate, '
+            f"SELECT replicate, {seen} {here} AND (replicate, "
             f"env_steps) IN {last} GROUP BY replicate ORDER BY replicate"
         )
 
     def _seeds(self, sql: str) -> dict[int, float]:
         """Return replicate -> value."""
         found: dict[int, float] = {}
-        for replicate, seen in query(self.folder, sql)[1]:
+        for replicate, seen, *trained in query(self.folder, sql)[1]:
             if isinstance(seen, list):
-                each, metric = np.asarray(seen, np.float64), self.meta.metric
-                shown = EvaluationResult(each, each, {metric.removeprefix("eval/"): each})
-                seen = measure(metric, shown)
+                each = np.asarray(seen, np.float64)
+                metrics = {self.meta.metric.removeprefix("eval/"): each}
+                metrics |= {TRAINING_RETURN: np.array(trained, np.float64)} if trained else {}
+                seen = self.objective.measure(EvaluationResult(each, each, metrics))
             found[int(replicate)] = float(seen)
         return found
 

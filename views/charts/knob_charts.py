@@ -80,7 +80,7 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
 
 def _where(snapshot: Snapshot, compared: _Values, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
-    what = f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps"
+    what = f"{snapshot.metric} of {every} at {steps(compared.at)} env steps"
     return f"{what}, the latest that nine in ten reached{snapshot.kept_words(most)}"
 
 
@@ -90,11 +90,11 @@ def parallel(snapshot: Snapshot) -> Picture:
     if compared is None:
         return Picture("parallel", title, _TOO_FEW)
     keys = [*compared.knobs][:_RAILS]
-    values = value_scale(compared.values.values(), snapshot.meta.metric)
+    values = value_scale(compared.values.values(), snapshot.metric)
     shown = {key: compared.knobs[key] for key in keys}
     rails = [Rail(_label(key, one), knob_ticks(one.distribution)) for key, one in shown.items()]
     heights = tuple((values.share(value), text) for value, text in values.ticks)
-    rails.append(Rail(snapshot.meta.metric.removeprefix("eval/"), heights))
+    rails.append(Rail(snapshot.metric.removeprefix("eval/"), heights))
     ordered = sorted(compared.values, key=lambda n: snapshot.sign * compared.values[n])
     strands: list[Strand] = []
     for place, trial in enumerate(ordered):
@@ -136,7 +136,7 @@ def slices(snapshot: Snapshot) -> Picture:
     compared = _compare(snapshot, _DOTS)
     if compared is None:
         return Picture("slices", title, _TOO_FEW)
-    y = value_scale(compared.values.values(), snapshot.meta.metric.removeprefix("eval/"))
+    y = value_scale(compared.values.values(), snapshot.metric.removeprefix("eval/"))
     first = snapshot.winner.trial if snapshot.winner is not None else None
     panels = [_slice(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]]
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
@@ -183,12 +183,12 @@ def effects(snapshot: Snapshot) -> Picture:
     }
     named = dict(snapshot.study.space.keyed)
     ends = [value for points in drawn.values() for point in points for value in _ends(point)]
-    y = value_scale(ends, snapshot.meta.metric.removeprefix("eval/"), may_be_log=False)
+    y = value_scale(ends, snapshot.metric.removeprefix("eval/"), may_be_log=False)
     shown = [name for name in answer.decided.names if drawn.get(name)][:_PANELS]
     panels = [_panel(name, drawn[name], named[name].distribution, y) for name in shown]
     if not panels:
         return Picture("effects", title, "Too few trials to draw an effect.")
-    caption = f"{snapshot.meta.metric} at {steps(answer.at)} env steps: means of groups of "
+    caption = f"{snapshot.metric} at {steps(answer.at)} env steps: means of groups of "
     caption += "neighbouring trials, with 95% intervals; the other hyperparameters vary."
     return Picture("effects", title, caption, panels)
 

@@ -91,7 +91,8 @@ def curves(snapshot: Snapshot) -> Picture:
          _training(snapshot, {**searched, **own}, most, name), return_bounds(snapshot.meta))
         for name in environment_names(snapshot.meta.environments) or (None,)
     ]  # fmt: skip
-    asked.append(("In evaluations", snapshot.meta.metric, _evaluated(snapshot, searched),
+    evaluated = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
+    asked.append((evaluated, snapshot.metric, _evaluated(snapshot, searched),
                   value_bounds(snapshot.meta)))  # fmt: skip
     drawn = (_panel(snapshot, title, label, leaders, shown, found, bounds)
              for title, label, found, bounds in asked)  # fmt: skip
@@ -160,7 +161,7 @@ def _panel(
         return None
     x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
     lines: list[Line] = []
-    if label == snapshot.meta.metric:
+    if label == snapshot.metric:
         lines, line_keys = baseline_lines(snapshot, Stream.SEARCH, x)
         keys += line_keys
     kept = [y for mark in (*marks[behind:], *lines) for _, y in _corners(mark)]
@@ -211,7 +212,7 @@ def history(snapshot: Snapshot) -> Picture:
     lines, lines_keys = baseline_lines(snapshot, Stream.SEARCH, snapshot.numbers_scale())
     kept = [*filter(finite, known), *(line.points[0][1] for line in lines)]
     every = [*ended.values(), *stopped.values()]
-    y = leaders_scale(every, snapshot.meta.metric, snapshot.sign, kept)
+    y = leaders_scale(every, snapshot.metric, snapshot.sign, kept)
     x = snapshot.numbers_scale()
     marks: list[Line | Dot] = [*lines]
     keys: list[Key] = []

@@ -20,7 +20,7 @@ from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import BaselineRow, DecisionRow, Head, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of, trials_seen
 from ...store.verdict import Conclusion
-from ...studies.spec import Study
+from ...studies.spec import Study, value_words
 from ...studies.stopping_rules import finishing_rules
 from ..formatting import steps
 from ..time_spent import usage_at
@@ -69,6 +69,11 @@ class Snapshot:
     def sign(self) -> float:
         """1 where larger values are better, else -1."""
         return 1.0 if self.meta.goal == "maximize" else -1.0
+
+    @property
+    def metric(self) -> str:
+        """The name of values in the search."""
+        return value_words(self.study)
 
     @property
     def winner(self) -> Entry | None:

@@ -87,6 +87,7 @@ class _Side:
     values: Mapping[Stream, _Seeds]  # of each seed with a full run
     partial: Set[Stream]  # their confirm stage did not end
     world: Mapping[str, Any]  # the environment's id, every key and parameter
+    weight: float  # of training returns, except on test seeds
     scores: EnvironmentScores
     looks: tuple[Look, ...]  # earlier numbers of test seeds
     at: int | None = None  # env steps per seed, if these are not full runs
@@ -125,6 +126,12 @@ def do_compare(args: Namespace) -> int:
                      chosen.interim)  # fmt: skip
     differs = apart(sides[0].world, sides[1].world)
     refused = f"no verdict: they were evaluated in different environments ({differs})"
+    weights = {side.name: 0.0 if stream is Stream.REPORT else side.weight
+               for side, stream in zip(sides, chosen.streams, strict=True)}  # fmt: skip
+    if not differs and len({*weights.values()}) > 1:
+        each = (f"{weight:g} in the values of {name}" for name, weight in weights.items())
+        differs = f"training returns count {' and '.join(each)}"
+        refused = f"no verdict: {differs}"
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
     called = [one.name for one in sides]
@@ -307,6 +314,7 @@ def _side(
         wins=entry.rank == 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
+        weight=study.metric.training_weight,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
     )  # fmt: skip
 

@@ -44,7 +44,16 @@ from ...studies.resolved import as_recorded
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.record import PLACE, shipped
 from ..arguments import study_of
-from ..formatting import SEED_KINDS, aligned_line, in_unit, number, steps, unit_in, unit_of
+from ..formatting import (
+    SEED_KINDS,
+    aligned_line,
+    in_unit,
+    number,
+    recorded_value_words,
+    steps,
+    unit_in,
+    unit_of,
+)  # fmt: skip
 from ..leaderboard_text import (
     EXPLAINED,
     audit_words,
@@ -133,6 +142,7 @@ class _Board:
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
+    metric: str  # the name of values that choose
     unit: str  # of the length of a run
     state: str
     audit: Audit | None
@@ -149,7 +159,8 @@ def _read(folder: StudyFolder) -> _Board:
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
     state = state_of(folder.path, head)
-    return _Board(entries, baselines, meta, unit_of(meta.study_text), state, audit, conclusion)
+    metric, unit = recorded_value_words(meta), unit_of(meta.study_text)
+    return _Board(entries, baselines, meta, metric, unit, state, audit, conclusion)
 
 
 def do_top(args: Namespace) -> int:
@@ -173,7 +184,7 @@ def do_top(args: Namespace) -> int:
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric), seen.unit)
+    print_headline(out, headline(seen.conclusion, entries, seen.metric), seen.unit)
     deciding = deciding_command(seen.conclusion, entries, folder.path)
     if deciding is not None and seen.state == "finished":
         out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
@@ -186,7 +197,7 @@ def do_top(args: Namespace) -> int:
     if entries and not names and not args.n:
         out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
-        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}")
+        out.print(f"Early stopping: {audit_words(seen.audit, seen.metric)}")
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
@@ -252,8 +263,8 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        said = [in_unit(winner_line(entries, meta.metric), seen.unit)]
-        said += headline(seen.conclusion, entries, meta.metric)
+        said = [in_unit(winner_line(entries, seen.metric), seen.unit)]
+        said += headline(seen.conclusion, entries, seen.metric)
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(meta, first.params)

@@ -18,7 +18,7 @@ from ...search.run import Results
 from ...store.comparison import FEWEST_PAIRS
 from ...store.environment_columns import ENVIRONMENT
 from ...store.study_folder import StudyFolder, find_study, one_policy
-from ...studies.spec import Study, env_words, metric_words
+from ...studies.spec import Study, env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
 from ..formatting import in_unit, number, param, steps, with_interval
@@ -138,10 +138,8 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        lines += [
-            f"value    {value}",
-            f"         {data['metric']}, {how}, from evaluation episodes",
-        ]
+        source = "" if study.metric.training_weight else ", from evaluation episodes"
+        lines += [f"value    {value}", f"         {value_words(study)}, {how}{source}"]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
         if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")

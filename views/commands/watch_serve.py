@@ -19,6 +19,7 @@ from ...search.analysis.verdict import conclusion_of
 from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.study_folder import StudyFolder, trials_seen
+from ...studies.spec import value_words
 from ..arguments import study_of
 from ..formatting import duration, in_unit
 from ..leaderboard_text import headline, target
@@ -157,7 +158,7 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
         with Journal(folder.path) as journal, journal.at_one_commit():
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
-        verdict, *_ = headline(conclusion, entries, standing.meta.metric)
+        verdict, *_ = headline(conclusion, entries, value_words(standing.study))
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
     why = "The process has died" if standing.word == "died" else "It was interrupted"

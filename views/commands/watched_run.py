@@ -32,7 +32,7 @@ from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
 from ...studies.overrides import Given
-from ...studies.spec import Study, metric_words
+from ...studies.spec import Study, value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
     deciding_command,
@@ -219,7 +219,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         names = [metric.name for metric in study.objectives]
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
-        print_results(console(sys.stdout), results, metric_words(study), args.quiet, names,
+        print_results(console(sys.stdout), results, value_words(study), args.quiet, names,
                       environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)

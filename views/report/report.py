@@ -301,7 +301,7 @@ def head_html(snapshot: Snapshot) -> str:
 
 def _conclusion(snapshot: Snapshot) -> str:
     best = snapshot.winner
-    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.meta.metric)
+    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.metric)
     more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
@@ -376,7 +376,7 @@ def _stopping(snapshot: Snapshot) -> str:
         said = f"copies: {counts['copy']:,}"
     body = f"<details><summary>{said}</summary>{rungs_table(snapshot)}</details>"
     if snapshot.audit is not None:
-        words = escape(audit_words(snapshot.audit, snapshot.meta.metric))
+        words = escape(audit_words(snapshot.audit, snapshot.metric))
         return f'<p>{words}</p>{body}<p class="note">By rung: <code>hpo top --json</code>.</p>'
     if spec.evolves:
         return body

@@ -11,6 +11,7 @@ import hpo
 from helpers import search_samples as samples
 from helpers.analytic_lanes import AnalyticPopulation
 from helpers.episodes import episodes_in
+from helpers.view_samples import ReturningFactory
 from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_from, conclusion_of, front_values
 from hpo.search.engine.commits import Committer
@@ -464,6 +465,25 @@ def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
     known = dataclasses.replace(study().env, values={"max_steps_in_episode": 600})
     below = go(tmp_path / "600", env=known)
     assert below.conclusion.ceiling is None and below.conclusion.verdict == "no_difference"
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_trials_at_the_ceiling_are_counted_whatever_training_returned(
+    tmp_path, monkeypatch, weight
+):
+    result_of = AnalyticPopulation.result_of
+
+    def at_the_top(self, lane):
+        found = result_of(self, lane)
+        return dataclasses.replace(found, returns=found.returns * 0 + 500.0)
+
+    monkeypatch.setattr(AnalyticPopulation, "result_of", at_the_top)
+    how = {"metric": Metric(training_weight=weight), "early_terminate": None}
+    results = go(tmp_path, ReturningFactory(diverges_above=2.0), budget=Budget(trials=6), **how)
+    assert (results.leaderboard[-1].search_value == 500.0) == (weight == 0.0)
+    others = 5 - (results.best.trial != 0)
+    hint = f"{others} other trials end at 500 too: fewer env_steps may separate them."
+    assert hint in results.conclusion.said
 
 
 def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch):

@@ -115,6 +115,20 @@ def test_trials_of_every_kind_get_values_on_test_seeds_and_nothing_else_changes(
     assert (again.state, again.conclusion) == ("finished", first.conclusion)
 
 
+def test_a_default_that_nobody_asked_for_is_said_to_be_left_to_confirm(tmp_path):
+    bare = study(confirm=None)
+    first, *_, last = (entry.trial for entry in go(tmp_path, bare).leaderboard if entry.values)
+    assert first != 0
+    said = go(tmp_path, asked_for(bare, {last: 8})).conclusion.said
+    assert said == ("Undecided: the winner has no value on the test seeds.",)
+    said = go(tmp_path, asked_for(bare, {first: 8})).conclusion.said
+    assert said[0] == f"There is nothing to compare trial {first} with."
+    text = "The default did not run on these seeds: confirm trial 0, too."
+    assert said[1] == text
+    said = go(tmp_path, asked_for(bare, {first: 8, 0: 8})).conclusion.said
+    assert text not in said and "better" in said[0]
+
+
 def test_they_run_as_the_winner_does(tmp_path):
     """The winner of one study, named in another one that ran none of it, has the same values."""
     asked = study()

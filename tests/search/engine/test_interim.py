@@ -14,7 +14,7 @@ from hpo.errors import StudyError
 from hpo.search.analysis.verdict import conclusion_of
 from hpo.search.run import run
 from hpo.search.seeds import generator
-from hpo.store import Stream, tables_equal
+from hpo.store import Stream, query, tables_equal
 from hpo.store.comparison import decided_pairs
 from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
@@ -260,6 +260,35 @@ def test_rows_of_curves_do_not_change_the_training_returns_that_choose(tmp_path,
     assert told[0] == told[1]
 
 
+class WithoutLengths(Shows):
+    """As a custom training that reports the number of episodes and their returns alone."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        advance = population.advance
+
+        def without(refills, busy):
+            found = advance(refills, busy)
+            rows = [dataclasses.replace(row, metrics=kept(row.metrics)) for row in found.rows]
+            return dataclasses.replace(found, metrics=kept(found.metrics), rows=tuple(rows))
+
+        def kept(metrics):
+            return {name: shown for name, shown in metrics.items() if name != "episode_length"}
+
+        population.advance = without
+        return population
+
+
+def test_training_returns_count_where_no_lengths_are_reported(tmp_path):
+    asked = study(metric=Metric(training_weight=0.25))
+    go(tmp_path / "whole", asked, Shows())
+    go(tmp_path / "without", asked, WithoutLengths())
+    whole, without = rows_of(tmp_path / "whole"), rows_of(tmp_path / "without")
+    assert {n: row.value for n, row in whole.items()} == {n: r.value for n, r in without.items()}
+    columns = query(tmp_path / "without", "SELECT * FROM curves LIMIT 1")[0]
+    assert "episode_return_100" in columns and "episode_length_100" not in columns
+
+
 def test_without_an_episode_the_evaluation_counts_alone(tmp_path):
     go(tmp_path / "plain", study())
     go(tmp_path / "weighted", study(metric=Metric(training_weight=0.5)))  # shows no episodes
@@ -282,6 +311,8 @@ BASE = "{env: CartPole-v1, env_steps: 100k, budget: {trials: 8}, %s}"
          "need selection seeds"),
         ("metric: {name: eval/length_mean, training_weight: 0.5}", "is for metric eval/return"),
         ("metric: {training_weight: 1.5}", "metric.training_weight"),
+        ("metric: {training_weight: 0.5}, evaluation: {steps: 5000}",
+         "metric.training_weight does not work with evaluation.steps: no .* leave it out"),
         ("objectives: [{name: eval/return_mean, training_weight: 0.5}, {name: env_steps, "
          "goal: minimize}]", "objectives have no training_weight"),
     ],

@@ -11,7 +11,7 @@ from helpers.episodes import episodes_in
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
-from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Seeds
+from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Metric, Seeds
 
 
 def go(folder, **changes):
@@ -117,6 +117,7 @@ def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
             seen.setdefault(key, []).append(row.episode_return)
         params = {row.trial: row.params for row in journal.trials()}
     trial, replicate, env_steps = max(seen, key=lambda key: sum(seen[key]))
+    assert kept["about"]["metric"] == "eval/return_mean"
     assert kept["config"]["learning_rate"] == params[trial]["learning_rate"]
     assert kept["replicate"] == replicate and kept["chunks"] * 1_000 == env_steps
     other = go(tmp_path / "without").folder
@@ -133,3 +134,10 @@ def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tm
     assert len(finished) > 10 and {entry.seeds for entry in finished} == {1}
     kept = [path.name for path in (tmp_path / "s" / "policies").iterdir()]
     assert 1 <= len(kept) <= 3
+
+
+def test_a_policy_names_a_value_with_training_returns_in_it(tmp_path):
+    results = go(tmp_path, metric=Metric(training_weight=0.5))
+    path = tmp_path / "policies" / f"trial_{results.best.trial}" / "policy.json"
+    about = json.loads(path.read_text())["about"]
+    assert about["metric"] == "eval/return_mean with training returns"

@@ -97,6 +97,13 @@ def test_a_study_around_it_starts_there_and_searches_on_both_sides():
     assert study.confirm is not None and study.env_steps == 102400
 
 
+def test_training_returns_count_where_episodes_of_training_end():
+    record = samples.record()
+    assert "training_weight: 0.5" in around_text(record)
+    endless = replace(record, evaluation={**record.evaluation, "steps": 4000})
+    assert "training_weight" not in around_text(endless)
+
+
 @pytest.mark.parametrize(
     "config",
     [{"gamma": 1.0}, {"gamma": 0.99999, "ent_coef": 0.0}, {"update_epochs": 1, "gae_lambda": 1.0},
