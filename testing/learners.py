@@ -185,10 +185,7 @@ def _network_results(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Return a number that depends on all parameters of the policy, and of the value if it counts.
-
-    Uneven weights: a softmax or a norm passes nothing on from even ones.
-    """
+    """Return a number that depends on all parameters, by uneven weights: norms lose even ones."""
     first = jnp.zeros((_STEPS, _WIDTH), bool)
     carry = policy.initial_carry(plan, (_WIDTH,))
     outputs = policy.unroll(plan, params, observation, first, carry)

@@ -472,10 +472,9 @@ class SharedPopulation(Population):
     def _ask(
         self, method: str, work: Mapping[int, tuple[Any, ...]], remember: bool = False
     ) -> dict[int, Any]:
-        """Ask hosts in parallel; where one dies another takes over and is asked again.
+        """Ask hosts in parallel, share -> arguments; where one dies another is asked again.
 
-        `work` is share -> arguments. `remember` calls that change lanes, so that a new host
-        repeats them.
+        `remember` calls that change lanes, so that a new host repeats them.
         """
         pending, answers = dict(work), {}
         self._died.clear()

@@ -167,8 +167,7 @@ class Refiller:
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket uses the device better than more trials for this one.
 
-        Until then trials are requested although many may belong to other buckets: waiting there is
-        free, and empty lanes here cost a tenth of a study (docs/search.md).
+        Until then trials are requested: waiting is free, empty lanes cost a tenth of a study.
         """
         if 2 * busy >= bucket.lanes:
             return False

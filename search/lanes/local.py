@@ -208,10 +208,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         return self.split.resolve(config)
 
     def _tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
-        """Return the lanes per tile.
-
-        On a GPU it is as wide as memory allows for `lanes`, or for the share of the study's.
-        """
+        """Return the lanes per tile; on a GPU as many as memory allows."""
         if self.backend != "cpu":
             count = self.device_count
             lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))

@@ -97,10 +97,7 @@ class WorkAhead:
     def _search(
         self, ledger: Ledger, buckets: Sequence[Bucket], shares: Sequence[float]
     ) -> tuple[list[Work], bool]:
-        """Return the work of the search, cut at the budget, and whether a trial finishes by then.
-
-        Without one, nothing is confirmed.
-        """
+        """Return the work of the search within the budget, and whether a trial ends."""
         state, seeds = ledger.state, self._study.seeds
         longest = max(bucket.schedule.env_steps for bucket in buckets)
         left = env_steps_left(self._study, state.usage)
@@ -139,20 +136,14 @@ class WorkAhead:
     def _end(
         self, bucket: Bucket, chances: tuple[float, ...], chunks: int, trial: int
     ) -> tuple[int, int, int]:
-        """Return the chunks left of a replicate, those of its warm-up, and its evaluations.
-
-        Whether a trial passes a rung is drawn for its number, evenly over trials.
-        """
+        """Return a replicate's chunks left, warm-up, evaluations; its number draws the rung."""
         mark, warm = (trial + 0.5) * _GOLDEN % 1.0, max(0, bucket.warmup - chunks)
         steps = ladder(bucket.schedule, chances, max(0, chunks - bucket.warmup))
         left, seen = next(((n, k) for alive, n, k in steps if mark >= alive), steps[-1][1:])
         return left, warm, seen
 
     def _in_lanes(self, bucket: Bucket, ends: Sequence[tuple[int, int, int]]) -> Work:
-        """Return the work of replicates, each in the first free lane; see `_end`.
-
-        A block works until the last of its lanes ends.
-        """
+        """Return the work of replicates in free lanes; a block works until its last one ends."""
         quantum = bucket.schedule.quantum
         block = self._block if bucket.population is None else bucket.block
         free = [(0, lane) for lane in range(bucket.lanes or len(ends))]
@@ -167,10 +158,7 @@ class WorkAhead:
     def _further_seeds(
         self, ledger: Ledger, buckets: Sequence[Bucket], chances: Sequence[float], to_come: int
     ) -> float:
-        """Return the further seeds that racing is expected to add, by the mean of past trials.
-
-        The first trials in the lanes take all seeds, since nothing is best yet: they say nothing.
-        """
+        """Return the seeds that racing will add, by the mean of trials after the first lanes."""
         first = self._study.seeds.first
         if self._study.seeds.racing is None:
             return 0.0
