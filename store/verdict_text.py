@@ -86,7 +86,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     numbers = _numbers(against)
     match against.verdict:
         case "default":
-            others = f"none of {conclusion.beaten} other trials was better"
+            others = f"none of {conclusion.beaten} others was better"
             others = others if conclusion.beaten > 1 else "the other trial was not better"
             said = [f"{_upper(rival)} won: {others} on new seeds."]
             return [*said, *_own_diverged(winner, against)]

@@ -49,7 +49,7 @@ def test_the_default_may_have_won() -> None:
     assert "by -" not in first(found)
     itself = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=3)
     assert itself.verdict == "default"
-    assert first(itself) == "The default won: none of 3 other trials was better on new seeds."
+    assert first(itself) == "The default won: none of 3 others was better on new seeds."
     one = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=1)
     assert first(one) == "The default won: the other trial was not better on new seeds."
 

@@ -55,7 +55,7 @@ KINDS = {
     "better": ({}, "Trial {} is better than the default: by "),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
-        "The default won: none of 2 other trials was better on new seeds.",
+        "The default won: none of 2 others was better on new seeds.",
     ),
     "default alone": (
         {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
