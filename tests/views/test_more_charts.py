@@ -16,7 +16,7 @@ from hpo.store.importance import EffectPoint
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, Seeds
 from hpo.views.charts.knob_charts import effects, parallel
 from hpo.views.charts.matplotlib_files import draw_picture
 from hpo.views.charts.model import Band, Dot, Line, leaders_scale
@@ -129,8 +129,9 @@ def test_effects_of_choices_stand_above_the_names_of_their_values(snapshot):
     answer = SimpleNamespace(
         decided=SimpleNamespace(names=["kind"]), effects={"kind": points}, at=1000
     )
-    study = SimpleNamespace(space=Space((choices,)), metric=Metric())
-    (panel,) = effects(SimpleNamespace(answer=answer, study=study, meta=snapshot.meta)).panels
+    study = SimpleNamespace(space=Space((choices,)))
+    shown = SimpleNamespace(answer=answer, study=study, meta=snapshot.meta, metric="eval/a")
+    (panel,) = effects(shown).panels
     dots = {mark.y: mark.x for mark in panel.marks if isinstance(mark, Dot)}
     ticks = {text: place for place, text in panel.x.ticks}
     assert [dots[i] for i in range(3)] == pytest.approx([ticks[name] for name in "abc"])
