@@ -132,6 +132,11 @@ def _warnings(
     if first.updates_per_chunk == 1 and first.chunks < 8:
         text = f"a run is only {first.chunks} updates of {first.steps_per_update} "
         yield f"{text}{study.algorithm.unit}; rungs and ends are coarse"
+    if early is not None and early.audit:
+        unfit = "several objectives" if len(study.objectives) > 1 else ""
+        unfit = "constraints" if study.constraints else unfit
+        if unfit := early.type if rule_row(early.type).finishes else unfit:
+            yield f"early_terminate.audit only costs env steps with {unfit}; leave audit out"
     if unmodelled := _unmodelled(study):
         each = METHODS.values()
         able = [row.name for row in each if row.conditional == row.choices == "modelled"]

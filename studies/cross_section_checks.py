@@ -168,12 +168,6 @@ def _early(study: Study) -> Problems:
     early, length = study.early_terminate, study.env_steps
     if early is not None and early.pause:
         yield from _pause(study, early)
-    if early is not None and early.audit:
-        several = len(study.objectives) > 1
-        unfit = "several objectives" if several else "constraints" if study.constraints else ""
-        unfit = f"{early.type}, which finishes trials" if rule_row(early.type).finishes else unfit
-        if unfit:
-            yield "early_terminate.audit", f"does not work with {unfit}; leave audit out"
     if early is None or not early.evolves:
         return
     if early.every >= length or early.every * _MOST_RUNGS < length:

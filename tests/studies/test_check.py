@@ -314,3 +314,22 @@ def test_studies_to_start_from_give_no_warning(place):
     asked = study.population.lanes or study.budget.trials * study.seeds.first
     assert check(study, cost_of=lambda bucket: Cost(asked, 1, 1, 1)).warnings == ()
     assert (study.seeds.per_config, study.confirm.top_k, study.confirm.choose) == (1, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "more", "unfit"),
+    [
+        ("asha", "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]",
+         "several objectives"),
+        ("asha", "constraints: [{metric: eval/length_mean, max: 3}]", "constraints"),
+        ("plateau", "", "plateau"),
+        ("asha", "", ""),
+    ],
+)  # fmt: skip
+def test_an_audit_that_nothing_uses_is_warned_of(rule, more, unfit):
+    text = f"name: s\nenv: CartPole-v1\nenv_steps: 100k\nbudget: {{trials: 4}}\n{more}\n"
+    text += "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
+    text += f"early_terminate: {{type: {rule}, min: 10k, audit: 0.1}}\n"
+    told = [one for one in check(loads(text)).warnings if "audit" in one]
+    words = f"early_terminate.audit only costs env steps with {unfit}; leave audit out"
+    assert told == ([words] if unfit else [])

@@ -12,7 +12,6 @@ env_steps: 100k
 space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
 """
-AUDIT = "early_terminate: {type: asha, min: 10k, audit: 0.1}\n"
 SEVERAL = "objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]\n"
 
 
@@ -60,9 +59,6 @@ def test_one_objective_is_the_metric():
             "constraints: [{metric: eval/length_mean, max: 3}]\nearly_terminate: {type: pb2}\n",
             "constraints are not for pb2; leave them out",
         ),
-        (SEVERAL + AUDIT, "early_terminate.audit does not work with several objectives; leave"),
-        ("constraints: [{metric: eval/length_mean, max: 3}]\n" + AUDIT, "with constraints; leave"),
-        (AUDIT.replace("asha", "plateau"), "audit does not work with plateau, which finishes"),
         ("seeds: {per_config: 3, racing: {}}\n", "starts with 3 seeds; allowed: below"),
         ("seeds: {per_config: 2, racing: {start: 5}}\n", "starts with 5 seeds; allowed: below"),
         ("seeds: {per_config: 9, tolerate: 3, racing: {}}\n", "allowed: below racing.start"),
