@@ -75,7 +75,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.against.verdict != "ceiling":
         said += _shared(conclusion)
     for against in conclusion.baselines:
-        ahead = against.verdict in ("undecided", "no_difference")  # the second says who is ahead
+        ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
     return [*said, *([conclusion.tells] if conclusion.tells else [])]
 

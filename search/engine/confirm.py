@@ -209,8 +209,8 @@ class ConfirmStage:
     def _test(self, winner: Trial) -> None:
         """Start the winner and the default on the test seeds, on some of them at an interim look.
 
-        There is no such look without a default to compare with, nor after earlier looks (another
-        winner's, or `confirm.also`), which leave too little of the error rate for two more.
+        Without a default no look is taken, nor after earlier ones (of another winner, or by
+        `confirm.also`), which leave too little of the error rate for two more.
         """
         confirm, default = self._confirm, None
         looks = self._ledger.looks
