@@ -62,7 +62,8 @@ def resume_note(study: Study, folder: Path) -> str:
         text += "continues; schedules and chunks stay laid out over "
         return f"{text}{study.horizon:,} (schedule_env_steps)"
     words = [str(one).replace(": ", " ", 1) for one in changes if one.new != ABSENT]
-    count = len(words)
+    if not (count := len(words)):
+        return ""
     while len(text := f"changed: {', '.join(words[:count])}") > _NOTE and count > 1:
         count -= 1
     return f"{text} and {len(words) - count} more" if count < len(words) else text

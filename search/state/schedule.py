@@ -85,14 +85,15 @@ def rows_of(
     lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
     chunks, before = chunks_of_row(log_every, quantum), 0
     parts = result.rows if chunks == 1 else ()  # what is joined needs no parts
-    whole = {name: values[lanes] for name, values in result.metrics.items()}
     copies = [run.copied_means() for run in runs] if len(parts) > 1 else runs
     for part in parts or (ChunkRow(quantum, result.metrics),):
         metrics = {name: values[lanes] for name, values in part.metrics.items()}
-        if part.env_steps < quantum:
-            metrics |= _rolling(copies, metrics)
-        else:  # returns that choose trials are of whole chunks, whatever rows are written
-            metrics |= _rolling(runs, whole)
+        whole = (
+            metrics  # returns that choose trials are of whole chunks, whatever rows are written
+        )
+        if len(parts) > 1 and part.env_steps == quantum:
+            whole = {name: values[lanes] for name, values in result.metrics.items()}
+        metrics |= _rolling(runs if part.env_steps == quantum else copies, whole)
         steps, before = part.env_steps - before, part.env_steps
         seconds = max(0.0, result.seconds) * steps / quantum  # a chunk is one program: even parts
         for run in runs:

@@ -73,6 +73,10 @@ def test_a_resume_lists_the_settings_that_changed(given):
     hpo.run(load("small.yaml", overrides=more), warn=said.append)
     assert said[1].startswith("changed: budget.trials 8 -> 9, ") and len(said[1]) <= 71
     assert said[1].endswith(" more") and said[1].count("->") == 2
+    seldom = [*more, "checkpoint.commit_every=5"]
+    hpo.run(load("small.yaml", overrides=seldom), warn=said.append)
+    hpo.run(load("small.yaml", overrides=more), warn=said.append)  # a record omits this default
+    assert len(said) == 3 and "commit_every" in said[2]
 
 
 def test_a_renamed_folder_is_resumed_under_its_new_name(given):

@@ -126,11 +126,11 @@ def do_compare(args: Namespace) -> int:
                      chosen.interim)  # fmt: skip
     differs = apart(sides[0].world, sides[1].world)
     refused = f"no verdict: they were evaluated in different environments ({differs})"
-    weights = {side.name: 0.0 if stream is Stream.REPORT else side.weight
-               for side, stream in zip(sides, chosen.streams, strict=True)}  # fmt: skip
-    if not differs and len({*weights.values()}) > 1:
-        each = (f"{weight:g} in the values of {name}" for name, weight in weights.items())
-        differs = f"training returns count {' and '.join(each)}"
+    weights = [0.0 if stream is Stream.REPORT else side.weight
+               for side, stream in zip(sides, chosen.streams, strict=True)]  # fmt: skip
+    if not differs and weights[0] != weights[1]:
+        differs = (f"training returns count {weights[0]:g} in the values of {sides[0].name} and "
+                   f"{weights[1]:g} in the values of {sides[1].name}")  # fmt: skip
         refused = f"no verdict: {differs}"
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
