@@ -1,20 +1,20 @@
 """Share of configurations that the choice beats, by the cost of a search.
 
     hpo bench benchmarks/bench/budgets.yaml --to benchmarks/bench/budgets.json
-    python benchmarks/bench/equal.py budgets docs/figures/search_budget.png
     hpo bench benchmarks/bench/held_out.yaml --to benchmarks/bench/held_out.json
-    python benchmarks/bench/equal.py held_out
+    python benchmarks/bench/equal.py budgets held_out docs/figures/search_budget.png
     hpo bench benchmarks/bench/rules.yaml --to benchmarks/bench/rules.json
     python benchmarks/bench/equal.py rules
 
 Prints, for each plan and budget, by how many points its choice beats more configurations than
-that of the old plan with 40 runs; intervals over searches and tables. Dotted in the picture: the
-best trial that was started, picked by all recorded seeds but those that judge it. Rules and
-methods are compared with the first of them at its budget.
+that of the old plan with 40 runs; intervals over searches and tables. Rules and methods are
+compared with the first of them at its budget. Prints and draws, for comparison, the default and
+the best of all recorded configurations, picked by all recorded seeds but those that judge it.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -26,11 +26,15 @@ from judges import HELD_OUT, interval
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from hpo.search.bench import read_table
 from hpo.search.bench.compare import needed
+from hpo.search.seeds import generator
 
 FOLDER = Path(__file__).parent
 OLD, NEW = "tpe, 3 seeds, selection", "tpe, 1 seed, late rung"
 FIRST = "tpe, asha"  # of the rules
+LABELS = {OLD: "first version of hpo init", NEW: "hpo init today"}
+BOUNDS = ("the default", "the best of all recorded, by its other seeds")
 BUDGET, RESAMPLES = 40, 4000
 OLD_TEST, TEST = 32.0, 2 * 12.3  # full runs of the test of winner and default (interim.json)
 
@@ -39,7 +43,7 @@ class Searches:
     """Columns of all searches, [tables, searches]."""
 
     def __init__(self, path: Path):
-        self.rows = pq.read_table(path).to_pandas().sort_values("search")
+        self.path, self.rows = path, pq.read_table(path).to_pandas().sort_values("search")
         self.tables = sorted(self.rows.environment.unique())
         self.budgets = sorted(self.rows.budget.unique())
 
@@ -51,25 +55,49 @@ class Searches:
         parts = (self.of(method, budget, name).mean() for name in ("search_runs", "confirm_runs"))
         return float(sum(parts))
 
+    def recorded(self) -> np.ndarray:
+        """Return the shares that the default and the best configuration beat, [tables, 2].
+
+        Means over the searches, on the test seeds of each; the best is that on all other seeds.
+        """
+        bench, found = json.loads(self.path.with_suffix(".json").read_text())["bench"], []
+        for table in (read_table(FOLDER / bench["tables"] / name) for name in self.tables):
+            finals = table.finals if table.goal == "maximize" else -table.finals
+            each = list[list[float]]()
+            for search in range(bench["searches"]):
+                order = generator(bench["seed"], "bench", search).permutation(table.seeds).tolist()
+                test, others = order[: bench["test_seeds"]], order[bench["test_seeds"] :]
+                best = int(finals[:, others].mean(axis=1).argmax())
+                each.append([table.share_beaten(row, test) for row in (0, best)])
+            found.append(np.mean(each, axis=0))
+        return 100 * np.array(found)
+
 
 def reached(found: Searches, method: str) -> tuple[float, float, float]:
-    """Return the env steps at which a method beats as many configurations as OLD with its budget.
-
-    As a ratio, with its 95 % interval: the mean share over tables and searches, made
-    non-decreasing, joined over the logarithm of the mean runs. The smallest budget bounds it
-    from above where it is enough, and no budget makes it infinite.
-    """
+    """Return `cost_ratio` of a method to OLD with its budget."""
     new = np.array([found.of(method, budget, "beats") for budget in found.budgets])
-    old, runs = found.of(OLD, BUDGET, "beats"), [found.runs(method, one) for one in found.budgets]
-    spent, rng, each = found.runs(OLD, BUDGET), np.random.default_rng(0), []
+    runs = np.array([found.runs(method, budget) for budget in found.budgets])
+    return cost_ratio(new, runs, found.of(OLD, BUDGET, "beats"), found.runs(OLD, BUDGET))
+
+
+def cost_ratio(
+    new: np.ndarray, runs: np.ndarray, old: np.ndarray, spent: float
+) -> tuple[float, float, float]:
+    """Return the runs at which `new` beats as many configurations as `old`, over those it `spent`.
+
+    `new`: shares, [budgets, tables, searches], `old` [tables, searches]. With a 95 % interval
+    over both. The mean share is made non-decreasing and joined over the logarithm of the runs.
+    The smallest budget bounds it from above where it is enough, and no budget makes it infinite.
+    """
+    rng, each = np.random.default_rng(0), list[float]()
     for draw in range(RESAMPLES + 1):
         tables, searches = np.arange(len(old)), np.indices(old.shape)[1]
         if draw:  # draw 0 is the data itself
             tables = rng.integers(0, len(old), len(old))
             searches = rng.integers(0, old.shape[1], old.shape)
-        shares = new[:, tables[:, None], searches].mean(axis=(1, 2))
+        means = new[:, tables[:, None], searches].mean(axis=(1, 2))
         target = old[tables[:, None], searches].mean()
-        each.append(float(needed(shares, np.array(runs), target)[0]) / spent)
+        each.append(float(needed(means, runs, target)[0]) / spent)
     low, high = np.quantile(each[1:], [0.025, 0.975], method="nearest")
     return each[0], float(low), float(high)
 
@@ -83,15 +111,12 @@ def rules(found: Searches) -> None:
         gain = found.of(method, budget, "beats") - base
         words = ("{:+.1f} [{:.1f}, {:.1f}]".format(*interval(some)) for some in (gain, gain[new]))
         print(f"{method}, {found.runs(method, budget):.0f} runs: {'; held out '.join(words)}")
+    print(bounds(found, base))
 
 
-def main(name: str, target: Path | None) -> None:
-    found = Searches(FOLDER / f"{name}.parquet")
-    if len(found.budgets) == 1:
-        rules(found)
-        return
-    before = found.of(OLD, BUDGET, "beats")
-    spent = found.runs(OLD, BUDGET)
+def budgets(found: Searches) -> None:
+    """Print the gain of each plan and budget over OLD with its budget, and what it costs."""
+    before, spent = found.of(OLD, BUDGET, "beats"), found.runs(OLD, BUDGET)
     print(f"{len(found.tables)} tables: {', '.join(found.tables)}")
     for method in dict.fromkeys(found.rows.method):
         for budget in found.budgets:
@@ -105,26 +130,47 @@ def main(name: str, target: Path | None) -> None:
         least = found.runs(method, found.budgets[0]) / spent
         print(f"{method}: {ratio:.2f} [{low:.2f}, {high:.2f}] of the env steps beat as many; its "
               f"smallest budget is {least:.2f}")  # fmt: skip
-    if target:
-        draw(found, target)
+    print(bounds(found, before))
 
 
-def draw(found: Searches, target: Path) -> None:
-    figure, axis = plt.subplots(figsize=(6, 3.6))
-    for at, method in enumerate((OLD, NEW)):
-        runs = [found.runs(method, budget) for budget in found.budgets]
-        middle = [100 * found.of(method, budget, "beats").mean() for budget in found.budgets]
-        best = [100 * found.of(method, budget, "oracle_beats").mean() for budget in found.budgets]
-        axis.plot(runs, middle, color=f"C{at}", marker="o", label=method)
-        axis.plot(runs, best, color=f"C{at}", linestyle=":", label="the best trial it started")
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter("{x:g}")
-    axis.set_xlabel("env steps of search and selection, in full runs of one seed")
-    axis.set_ylabel("configurations beaten, %")
-    axis.legend()
+def bounds(found: Searches, beats: np.ndarray) -> str:
+    default, best = found.recorded().mean(axis=0)
+    return f"{100 * beats.mean():.0f} % beaten, by default {default:.0f}, at best {best:.0f}"
+
+
+def draw(each: list[Searches], target: Path) -> None:
+    """Draw gains over OLD with its budget, a panel for each set of tables."""
+    figure, axes = plt.subplots(1, len(each), figsize=(8, 3.6), sharey=True, squeeze=False)
+    for axis, found in zip(axes[0], each, strict=True):
+        before = found.of(OLD, BUDGET, "beats")
+        for at, (method, label) in enumerate(LABELS.items()):
+            gains = [interval(found.of(method, one, "beats") - before) for one in found.budgets]
+            middle, low, high = np.transpose(gains)
+            runs = [found.runs(method, budget) for budget in found.budgets]
+            axis.errorbar(runs, middle, (middle - low, high - middle), None,
+                          color=f"C{at}", marker="o", capsize=3, label=label)  # fmt: skip
+        others = found.recorded().mean(axis=0) - 100 * before.mean()
+        for bound, style, label in zip(others, ("--", ":"), BOUNDS, strict=True):
+            axis.axhline(bound, color="grey", linestyle=style, label=label)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.set_xlabel("env steps, in full runs of one seed")
+        held = all(f"held_out/{name}" in HELD_OUT for name in found.tables)
+        part = "held out" if held else "which chose the plan"
+        axis.set_title(f"{len(before)} tables, {part}", fontsize=10)
+    axes[0, 0].set_ylabel("points more configurations beaten\nthan by the first version, 49 runs")
+    axes[0, 0].legend(fontsize=8, loc="lower right")
     figure.tight_layout()
     figure.savefig(target, dpi=100)
 
 
+def main(*args: str) -> None:
+    each = [Searches(FOLDER / f"{name}.parquet") for name in args if not name.endswith(".png")]
+    for found in each:
+        rules(found) if len(found.budgets) == 1 else budgets(found)
+    if args[-1].endswith(".png"):
+        draw(each, Path(args[-1]))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(*sys.argv[1:])

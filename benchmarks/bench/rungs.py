@@ -5,17 +5,20 @@
 Every plan spends the same on random configurations: all start on the search seeds, the best 1/eta
 continue at each rung, and the best 3 of those that finish may run on 3 more seeds. Test seeds say
 what share of all configurations the choice beats. For every table the plan that is best on the
-*other* tables is taken, as for a default that was tuned elsewhere. Prints plans and writes
-`rungs.json`; intervals are over tables.
+*other* tables is taken, as for a default that was tuned elsewhere, and what it costs to choose as
+well as the first plan with 49 runs. Prints plans and writes `rungs.json`; intervals are over
+tables and draws.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from equal import cost_ratio
 from judges import TABLES, TESTS, Runs, interval
 
 RUNGS = {  # shares of the run, and eta
@@ -27,6 +30,7 @@ RUNGS = {  # shares of the run, and eta
     "50 %": ((0.5,), 2), "50 %, eta 3": ((0.5,), 3),
 }  # fmt: skip
 SEEDS, BUDGETS, DRAWS = (1, 2, 3), (20, 32, 49), 300
+FINER = (14, 16, 18, 20, 24, 28, 32, 40, 49)  # budgets for the cost of an equally good choice
 CHOSEN, SELECTION = 3, 3  # trials and seeds of the selection stage
 OLD = ("5, 20, 80 %", 3, True)  # what `hpo init` wrote at first
 BEFORE = ("5, 20, 80 %", 2, False)  # and until 2026-11-27
@@ -59,14 +63,16 @@ def chosen(runs: Runs, rows: np.ndarray, seeds: np.ndarray, plan: tuple[str, int
     return int(best[runs.mixed[np.ix_(best, fresh)].mean(axis=1).argmax()])
 
 
-def shares(runs: Runs, plan: tuple[str, int, bool]) -> np.ndarray:
+def shares(
+    runs: Runs, plan: tuple[str, int, bool], budgets: tuple[int, ...] = BUDGETS
+) -> np.ndarray:
     """Return what share of configurations the choice beats, [budgets, draws]."""
     draws, (total, recorded) = np.random.default_rng(0), runs.finals.shape
     points, eta = points_of(runs, RUNGS[plan[0]][0]), RUNGS[plan[0]][1]
     length = runs.shown.shape[2]
-    found = np.zeros((len(BUDGETS), DRAWS))
-    for place, draw in itertools.product(range(len(BUDGETS)), range(DRAWS)):
-        left = (BUDGETS[place] - CHOSEN * SELECTION * plan[2]) / plan[1]
+    found = np.zeros((len(budgets), DRAWS))
+    for place, draw in itertools.product(range(len(budgets)), range(DRAWS)):
+        left = (budgets[place] - CHOSEN * SELECTION * plan[2]) / plan[1]
         fits = [n for n in range(2, total) if cost_of(n, points, length, eta) <= left]
         count = max(fits, default=2)
         rows = np.r_[0, draws.choice(np.arange(1, total), count - 1, replace=False)]
@@ -76,7 +82,7 @@ def shares(runs: Runs, plan: tuple[str, int, bool]) -> np.ndarray:
     return found
 
 
-def in_words(gain: list[float]) -> str:
+def in_words(gain: Sequence[float]) -> str:
     return f"{gain[0]:+.1f} [{gain[1]:.1f}, {gain[2]:.1f}]"
 
 
@@ -102,6 +108,15 @@ def main() -> None:
         gain = interval((left_out - found[plans.index(base)]).reshape(len(tables), -1))
         result["left_out"][name] = gain
         print(f"\nbest on the other tables, over {base}: {in_words(gain)}")
+    finer = np.array(
+        [shares(runs, plans[plan], FINER) for runs, plan in zip(tables, taken, strict=True)]
+    )
+    first = np.array([shares(runs, OLD, FINER[-1:])[0] for runs in tables])
+    ratio = cost_ratio(np.moveaxis(finer, 1, 0), np.array(FINER, float), first, FINER[-1])
+    result["left_out"]["ratio"] = [round(one, 2) for one in ratio]
+    print(
+        f"it beats as many with {ratio[0]:.2f} [{ratio[1]:.2f}, {ratio[2]:.2f}] of the env steps"
+    )
     for at, plan in enumerate(taken):
         result["left_out"][TABLES[at]] = list(plans[plan])
         print(f"{TABLES[at]}: {plans[plan]}, {100 * left_out[at].mean():.1f}")

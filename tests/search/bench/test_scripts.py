@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from dataclasses import replace
@@ -20,6 +21,8 @@ import more_trials
 import real
 import rungs
 
+from hpo.search.bench import read_table
+from hpo.search.seeds import generator
 from hpo.studies.load import load
 
 
@@ -112,7 +115,7 @@ def searches(path, new):
     """A file of two tables and budgets 10 and 40; `beats` of the new plan at each is given."""
     rows = [
         {"environment": f"t{table}", "method": method, "budget": budget, "search": search,
-         "search_runs": float(budget), "confirm_runs": 0.0, "beats": beats, "oracle_beats": 1.0}
+         "search_runs": float(budget), "confirm_runs": 0.0, "beats": beats}
         for method, each in ((equal.OLD, {10: 0.2, 40: 0.6}), (equal.NEW, new))
         for budget, beats in each.items()
         for table in range(2)
@@ -134,6 +137,25 @@ def test_the_env_steps_for_an_equally_good_choice(tmp_path, new, ratio):
     found = searches(tmp_path / "found.parquet", new)
     assert equal.reached(found, equal.NEW) == pytest.approx((ratio,) * 3)
     assert equal.reached(found, equal.OLD)[0] == pytest.approx(1.0)
+
+
+def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judge_it(tmp_path):
+    path, name = tmp_path / "found.parquet", "held_out/Swimmer-misc"
+    bench = {"tables": "../../results", "searches": 3, "test_seeds": 2, "seed": 7}
+    pq.write_table(pa.Table.from_pylist([{"environment": name, "search": 0, "budget": 8}]), path)
+    path.with_suffix(".json").write_text(json.dumps({"bench": bench}))
+    values = read_table(equal.FOLDER / "../../results" / name).finals.tolist()
+    shares = []
+    for search in range(3):
+        order = generator(7, "bench", search).permutation(len(values[0])).tolist()
+        judged = [sum(row[seed] for seed in order[:2]) for row in values]
+        known = [sum(row[seed] for seed in order[2:]) for row in values]
+        for row in (0, known.index(max(known))):
+            beaten = [(own < judged[row]) + (own == judged[row]) / 2 for own in judged[1:]]
+            shares.append(100 * sum(beaten) / len(beaten))
+    (found,) = equal.Searches(path).recorded()
+    assert found == pytest.approx([sum(shares[0::2]) / 3, sum(shares[1::2]) / 3])
+    assert found[1] > found[0]
 
 
 def test_expected_gains_are_those_of_many_draws():
