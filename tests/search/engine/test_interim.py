@@ -180,6 +180,30 @@ def test_a_winner_that_has_test_seeds_by_hand_has_no_interim_look(tmp_path, seed
     assert [len(rows[number].report_values) for number in (0, winner)] == [16, 16]
     with Journal(tmp_path) as journal:
         assert not any(look.interim for look in looks_of(journal.attributes()))
+        found = conclusion_of(journal).against.interval  # the default was not seen before
+    assert (found.low, found.high) == expected_interval(tmp_path, winner, 0.04)
+
+
+class Loses(Noisy, samples.LosingFactory):
+    """One seed of the default diverges."""
+
+
+def expected_interval(folder, winner, level):
+    rows = rows_of(folder)
+    ours, theirs = (rows[number].by_report_seed for number in (winner, 0))
+    gaps = [ours[seed] - value for seed, value in theirs.items() if value == value]
+    return pytest.approx(tuple(stats.ttest_1samp(gaps, 0.0).confidence_interval(1 - level)))
+
+
+def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
+    lanes = Loses(replicate=4, chunk=9, among=lambda config: config["learning_rate"] == 1e-5)
+    winner = go(tmp_path, study(), lanes).best.trial
+    assert rows_of(tmp_path)[0].report_diverged == (4,)
+    with Journal(tmp_path) as journal:
+        found = conclusion_of(journal).against
+    assert (found.seeds, found.pairs) == (16, 15)
+    wanted = expected_interval(tmp_path, winner, 0.04)
+    assert (found.interval.low, found.interval.high) == wanted
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():
