@@ -236,12 +236,12 @@ class ConfirmStage:
             self._leave()
             return
         winner = self._ledger.trials[state.winner]
-        seeds = len(winner.runs_of(Stream.REPORT))
-        if not _was_cut(winner) and self._start_default(seeds):
+        if not _was_cut(winner) and self._start_default(len(winner.runs_of(Stream.REPORT))):
             return  # it had to wait, or an earlier version began this phase without it
         both = [number for number in (state.winner, state.default) if number is not None]
         for number in both:
             self._take_report(number)
+        seeds = min(len(self._ledger.trials[number].runs_of(Stream.REPORT)) for number in both)
         is_interim = seeds < confirm.report and not any(
             _was_cut(self._ledger.trials[number]) for number in both
         )

@@ -206,6 +206,23 @@ def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
     assert (found.interval.low, found.interval.high) == wanted
 
 
+def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows(tmp_path):
+    space = dataclasses.replace(POOR, parameters=(
+        samples.parameter("learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"),
+        POOR.parameters[1],
+    ))  # fmt: skip
+    asked, lanes = study(space, seed=10, metric=Metric(), confirm=None), Noisy(seed=10, lanes=4)
+    searched = go(tmp_path / "search", asked, lanes).usage.env_steps
+    for runs, sizes in ((28, [16, 8]), (32, [16, 16])):
+        budget = samples.Budget(trials=24, env_steps=searched + runs * growing.LENGTH)
+        bounded = dataclasses.replace(asked, budget=budget)
+        go(tmp_path / "study", bounded, lanes) if runs == 28 else None
+        results = go(tmp_path / "study", dataclasses.replace(bounded, confirm=CONFIRM), lanes)
+        rows = rows_of(tmp_path / "study")
+        assert [len(rows[number].report_values) for number in (results.best.trial, 0)] == sizes
+    assert results.usage.env_steps == budget.env_steps
+
+
 def test_two_looks_are_wrong_in_at_most_5_percent():
     """Of equal configurations; some stop because the first look does not favour the winner."""
     rng, wrong, early = np.random.default_rng(0), 0, 0
