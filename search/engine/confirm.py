@@ -12,8 +12,6 @@ an earlier stage competes with the new candidates, and test values stay when the
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,12 +20,12 @@ import numpy as np
 
 from ...errors import ConfigError, counted
 from ...store.codec import plain_json
-from ...store.comparison import decided_pairs
 from ...store.interim_analyses import begins_interim, winners_looks
-from ...store.leaderboard import seeds_that_choose
+from ...store.leaderboard import default_of, seeds_that_choose
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
+from ...store.verdict import conclude
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
@@ -254,22 +252,19 @@ class ConfirmStage:
 
     def _is_clear(self) -> bool:
         """Return whether the seeds of an interim look decide, or do not favour the winner."""
-        trials, state = self._ledger.trials, self._state
+        ledger, state = self._ledger, self._state
         if state.winner is None or state.default is None:
             return False
-        ours, theirs = (trials[n].by_report_seed for n in (state.winner, state.default))
-        seeds = sorted(ours.keys() & theirs.keys())
-        sign = -self._ledger.objective.loss(1.0)
-        pairs = [(sign * ours[seed], sign * theirs[seed]) for seed in seeds]
-        if not seeds or not all(map(math.isfinite, itertools.chain(*pairs))):
+        ours, theirs = (ledger.trials[n].by_report_seed for n in (state.winner, state.default))
+        shared = len(ours.keys() & theirs.keys())
+        found = conclude(
+            ours, theirs, goal=ledger.study.metric.goal, bounds=bounds_of(ledger.study),
+            earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
+            interim=begins_interim(ledger.looks),
+        ).against  # fmt: skip
+        if found.difference is None or found.pairs < found.seeds:
             return False
-        looks = self._ledger.looks
-        earlier = winners_looks(looks, state.winner, state.default, len(seeds))
-        before = [sum(seed < size for seed in seeds) for size in earlier]
-        own, other = zip(*pairs, strict=True)
-        bounds = bounds_of(self._ledger.study).signed(sign)
-        found = decided_pairs(own, other, before, bounds, interim=begins_interim(looks))
-        return found.verdict in ("better", "worse") or mean(own) <= mean(other)
+        return found.verdict in ("better", "worse") or found.difference <= 0.0
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
         """Return a trial's replicates on the test seeds and its bucket; none can run without."""
@@ -394,7 +389,7 @@ class ConfirmStage:
 
     def _look(self, interim: bool = False) -> None:
         winner = first_confirmed(self._ledger)
-        is_default = winner is None or winner.number in (0, REFERENCE_TRIAL)
+        is_default = winner is default_of([*self._ledger.trials.values()])
         number = None if is_default or winner is None else winner.number
         self._ledger.note_looks(number, interim)
 

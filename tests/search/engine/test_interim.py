@@ -18,8 +18,9 @@ from hpo.store import Stream, query, tables_equal
 from hpo.store.comparison import decided_pairs
 from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
+from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.load import loads
-from hpo.studies.spec import Metric
+from hpo.studies.spec import EarlyTerminate, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
@@ -221,6 +222,22 @@ def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows
         rows = rows_of(tmp_path / "study")
         assert [len(rows[number].report_values) for number in (results.best.trial, 0)] == sizes
     assert results.usage.env_steps == budget.env_steps
+
+
+def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
+    """It is not the default, and a study that grows takes no look at it a second time."""
+    asked = study(early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1))
+    for trials in (4, 5):
+        budget = samples.Budget(trials=trials)
+        results = go(tmp_path, dataclasses.replace(asked, budget=budget), Noisy(seed=1))
+        assert (results.best.trial, results.best.seeds) == (0, 8) and rows_of(tmp_path)[0].schedule
+    assert results.usage.confirm_env_steps == 16 * growing.LENGTH
+    with Journal(tmp_path) as journal:
+        looks, found = looks_of(journal.attributes()), conclusion_of(journal).against.interval
+    assert [(look.trial, look.won) for look in looks] == [(REFERENCE_TRIAL, False), (0, True)]
+    ours, theirs = (rows_of(tmp_path)[one].report_values for one in (0, REFERENCE_TRIAL))
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(1 - 0.008)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():
