@@ -314,7 +314,8 @@ def _end_cut(ledger: Ledger, trial: Trial) -> None:
     """End a trial cut by the budget: it is unfinished, or had diverged before."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
-        ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)
+        state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
+        ledger.end(trial, state, trial.error if trial.lost else "")
         return
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)

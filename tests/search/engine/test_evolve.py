@@ -13,6 +13,7 @@ from helpers import view_samples
 from helpers.analytic_lanes import AnalyticPopulation
 from hpo.errors import ConfigError
 from hpo.search.run import run
+from hpo.search.state.loop_state import LoopState
 from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of, params_at
 from hpo.spaces import Space, parse_rule
@@ -184,6 +185,34 @@ def test_when_all_diverge_the_study_ends(tmp_path):
     rows, decisions = read(tmp_path / "s")
     assert results.state == "finished" and decisions == []
     assert {row.state for row in rows.values()} == {"diverged"}
+    assert all("of its training is not finite" in row.error for row in rows.values())
+
+
+def lanes_of(path):
+    with Journal(path) as journal:
+        return [bucket.lanes for bucket in LoopState.from_text(journal.head().loop_state).buckets]
+
+
+def test_a_population_that_grows_has_lanes_for_all(tmp_path):
+    small, grown = study(budget=Budget(trials=2)), study(budget=Budget(trials=14))
+    go(tmp_path / "s", small, dataclasses.replace(FACTORY, lanes=4))
+    assert lanes_of(tmp_path / "s") == [4]
+    go(tmp_path / "s", grown, dataclasses.replace(FACTORY, lanes=28))
+    assert lanes_of(tmp_path / "s") == [28]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_diverged_ends_so_where_others_have_taken_its_lanes(tmp_path, seed):
+    """The population grew amid its search, and the lanes in use stay as many as they are."""
+    factory = samples.AnalyticFactory(lanes=4, seed=seed, diverges_above=0.05)
+    asked = study(budget=Budget(trials=2), seed=seed)
+    go(tmp_path / "s", asked, factory, observers=[samples.CutAt(3)])
+    grown = dataclasses.replace(asked, budget=Budget(trials=14))
+    assert go(tmp_path / "s", grown, factory).state == "finished"
+    rows, _ = read(tmp_path / "s")
+    assert {row.state for row in rows.values()} == {"finished", "diverged"}
+    lost = [row for row in rows.values() if row.state == "diverged"]
+    assert all("of its training is not finite" in row.error for row in lost)
 
 
 def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
