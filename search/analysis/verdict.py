@@ -353,14 +353,13 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
     if not ended:
         return "The default still runs on these seeds."
     default = default_of(rows)
+    number = REFERENCE_TRIAL if default is None else default.trial
     if default is not None and default.state is TrialState.FAILED:
         return f"The default failed in the search: {default.error}"
-    if default is not None and default.error:
+    asked = confirm is not None and (confirm["top_k"] or str(number) in confirm.get("also", ()))
+    if asked and default is not None and default.error:
         return f"The default was not measured to the end: {default.error}."
-    if confirm is None or not confirm["top_k"]:  # `hpo confirm` alone ran trials on them
-        number = REFERENCE_TRIAL if default is None else default.trial
-        return f"The default did not run on these seeds: confirm trial {number}, too."
-    return "The default did not run on these seeds: an earlier version confirmed without it."
+    return f"The default did not run on these seeds: confirm trial {number}, too."
 
 
 def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:
