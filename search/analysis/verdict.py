@@ -239,7 +239,7 @@ def conclusion_from(
     found = concluded(
         meta, rows, entries, baselines,
         ceiling=ceiling_of(study, meta),
-        why=_why_nothing(study, meta, entries, ended, front),
+        why=_why_nothing(study, meta, rows, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
         front=front, alone=alone, looks=looks,
@@ -286,12 +286,9 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 
 
 def _why_nothing(
-    study: Mapping[str, Any],
-    meta: StudyMeta,
-    entries: Sequence[Entry],
-    ended: bool,
-    front: FrontConclusion | None,
-) -> list[str]:
+    study: Mapping[str, Any], meta: StudyMeta, rows: Sequence[TrialRow],
+    entries: Sequence[Entry], ended: bool, front: FrontConclusion | None,
+) -> list[str]:  # fmt: skip
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _why_unfinished(meta, entries, ended)
@@ -309,10 +306,12 @@ def _why_nothing(
     if not ended:
         what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
         return [f"No verdict yet: {what}."]
+    error = next((row.error for row in rows if row.trial == first.trial), "")
+    more = [f"Trial {first.trial}: {error}."] if error else []
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
-        return ["Undecided: the winner has no value on the test seeds."]
+        return ["Undecided: the winner has no value on the test seeds.", *more]
     kind = "selection" if confirm["choose"] else "test"
-    return [f"Undecided: no trial has a value on every {kind} seed."]
+    return [f"Undecided: no trial has a value on every {kind} seed.", *more]
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:

@@ -40,7 +40,7 @@ from .finish_trials import Policies, in_lanes
 Replicate = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
 """Returns the bucket of a configuration, made for its first trial."""
-_LACKS_REPORT = "report seeds gave no value"
+_OF_REPORT = "report seed"
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class ConfirmStage:
         keeps = out_of_budget and any(trial.choose_values for trial in ledger.trials.values())
         whole: list[Trial] = []
         for trial in candidates:
-            missing = _missing(trial.runs_of(Stream.CHOOSE))
+            missing = self._missing(trial.runs_of(Stream.CHOOSE), "selection seed")
             trial.lack(missing)
             if not missing and not keeps:
                 values = trial.values_of(Stream.CHOOSE)
@@ -210,8 +210,7 @@ class ConfirmStage:
         Without a default no look is taken, nor after earlier ones (of another winner, or by
         `confirm.also`), which leave too little of the error rate for two more.
         """
-        confirm, default = self._confirm, None
-        looks = self._ledger.looks
+        confirm, looks = self._confirm, self._ledger.looks
         won = {look.trial for look in looks if look.won}
         again = won == {winner.number} and begins_interim(looks)
         looked = not again and bool(won or winner.by_report_seed)
@@ -221,9 +220,8 @@ class ConfirmStage:
             self._leave()
             return
         if confirm.interim is not None and confirm.default and not looked:
-            default = self._default()
-        if confirm.interim is not None and default is not None and default is not winner:
-            wanted = min(confirm.interim, wanted)
+            rival = self._default()
+            wanted = wanted if rival in (None, winner) else min(confirm.interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
         _enter(winner, runs, bucket)
         self._start_default(wanted, after=self._cost(runs, bucket))
@@ -325,7 +323,7 @@ class ConfirmStage:
             if run.state in (RunState.ENDED, RunState.DIVERGED)
         }
         trial.leave()
-        if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
+        if number not in self._state.candidates or _OF_REPORT in trial.error:
             trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
         _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
@@ -380,12 +378,20 @@ class ConfirmStage:
         """Store the test values; if a seed was cut there are none, and the row says so."""
         trial = self._ledger.trials[number]
         runs = trial.runs_of(Stream.REPORT)
-        lost = sum(run.state is not RunState.ENDED for run in runs)
-        if lost:
-            trial.lack(f"{lost} of {len(runs)} {_LACKS_REPORT}")
+        trial.lack(self._missing(runs, _OF_REPORT))
         if runs and not any(run.state is RunState.CUT for run in runs):
             trial.prove()
         self._ledger.touch(trial)
+
+    def _missing(self, runs: Sequence[Run], of: str) -> str:
+        """Return how many seeds have no value, and the bound that cut them; "" if none."""
+        lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
+        if any(run.state is RunState.CUT for run in runs):
+            bounds = self._ledger.study.budget
+            given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
+            ended = " or ".join(name for name, bound in given.items() if bound is not None)
+            budget = f": {ended} ended"
+        return f"{lost} of {counted(len(runs), of)} gave no value{budget}" if lost else ""
 
     def _look(self, interim: bool = False) -> None:
         winner = first_confirmed(self._ledger)
@@ -432,9 +438,3 @@ def first_confirmed(ledger: Ledger) -> Trial | None:
 def _was_cut(trial: Trial) -> bool:
     confirming = (*trial.runs_of(Stream.CHOOSE), *trial.runs_of(Stream.REPORT))
     return any(run.state is RunState.CUT for run in confirming)
-
-
-def _missing(runs: list[Run]) -> str:
-    """Return how many selection seeds have no value, in words; "" if all have one."""
-    lost = sum(run.state is not RunState.ENDED for run in runs)
-    return f"{lost} of {counted(len(runs), 'selection seed')} gave no value" if lost else ""

@@ -323,9 +323,9 @@ def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch)
         return self.ledger.state.phase is Phase.CHOOSE
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
-    results = go(tmp_path)
-    words = "Undecided: no trial has a value on every selection seed."
-    assert results.conclusion.said == (words,)
+    said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
+    assert said[0] == "Undecided: no trial has a value on every selection seed."
+    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ended.")
 
 
 @pytest.mark.parametrize("pause", [0, 50])
