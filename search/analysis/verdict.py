@@ -27,7 +27,7 @@ from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclu
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
-from ...studies.spec import has_key
+from ...studies.spec import Constraint, has_key
 from ...studies.study_keys import COSTS
 from ...studies.yaml_io import plain, read_text
 
@@ -186,7 +186,8 @@ def conclusion_of(
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
-    rules, entries = baselines_of(journal), _without_training(journal, rows, entries)
+    entries = _as_tested(journal, _without_training(journal, rows, entries))
+    rules = baselines_of(journal)
     return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
 
 
@@ -210,6 +211,22 @@ def _without_training(
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
+def _as_tested(journal: Journal, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return entries; a default that was stopped is as feasible as on its test seeds."""
+    meta, default = journal.meta, next((one for one in entries if one.is_default), None)
+    if not meta.constraints or default is None or default.value is not None:
+        return entries
+    from ..state.objective import Objectives  # numpy is loaded on use
+
+    limits = Objectives(constraints=tuple(Constraint(**one) for one in meta.constraints))
+    own = journal.evaluations(default.trial)
+    if not (seen := [limits.measure(row) for row in own if row.stream is Stream.REPORT]):
+        return entries
+    values = limits.aggregate(seen, dict.fromkeys(COSTS, 0.0))  # cut costs say nothing
+    feasible = limits.violation(values) == 0.0
+    return [replace(one, feasible=feasible) if one is default else one for one in entries]
+
+
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     """Return a sentence where the winner's value is of episodes that were cut; else ""."""
     if not entries or entries[0].value is None:
@@ -221,16 +238,10 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
 
 
 def conclusion_from(
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow],
-    ended: bool,
-    fresh: FrontValues,
-    alone: WithoutCopying | None = None,
-    cut: str = "",
-    looks: Sequence[Look] = (),
-) -> Conclusion:
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow], ended: bool, fresh: FrontValues,
+    alone: WithoutCopying | None = None, cut: str = "", looks: Sequence[Look] = (),
+) -> Conclusion:  # fmt: skip
     study, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
