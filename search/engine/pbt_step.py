@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from ...errors import ConfigError
@@ -95,9 +94,6 @@ def evolve(
             ready = [trial for trial in here if not trial.lost and is_due(trial, rung)]
             if ready:
                 lost = [trial for trial in here if trial.lost and trial.rung == rung - 1]
-                needed = accumulate(sum(run.lane is None for run in t.runs) for t in lost)
-                free = bucket.slots.count(None)  # trials that waited may have taken their lanes
-                lost = [trial for trial, lanes in zip(lost, needed, strict=True) if lanes <= free]
                 yield bucket, _Rung(ledger, evolver, bucket, rung, ready, lost).carry_out()
 
 

@@ -104,8 +104,7 @@ class Ledger:
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
         seen = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
         new = [look for look in seen if (look.trial, look.seeds, look.won) not in known]
-        if new:
-            # Those with the most seeds before come first, else a pair seems to be seen half-way.
+        if new:  # most seeds before first, else a pair seems to be seen half-way
             before = {look.trial: look.seeds for look in self.looks}
             new.sort(key=lambda look: -before.get(look.trial, 0))
             self.looks = (*self.looks, *new)
