@@ -128,11 +128,8 @@ class Policies:
         """Keep policies of replicates just evaluated, while their lanes still have them."""
         state = self._ledger.state
         for run in runs:
-            if (
-                run.stream is not Stream.SEARCH
-                or run.value is None
-                or self._bucket(run).population is None
-            ):
+            has_lane = self._bucket(run).population is not None
+            if run.stream is not Stream.SEARCH or run.value is None or not has_lane:
                 continue
             if run.state is RunState.ENDED and self._wanted.each_seed:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
@@ -149,7 +146,7 @@ class Policies:
         ledger, most = self._ledger, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         seeds = self._seeds_of(trial) if self._wanted.each_seed else []
-        if trial.value is None or not (seeds or there):
+        if trial.value is None or not (seeds or there or self._path(trial.number).is_dir()):
             return
         numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
         ordered = ledger.order(ledger.trials[number] for number in numbers)
@@ -164,7 +161,7 @@ class Policies:
         if seeds:
             delete_folder(self._path(trial.number))
             copy_folder(seeds[0], self._path(trial.number))
-        else:
+        elif there:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
@@ -289,10 +286,12 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
         if any(run.state is RunState.CUT for run in trial.runs):
-            _end_cut(ledger, trial)
+            _end_cut(ledger, trial, policies)
             continue
         further = more_seeds(ledger, trial)
         if further:
+            for run in in_lanes(trial.runs_of(Stream.SEARCH))[:1]:
+                policies.export(run)  # the budget may end before the further seeds
             trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
@@ -301,16 +300,16 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
         policies.offer(trial)
 
 
-def close_search(ledger: Ledger) -> None:
+def close_search(ledger: Ledger, policies: Policies) -> None:
     """End the remaining trials: live ones are unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
-        _end_cut(ledger, trial)
+        _end_cut(ledger, trial, policies)
     for trial in ledger.paused():
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _end_cut(ledger: Ledger, trial: Trial) -> None:
+def _end_cut(ledger: Ledger, trial: Trial, policies: Policies) -> None:
     """End a trial cut by the budget: it is unfinished, or had diverged before."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
@@ -320,3 +319,4 @@ def _end_cut(ledger: Ledger, trial: Trial) -> None:
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)
     ledger.set_value(trial, value_of(ledger, trial))
+    policies.offer(trial)
