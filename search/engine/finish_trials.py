@@ -271,8 +271,8 @@ class Policies:
 
 def _has_won(trial: Trial) -> bool:
     """Return whether it won once: it may win again, without a lane that still has its policy."""
-    chosen = trial.choose_values or trial.number not in (0, REFERENCE_TRIAL)
-    return bool(chosen and trial.report_values)
+    is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
+    return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:

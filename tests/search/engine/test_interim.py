@@ -20,7 +20,7 @@ from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.load import loads
-from hpo.studies.spec import EarlyTerminate, Metric, Seeds
+from hpo.studies.spec import Checkpoint, EarlyTerminate, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
@@ -238,6 +238,19 @@ def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
     ours, theirs = (rows_of(tmp_path)[one].report_values for one in (0, REFERENCE_TRIAL))
     expected = stats.ttest_rel(ours, theirs).confidence_interval(1 - 0.008)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_policy_of_a_trial_0_that_copied_others_and_won_is_kept(tmp_path):
+    asked = study(
+        early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1),
+        checkpoint=Checkpoint(keep_best=1),
+    )  # fmt: skip
+    for trials, best in ((3, 0), (15, 5)):
+        budget = samples.Budget(trials=trials)
+        grown = dataclasses.replace(asked, budget=budget)
+        assert go(tmp_path, grown, Noisy(seed=1, lanes=40)).best.trial == best
+    assert rows_of(tmp_path)[0].schedule
+    assert {path.name for path in (tmp_path / "policies").iterdir()} == {"trial_0", "trial_5"}
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():
