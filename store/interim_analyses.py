@@ -51,11 +51,11 @@ def levels(earlier: Sequence[int], interim: bool = False) -> tuple[list[tuple[in
     >>> levels([5, 8, 0])
     ([(8, 0.04)], 0.0016000000000000003)
     """
-    found: list[tuple[int, float]] = []
-    look = 1
+    found, look = list[tuple[int, float]](), 1
     for pairs in earlier:
         level = level_of(look, interim)
         if pairs and pairs < fewest_pairs(level):
+            look = max(look, 1 + interim)  # the planned end keeps its level
             continue
         found += [(pairs, level)] if pairs else []
         look += 1
@@ -139,6 +139,6 @@ def winners_looks(looks: Sequence[Look], winner: int, default: int, seeds: int) 
             break
         if look.trial in (winner, default) and look.seeds in sizes:
             found.setdefault((winner, look.seeds), look.seeds)
-        elif look.won and look.trial != winner:
+        elif look.won and look.trial != winner and look.seeds >= fewest_pairs(_FIRST):
             found.setdefault((look.trial, look.seeds), 0)
     return tuple(found.values())

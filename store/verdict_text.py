@@ -218,21 +218,12 @@ def _upper(text: str) -> str:
 
 
 def concluded(
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow] = (),
-    *,
-    ceiling: float | None = None,
-    why: Sequence[str] = (),
-    why_alone: str = "",
-    apart: str = "",
-    front: FrontConclusion | None = None,
-    alone: WithoutCopying | None = None,
-    tells: str = "",
-    lone: bool = False,
-    looks: Sequence[Look] = (),
-) -> Conclusion:
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow] = (), *, ceiling: float | None = None,
+    why: Sequence[str] = (), why_alone: str = "", apart: str = "",
+    front: FrontConclusion | None = None, alone: WithoutCopying | None = None,
+    tells: str = "", lone: bool = False, looks: Sequence[Look] = (),
+) -> Conclusion:  # fmt: skip
     """Return the verdict of a study on test seeds; with several objectives about the front.
 
     Sentences: `why` for no verdict, `why_alone` for a default without test seeds, `apart` if the

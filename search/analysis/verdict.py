@@ -27,7 +27,7 @@ from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclu
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
-from ...studies.spec import has_key
+from ...studies.spec import Constraint, has_key
 from ...studies.study_keys import COSTS
 from ...studies.yaml_io import plain, read_text
 
@@ -186,7 +186,8 @@ def conclusion_of(
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
-    rules, entries = baselines_of(journal), _without_training(journal, rows, entries)
+    entries = _as_tested(journal, _without_training(journal, rows, entries))
+    rules = baselines_of(journal)
     return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
 
 
@@ -210,6 +211,22 @@ def _without_training(
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
+def _as_tested(journal: Journal, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return entries; a default that was stopped is as feasible as on its test seeds."""
+    meta, default = journal.meta, next((one for one in entries if one.is_default), None)
+    if not meta.constraints or default is None or default.value is not None:
+        return entries
+    from ..state.objective import Objectives  # numpy is loaded on use
+
+    limits = Objectives(constraints=tuple(Constraint(**one) for one in meta.constraints))
+    own = journal.evaluations(default.trial)
+    if not (seen := [limits.measure(row) for row in own if row.stream is Stream.REPORT]):
+        return entries
+    values = limits.aggregate(seen, dict.fromkeys(COSTS, 0.0))  # cut costs say nothing
+    feasible = limits.violation(values) == 0.0
+    return [replace(one, feasible=feasible) if one is default else one for one in entries]
+
+
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     """Return a sentence where the winner's value is of episodes that were cut; else ""."""
     if not entries or entries[0].value is None:
@@ -221,16 +238,10 @@ def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
 
 
 def conclusion_from(
-    meta: StudyMeta,
-    rows: Sequence[TrialRow],
-    entries: Sequence[Entry],
-    baselines: Sequence[BaselineRow],
-    ended: bool,
-    fresh: FrontValues,
-    alone: WithoutCopying | None = None,
-    cut: str = "",
-    looks: Sequence[Look] = (),
-) -> Conclusion:
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow], ended: bool, fresh: FrontValues,
+    alone: WithoutCopying | None = None, cut: str = "", looks: Sequence[Look] = (),
+) -> Conclusion:  # fmt: skip
     study, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
     worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
@@ -239,7 +250,7 @@ def conclusion_from(
     found = concluded(
         meta, rows, entries, baselines,
         ceiling=ceiling_of(study, meta),
-        why=_why_nothing(study, meta, entries, ended, front),
+        why=_why_nothing(study, meta, rows, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
         front=front, alone=alone, looks=looks,
@@ -286,12 +297,9 @@ def ceiling_of(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 
 
 def _why_nothing(
-    study: Mapping[str, Any],
-    meta: StudyMeta,
-    entries: Sequence[Entry],
-    ended: bool,
-    front: FrontConclusion | None,
-) -> list[str]:
+    study: Mapping[str, Any], meta: StudyMeta, rows: Sequence[TrialRow],
+    entries: Sequence[Entry], ended: bool, front: FrontConclusion | None,
+) -> list[str]:  # fmt: skip
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return _why_unfinished(meta, entries, ended)
@@ -309,10 +317,12 @@ def _why_nothing(
     if not ended:
         what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
         return [f"No verdict yet: {what}."]
+    error = next((row.error for row in rows if row.trial == first.trial), "")
+    more = [f"Trial {first.trial}: {error}."] if error else []
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others
-        return ["Undecided: the winner has no value on the test seeds."]
+        return ["Undecided: the winner has no value on the test seeds.", *more]
     kind = "selection" if confirm["choose"] else "test"
-    return [f"Undecided: no trial has a value on every {kind} seed."]
+    return [f"Undecided: no trial has a value on every {kind} seed.", *more]
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
@@ -353,14 +363,13 @@ def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) 
     if not ended:
         return "The default still runs on these seeds."
     default = default_of(rows)
+    number = REFERENCE_TRIAL if default is None else default.trial
     if default is not None and default.state is TrialState.FAILED:
         return f"The default failed in the search: {default.error}"
-    if default is not None and default.error:
+    asked = confirm is not None and (confirm["top_k"] or str(number) in confirm.get("also", ()))
+    if asked and default is not None and default.error:
         return f"The default was not measured to the end: {default.error}."
-    if confirm is None or not confirm["top_k"]:  # `hpo confirm` alone ran trials on them
-        number = REFERENCE_TRIAL if default is None else default.trial
-        return f"The default did not run on these seeds: confirm trial {number}, too."
-    return "The default did not run on these seeds: an earlier version confirmed without it."
+    return f"The default did not run on these seeds: confirm trial {number}, too."
 
 
 def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:

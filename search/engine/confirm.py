@@ -12,8 +12,6 @@ an earlier stage competes with the new candidates, and test values stay when the
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,12 +20,12 @@ import numpy as np
 
 from ...errors import ConfigError, counted
 from ...store.codec import plain_json
-from ...store.comparison import decided_pairs
 from ...store.interim_analyses import begins_interim, winners_looks
-from ...store.leaderboard import seeds_that_choose
+from ...store.leaderboard import default_of, seeds_that_choose
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
 from ...store.study_store import StudyStore
+from ...store.verdict import conclude
 from ...studies.study_keys import COSTS
 from ..lanes.contract import Resolved
 from ..state.buckets import Bucket
@@ -42,7 +40,7 @@ from .finish_trials import Policies, in_lanes
 Replicate = tuple[int, Stream, int]  # (trial, stream, replicate)
 BucketOf = Callable[[Resolved, int], Bucket]
 """Returns the bucket of a configuration, made for its first trial."""
-_LACKS_REPORT = "report seeds gave no value"
+_OF_REPORT = "report seed"
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class ConfirmStage:
         keeps = out_of_budget and any(trial.choose_values for trial in ledger.trials.values())
         whole: list[Trial] = []
         for trial in candidates:
-            missing = _missing(trial.runs_of(Stream.CHOOSE))
+            missing = self._missing(trial.runs_of(Stream.CHOOSE), "selection seed")
             trial.lack(missing)
             if not missing and not keeps:
                 values = trial.values_of(Stream.CHOOSE)
@@ -212,8 +210,7 @@ class ConfirmStage:
         Without a default no look is taken, nor after earlier ones (of another winner, or by
         `confirm.also`), which leave too little of the error rate for two more.
         """
-        confirm, default = self._confirm, None
-        looks = self._ledger.looks
+        confirm, looks = self._confirm, self._ledger.looks
         won = {look.trial for look in looks if look.won}
         again = won == {winner.number} and begins_interim(looks)
         looked = not again and bool(won or winner.by_report_seed)
@@ -223,9 +220,8 @@ class ConfirmStage:
             self._leave()
             return
         if confirm.interim is not None and confirm.default and not looked:
-            default = self._default()
-        if confirm.interim is not None and default is not None and default is not winner:
-            wanted = min(confirm.interim, wanted)
+            rival = self._default()
+            wanted = wanted if rival in (None, winner) else min(confirm.interim, wanted)
         runs, bucket = self._on_test_seeds(winner, wanted)
         _enter(winner, runs, bucket)
         self._start_default(wanted, after=self._cost(runs, bucket))
@@ -236,12 +232,12 @@ class ConfirmStage:
             self._leave()
             return
         winner = self._ledger.trials[state.winner]
-        seeds = len(winner.runs_of(Stream.REPORT))
-        if not _was_cut(winner) and self._start_default(seeds):
+        if not _was_cut(winner) and self._start_default(len(winner.runs_of(Stream.REPORT))):
             return  # it had to wait, or an earlier version began this phase without it
         both = [number for number in (state.winner, state.default) if number is not None]
         for number in both:
             self._take_report(number)
+        seeds = min(len(self._ledger.trials[number].runs_of(Stream.REPORT)) for number in both)
         is_interim = seeds < confirm.report and not any(
             _was_cut(self._ledger.trials[number]) for number in both
         )
@@ -254,22 +250,19 @@ class ConfirmStage:
 
     def _is_clear(self) -> bool:
         """Return whether the seeds of an interim look decide, or do not favour the winner."""
-        trials, state = self._ledger.trials, self._state
+        ledger, state = self._ledger, self._state
         if state.winner is None or state.default is None:
             return False
-        ours, theirs = (trials[n].by_report_seed for n in (state.winner, state.default))
-        seeds = sorted(ours.keys() & theirs.keys())
-        sign = -self._ledger.objective.loss(1.0)
-        pairs = [(sign * ours[seed], sign * theirs[seed]) for seed in seeds]
-        if not seeds or not all(map(math.isfinite, itertools.chain(*pairs))):
+        ours, theirs = (ledger.trials[n].by_report_seed for n in (state.winner, state.default))
+        shared = len(ours.keys() & theirs.keys())
+        found = conclude(
+            ours, theirs, goal=ledger.study.metric.goal, bounds=bounds_of(ledger.study),
+            earlier=winners_looks(ledger.looks, state.winner, state.default, shared),
+            interim=begins_interim(ledger.looks),
+        ).against  # fmt: skip
+        if found.difference is None or found.pairs < found.seeds:
             return False
-        looks = self._ledger.looks
-        earlier = winners_looks(looks, state.winner, state.default, len(seeds))
-        before = [sum(seed < size for seed in seeds) for size in earlier]
-        own, other = zip(*pairs, strict=True)
-        bounds = bounds_of(self._ledger.study).signed(sign)
-        found = decided_pairs(own, other, before, bounds, interim=begins_interim(looks))
-        return found.verdict in ("better", "worse") or mean(own) <= mean(other)
+        return found.verdict in ("better", "worse") or found.difference <= 0.0
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
         """Return a trial's replicates on the test seeds and its bucket; none can run without."""
@@ -330,7 +323,7 @@ class ConfirmStage:
             if run.state in (RunState.ENDED, RunState.DIVERGED)
         }
         trial.leave()
-        if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
+        if number not in self._state.candidates or _OF_REPORT in trial.error:
             trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
         _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
@@ -385,16 +378,24 @@ class ConfirmStage:
         """Store the test values; if a seed was cut there are none, and the row says so."""
         trial = self._ledger.trials[number]
         runs = trial.runs_of(Stream.REPORT)
-        lost = sum(run.state is not RunState.ENDED for run in runs)
-        if lost:
-            trial.lack(f"{lost} of {len(runs)} {_LACKS_REPORT}")
+        trial.lack(self._missing(runs, _OF_REPORT))
         if runs and not any(run.state is RunState.CUT for run in runs):
             trial.prove()
         self._ledger.touch(trial)
 
+    def _missing(self, runs: Sequence[Run], of: str) -> str:
+        """Return how many seeds have no value, and the bound that cut them; "" if none."""
+        lost, budget = sum(run.state is not RunState.ENDED for run in runs), ""
+        if any(run.state is RunState.CUT for run in runs):
+            bounds = self._ledger.study.budget
+            given = {"budget.env_steps": bounds.env_steps, "budget.wall": bounds.wall_seconds}
+            ended = " or ".join(name for name, bound in given.items() if bound is not None)
+            budget = f": {ended} ended"
+        return f"{lost} of {counted(len(runs), of)} gave no value{budget}" if lost else ""
+
     def _look(self, interim: bool = False) -> None:
         winner = first_confirmed(self._ledger)
-        is_default = winner is None or winner.number in (0, REFERENCE_TRIAL)
+        is_default = winner is default_of([*self._ledger.trials.values()])
         number = None if is_default or winner is None else winner.number
         self._ledger.note_looks(number, interim)
 
@@ -437,9 +438,3 @@ def first_confirmed(ledger: Ledger) -> Trial | None:
 def _was_cut(trial: Trial) -> bool:
     confirming = (*trial.runs_of(Stream.CHOOSE), *trial.runs_of(Stream.REPORT))
     return any(run.state is RunState.CUT for run in confirming)
-
-
-def _missing(runs: list[Run]) -> str:
-    """Return how many selection seeds have no value, in words; "" if all have one."""
-    lost = sum(run.state is not RunState.ENDED for run in runs)
-    return f"{lost} of {counted(len(runs), 'selection seed')} gave no value" if lost else ""

@@ -18,6 +18,7 @@ from ...store.rows import Stream, TrialState
 from ...studies.resolved import ABSENT, as_recorded, diff, resolved
 from ...studies.spec import Confirm, Study
 from ...studies.train_study import can_grow, single, with_horizon_of
+from ..lanes.lane_count import population_replicates
 from ..state.loop_state import Phase
 from ..state.schedule import Schedule, chunks_of_row, ends_row, schedule_of
 from ..state.search_state import Ledger
@@ -89,6 +90,10 @@ def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
 def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
     """Resume the trial of a study whose runs became longer than `before`; writes nothing yet."""
     study, ended = ledger.study, ledger.state.ended
+    lanes = max((bucket.lanes for bucket in ledger.state.buckets), default=0)
+    if ledger.state.phase is Phase.SEARCH and 0 < lanes < population_replicates(study):
+        most = f"the population that runs has lanes for {lanes // study.seeds.per_config} trials"
+        raise StoreError(f"budget.trials cannot grow yet: {most}; let it finish before it grows")
     if ended is not None and ended.env_steps < study.env_steps:
         quantum = ledger.resolved_of(0).steps_per_chunk
         was = schedule_of(replace(study, env_steps=ended.env_steps), quantum)

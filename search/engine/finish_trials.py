@@ -128,11 +128,8 @@ class Policies:
         """Keep policies of replicates just evaluated, while their lanes still have them."""
         state = self._ledger.state
         for run in runs:
-            if (
-                run.stream is not Stream.SEARCH
-                or run.value is None
-                or self._bucket(run).population is None
-            ):
+            has_lane = self._bucket(run).population is not None
+            if run.stream is not Stream.SEARCH or run.value is None or not has_lane:
                 continue
             if run.state is RunState.ENDED and self._wanted.each_seed:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
@@ -149,7 +146,7 @@ class Policies:
         ledger, most = self._ledger, self._wanted.keep_best
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         seeds = self._seeds_of(trial) if self._wanted.each_seed else []
-        if trial.value is None or not (seeds or there):
+        if trial.value is None or not (seeds or there or self._path(trial.number).is_dir()):
             return
         numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
         ordered = ledger.order(ledger.trials[number] for number in numbers)
@@ -164,7 +161,7 @@ class Policies:
         if seeds:
             delete_folder(self._path(trial.number))
             copy_folder(seeds[0], self._path(trial.number))
-        else:
+        elif there:
             self.export(there[0])
 
     def _seeds_of(self, trial: Trial) -> list[Path]:
@@ -274,8 +271,8 @@ class Policies:
 
 def _has_won(trial: Trial) -> bool:
     """Return whether it won once: it may win again, without a lane that still has its policy."""
-    chosen = trial.choose_values or trial.number not in (0, REFERENCE_TRIAL)
-    return bool(chosen and trial.report_values)
+    is_default = trial.number in (0, REFERENCE_TRIAL) and not trial.schedule
+    return bool(trial.report_values and (trial.choose_values or not is_default))
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:
@@ -289,10 +286,12 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
         if any(run.state is RunState.CUT for run in trial.runs):
-            _end_cut(ledger, trial)
+            _end_cut(ledger, trial, policies)
             continue
         further = more_seeds(ledger, trial)
         if further:
+            for run in in_lanes(trial.runs_of(Stream.SEARCH))[:1]:
+                policies.export(run)  # the budget may end before the further seeds
             trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
@@ -301,21 +300,23 @@ def finish_trials(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Polic
         policies.offer(trial)
 
 
-def close_search(ledger: Ledger) -> None:
+def close_search(ledger: Ledger, policies: Policies) -> None:
     """End the remaining trials: live ones are unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
-        _end_cut(ledger, trial)
+        _end_cut(ledger, trial, policies)
     for trial in ledger.paused():
         ledger.end(trial, TrialState.STOPPED)
 
 
-def _end_cut(ledger: Ledger, trial: Trial) -> None:
+def _end_cut(ledger: Ledger, trial: Trial, policies: Policies) -> None:
     """End a trial cut by the budget: it is unfinished, or had diverged before."""
     whole = [run for run in trial.runs if run.state is not RunState.CUT]
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
-        ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)
+        state = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
+        ledger.end(trial, state, trial.error if trial.lost else "")
         return
     trial.forget_cut()
     trial.stop_by(BUDGET_ENDED)
     ledger.set_value(trial, value_of(ledger, trial))
+    policies.offer(trial)

@@ -98,7 +98,7 @@ class Loop:
         with engine.undivided():
             if ledger.state.phase is Phase.SEARCH:
                 self._intake.join()
-                close_search(ledger)
+                close_search(ledger, engine.policies)
                 engine.release()
                 self._confirm.begin()
             else:

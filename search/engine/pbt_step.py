@@ -81,7 +81,7 @@ def end_hopeless(ledger: Ledger) -> None:
     live = ledger.live()
     if live and all(trial.lost for trial in live):
         for trial in live:
-            ledger.end(trial, TrialState.DIVERGED)
+            ledger.end(trial, TrialState.DIVERGED, trial.error)
 
 
 def evolve(

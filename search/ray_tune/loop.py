@@ -159,7 +159,7 @@ class Driven:
         means = {f"mean_{key}": count[key] / max(1, count["chunks"]) for key in ("width", "live")}
         about = {"chunks": count["chunks"], **means}
         ledger.unwritten.add(AttributeRow(None, "ray_tune", about))
-        close_search(ledger)
+        close_search(ledger, engine.policies)
         engine.release()
         return "finished"
 

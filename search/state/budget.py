@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ...errors import ConfigError, SearchError
+from ...errors import ConfigError, SearchError, counted
 from ...store.rows import TrialState
 from ...studies.spec import Study
 from .loop_state import Phase
@@ -92,10 +92,10 @@ def check_health(ledger: Ledger) -> None:
     """Stop a study that only fails (SearchError)."""
     failures, most = ledger.state.usage.failures, ledger.study.budget.max_failures
     if failures > 0 and failures >= most:
-        failed = (trial for trial in ledger.trials.values() if trial.error)
-        last = max(failed, key=lambda trial: trial.number)
+        failed = (trial for trial in ledger.trials.values() if trial.error)  # or diverged
+        last = max(failed, key=lambda trial: (trial.state is TrialState.FAILED, trial.number))
         raise SearchError(
-            f"{failures} errors, and budget.max_failures is {most}; the last, in trial "
+            f"{counted(failures, 'error')}, and budget.max_failures is {most}; the last, in trial "
             f"{last.number}: {last.error}"
         )
     first = [ledger.trials.get(number) for number in range(_FIRST_TRIALS)]

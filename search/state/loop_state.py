@@ -228,8 +228,8 @@ class LoopState:
             for trial in self.live.values():
                 trial.leave()
             self.live = {}
-            if len(self.buckets) > 1:  # what each kept was for the trials that were to come then
-                self.buckets = [BucketState(b.key, b.example, 0, False) for b in self.buckets]
+            # The lanes that each kept were for the trials that were to come then.
+            self.buckets = [BucketState(b.key, b.example, 0, False) for b in self.buckets]
         self.bounds = bounds
         return self.phase is not Phase.DONE
 

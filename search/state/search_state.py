@@ -100,14 +100,13 @@ class Ledger:
         trial of the study's conclusion, unless it is the default. `interim`: before the planned
         number of seeds.
         """
-        sizes = {
-            number: len(trial.report_values) + len(trial.report_diverged)
-            for number, trial in sorted(self.trials.items())
-        }
+        sizes = {one: len(trial.by_report_seed) for one, trial in sorted(self.trials.items())}
         known = {(look.trial, look.seeds, look.won) for look in self.looks}
         seen = [Look(one, size, one == winner, interim) for one, size in sizes.items() if size]
         new = [look for look in seen if (look.trial, look.seeds, look.won) not in known]
-        if new:
+        if new:  # most seeds before first, else a pair seems to be seen half-way
+            before = {look.trial: look.seeds for look in self.looks}
+            new.sort(key=lambda look: -before.get(look.trial, 0))
             self.looks = (*self.looks, *new)
             self.unwritten.add(attribute_of_looks(self.looks))
 

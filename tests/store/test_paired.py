@@ -163,6 +163,9 @@ def test_levels_count_what_could_decide() -> None:
     assert levels([5]) == ([], 0.04)  # 5 pairs decide nothing
     assert levels([8, 20]) == ([(8, 0.04), (20, 0.008)], pytest.approx(0.0016))
     assert levels([8, 7]) == ([(8, 0.04)], 0.008)  # 7 decide nothing at 0.8 %
+    assert levels([8], interim=True) == ([(8, 0.008)], 0.04)
+    assert levels([7], interim=True) == ([], 0.04)  # the planned end keeps its level
+    assert levels([7, 15], interim=True) == ([(15, 0.04)], pytest.approx(0.0016))
     assert sum(0.04 * 0.2**k for k in range(50)) == pytest.approx(0.05)
 
 
@@ -173,6 +176,8 @@ def test_pairs_are_counted_at_the_looks_that_both_had() -> None:
     assert earlier_looks(looks, 6, 0, 20) == ()  # 6 has been seen at 20 only
     assert winners_looks([*looks, Look(6, 20, True)], 6, 0, 20) == (0, 0)
     assert winners_looks(looks, 9, 0, 20) == (8,)
+    few = [Look(0, 5), Look(9, 5, True), Look(0, 16), Look(6, 16, True)]
+    assert winners_looks(few, 6, 0, 16) == ()  # 5 seeds of another winner decided nothing
 
 
 def test_the_interval_over_looks_is_what_all_of_them_leave() -> None:

@@ -304,6 +304,23 @@ def test_a_study_that_runs_still_has_shown_nothing(tmp_path, monkeypatch, phase,
     assert go(tmp_path / "s").conclusion.verdict == "better"
 
 
+@pytest.mark.parametrize(("least", "said"), [
+    (0.2, "Trial 6 is better than the default: by 9.098 on 8 test seeds."),
+    (0.72, "Trial 6 keeps the constraints, which the default violates."),
+])  # fmt: skip
+def test_a_default_that_was_stopped_keeps_constraints_as_its_test_seeds_do(tmp_path, least, said):
+    """Its skill is 0.08 at the rung where it was stopped, and 0.71 on test seeds."""
+    rate = samples.parameter("learning_rate", 2e-4, min=1e-4, max=1.0, distribution="log_uniform")
+    asked = samples.study(
+        samples.Space((rate, samples.REAL.parameters[1])), env_steps=32_000,
+        constraints=(Constraint("eval/skill", min=least),), confirm=samples.Confirm(2, 3, 8),
+    )  # fmt: skip
+    results = run(asked, tmp_path, samples.AnalyticFactory(), (), samples.quick())
+    default = next(entry for entry in results.leaderboard if entry.is_default)
+    assert default.state == "stopped" and default.feasible is False
+    assert results.conclusion.said[0] == said
+
+
 def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
     def is_out_of_time(self):
         state = self.ledger.state
@@ -323,9 +340,9 @@ def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch)
         return self.ledger.state.phase is Phase.CHOOSE
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
-    results = go(tmp_path)
-    words = "Undecided: no trial has a value on every selection seed."
-    assert results.conclusion.said == (words,)
+    said = go(tmp_path, budget=Budget(trials=24, wall_seconds=1e6)).conclusion.said
+    assert said[0] == "Undecided: no trial has a value on every selection seed."
+    assert said[1].endswith(": 3 of 3 selection seeds gave no value: budget.wall ended.")
 
 
 @pytest.mark.parametrize("pause", [0, 50])

@@ -127,6 +127,22 @@ def test_a_default_that_nobody_asked_for_is_said_to_be_left_to_confirm(tmp_path)
     assert said[1] == text
     said = go(tmp_path, asked_for(bare, {first: 8, 0: 8})).conclusion.said
     assert text not in said and "better" in said[0]
+    loses = samples.LosingFactory(
+        lanes=8, chunk=2, among=lambda config: config["learning_rate"] == 1e-5
+    )
+    first = go(tmp_path / "lost", bare, loses).best.trial
+    assert rows_of(tmp_path / "lost")[0].state is TrialState.DIVERGED
+    assert go(tmp_path / "lost", asked_for(bare, {first: 8}), loses).conclusion.said[1] == text
+
+
+def test_a_default_that_did_not_run_since_the_candidate_diverged_is_left_to_confirm(tmp_path):
+    """It was the winner of a study that left the default out, and diverges on a selection seed."""
+    loses = samples.LosingFactory(lanes=8, replicate=2, chunk=9)
+    alone = study(samples.Confirm(1, 0, 2, default=False))
+    first = go(tmp_path, alone, loses).best.trial
+    said = go(tmp_path, study(samples.Confirm(1, 3, 2)), loses).conclusion.said
+    text = "The default did not run on these seeds: confirm trial 0, too."
+    assert said == (f"There is nothing to compare trial {first} with.", text)
 
 
 def test_they_run_as_the_winner_does(tmp_path):

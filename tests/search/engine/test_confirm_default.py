@@ -203,12 +203,30 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
         return not any(run.is_live for run in winner.runs)
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
-    results = go(tmp_path, study(), samples.AnalyticFactory(lanes=4))
+    asked = study(budget=Budget(trials=24, wall_seconds=1e6))
+    results = go(tmp_path, asked, samples.AnalyticFactory(lanes=4))
     rows = rows_of(tmp_path)
     assert len(rows[results.best.trial].report_values) == 6
     assert results.best.value_from == "report"
     assert rows[0].report_values == () and rows[0].report_diverged == ()
-    assert rows[0].error.endswith("of 6 report seeds gave no value")
+    assert rows[0].error.endswith("of 6 report seeds gave no value: budget.wall ended")
+
+
+@pytest.mark.parametrize(("runs", "said"), [
+    (8, ("Undecided: no trial has a value on every selection seed.",
+         "Trial 11: 3 of 3 selection seeds gave no value: budget.env_steps ended.")),
+    (15, ("There is nothing to compare trial 11 with.",
+          "The default was not measured to the end: 6 of 6 report seeds gave no value: "
+          "budget.env_steps ended.")),
+])  # fmt: skip
+def test_a_budget_that_cannot_pay_a_later_confirm_is_named(tmp_path, runs, said):
+    plain = study(None, budget=Budget(trials=24))
+    spent = go(tmp_path / "search", plain).usage.env_steps
+    budget = Budget(trials=24, env_steps=spent + runs * LENGTH)
+    bounded = dataclasses.replace(plain, budget=budget)
+    go(tmp_path / "study", bounded)
+    later = dataclasses.replace(bounded, confirm=CONFIRM)
+    assert go(tmp_path / "study", later).conclusion.said == said
 
 
 def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):

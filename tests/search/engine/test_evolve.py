@@ -11,8 +11,9 @@ import pytest
 from helpers import search_samples as samples
 from helpers import view_samples
 from helpers.analytic_lanes import AnalyticPopulation
-from hpo.errors import ConfigError
+from hpo.errors import ConfigError, StoreError
 from hpo.search.run import run
+from hpo.search.state.loop_state import LoopState
 from hpo.search.state.progress import Observer
 from hpo.search.state.trials import lineage_of, params_at
 from hpo.spaces import Space, parse_rule
@@ -184,6 +185,32 @@ def test_when_all_diverge_the_study_ends(tmp_path):
     rows, decisions = read(tmp_path / "s")
     assert results.state == "finished" and decisions == []
     assert {row.state for row in rows.values()} == {"diverged"}
+    assert all("of its training is not finite" in row.error for row in rows.values())
+
+
+def lanes_of(path):
+    with Journal(path) as journal:
+        return [bucket.lanes for bucket in LoopState.from_text(journal.head().loop_state).buckets]
+
+
+def test_a_population_that_grows_has_lanes_for_all(tmp_path):
+    small, grown = study(budget=Budget(trials=2)), study(budget=Budget(trials=14))
+    go(tmp_path / "s", small, dataclasses.replace(FACTORY, lanes=4))
+    assert lanes_of(tmp_path / "s") == [4]
+    go(tmp_path / "s", grown, dataclasses.replace(FACTORY, lanes=28))
+    assert lanes_of(tmp_path / "s") == [28]
+
+
+def test_a_population_grows_once_it_has_finished(tmp_path):
+    """Amid its search the new trials would take the lanes of those that diverged."""
+    small, factory = study(budget=Budget(trials=2)), dataclasses.replace(FACTORY, lanes=4)
+    go(tmp_path / "s", small, factory, observers=[samples.CutAt(3)])
+    grown = dataclasses.replace(small, budget=Budget(trials=14))
+    with pytest.raises(StoreError, match=r"cannot grow yet: .* has lanes for 2 trials; let it"):
+        go(tmp_path / "s", grown, factory)
+    assert go(tmp_path / "s", small, factory).state == "finished"
+    assert go(tmp_path / "s", grown, dataclasses.replace(FACTORY, lanes=28)).state == "finished"
+    assert len(read(tmp_path / "s")[0]) == 14
 
 
 def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):

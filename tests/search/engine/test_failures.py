@@ -82,6 +82,16 @@ def test_too_many_errors_stop_the_study_and_it_stays_stopped(tmp_path):
     assert go(tmp_path, raised, Factory(lanes=4)).state == "finished"
 
 
+def test_the_last_error_is_not_that_of_a_later_trial_which_diverged(tmp_path):
+    study = samples.study(budget=Budget(trials=50, max_failures=1))
+    factory = breaking(lambda call: call == 1, "evaluate", lanes=20, diverges_above=1e-3)
+    with pytest.raises(SearchError, match=r"1 error,.*MemoryError: out of memory"):
+        go(tmp_path, study, factory)
+    with Journal(tmp_path / "study") as journal:
+        last = {str(row.state): row.trial for row in journal.trials()}
+    assert last["diverged"] > last["failed"]
+
+
 def test_an_evaluation_that_fails_costs_the_trials_evaluated(tmp_path):
     factory = breaking(lambda call: call == 2, method="evaluate", error=RuntimeError("boom"))
     results = go(tmp_path, samples.study(), factory)
@@ -214,7 +224,7 @@ def test_one_that_fails_while_confirming_costs_its_candidate_alone(tmp_path):
 
 def test_environments_that_fail_count_towards_what_a_study_puts_up_with(tmp_path):
     study = samples.study(budget=Budget(trials=50, max_failures=1))
-    with pytest.raises(SearchError, match=r"1 errors.*walk.py:3: ValueError: a broken joint"):
+    with pytest.raises(SearchError, match=r"1 error,.*walk.py:3: ValueError: a broken joint"):
         go(tmp_path, study, one_fails(2, lanes=6, diverges_above=2.0))
 
 

@@ -18,8 +18,9 @@ from hpo.store import Stream, query, tables_equal
 from hpo.store.comparison import decided_pairs
 from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
+from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.load import loads
-from hpo.studies.spec import Metric
+from hpo.studies.spec import Checkpoint, EarlyTerminate, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
@@ -180,6 +181,76 @@ def test_a_winner_that_has_test_seeds_by_hand_has_no_interim_look(tmp_path, seed
     assert [len(rows[number].report_values) for number in (0, winner)] == [16, 16]
     with Journal(tmp_path) as journal:
         assert not any(look.interim for look in looks_of(journal.attributes()))
+        found = conclusion_of(journal).against.interval  # the default was not seen before
+    assert (found.low, found.high) == expected_interval(tmp_path, winner, 0.04)
+
+
+class Loses(Noisy, samples.LosingFactory):
+    """One seed of the default diverges."""
+
+
+def expected_interval(folder, winner, level):
+    rows = rows_of(folder)
+    ours, theirs = (rows[number].by_report_seed for number in (winner, 0))
+    gaps = [ours[seed] - value for seed, value in theirs.items() if value == value]
+    return pytest.approx(tuple(stats.ttest_1samp(gaps, 0.0).confidence_interval(1 - level)))
+
+
+def test_a_look_at_which_a_seed_diverged_spends_nothing(tmp_path):
+    lanes = Loses(replicate=4, chunk=9, among=lambda config: config["learning_rate"] == 1e-5)
+    winner = go(tmp_path, study(), lanes).best.trial
+    assert rows_of(tmp_path)[0].report_diverged == (4,)
+    with Journal(tmp_path) as journal:
+        found = conclusion_of(journal).against
+    assert (found.seeds, found.pairs) == (16, 15)
+    wanted = expected_interval(tmp_path, winner, 0.04)
+    assert (found.interval.low, found.interval.high) == wanted
+
+
+def test_a_default_that_the_budget_cut_after_the_look_runs_once_the_budget_grows(tmp_path):
+    space = dataclasses.replace(POOR, parameters=(
+        samples.parameter("learning_rate", 9e-4, min=5e-4, max=2e-3, distribution="log_uniform"),
+        POOR.parameters[1],
+    ))  # fmt: skip
+    asked, lanes = study(space, seed=10, metric=Metric(), confirm=None), Noisy(seed=10, lanes=4)
+    searched = go(tmp_path / "search", asked, lanes).usage.env_steps
+    for runs, sizes in ((28, [16, 8]), (32, [16, 16])):
+        budget = samples.Budget(trials=24, env_steps=searched + runs * growing.LENGTH)
+        bounded = dataclasses.replace(asked, budget=budget)
+        go(tmp_path / "study", bounded, lanes) if runs == 28 else None
+        results = go(tmp_path / "study", dataclasses.replace(bounded, confirm=CONFIRM), lanes)
+        rows = rows_of(tmp_path / "study")
+        assert [len(rows[number].report_values) for number in (results.best.trial, 0)] == sizes
+    assert results.usage.env_steps == budget.env_steps
+
+
+def test_trial_0_that_copied_others_is_a_winner_like_any_other(tmp_path):
+    """It is not the default, and a study that grows takes no look at it a second time."""
+    asked = study(early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1))
+    for trials in (4, 5):
+        budget = samples.Budget(trials=trials)
+        results = go(tmp_path, dataclasses.replace(asked, budget=budget), Noisy(seed=1))
+        assert (results.best.trial, results.best.seeds) == (0, 8) and rows_of(tmp_path)[0].schedule
+    assert results.usage.confirm_env_steps == 16 * growing.LENGTH
+    with Journal(tmp_path) as journal:
+        looks, found = looks_of(journal.attributes()), conclusion_of(journal).against.interval
+    assert [(look.trial, look.won) for look in looks] == [(REFERENCE_TRIAL, False), (0, True)]
+    ours, theirs = (rows_of(tmp_path)[one].report_values for one in (0, REFERENCE_TRIAL))
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(1 - 0.008)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_policy_of_a_trial_0_that_copied_others_and_won_is_kept(tmp_path):
+    asked = study(
+        early_terminate=EarlyTerminate("pbt", every=2_000), seed=1, seeds=Seeds(1),
+        checkpoint=Checkpoint(keep_best=1),
+    )  # fmt: skip
+    for trials, best in ((3, 0), (15, 5)):
+        budget = samples.Budget(trials=trials)
+        grown = dataclasses.replace(asked, budget=budget)
+        assert go(tmp_path, grown, Noisy(seed=1, lanes=40)).best.trial == best
+    assert rows_of(tmp_path)[0].schedule
+    assert {path.name for path in (tmp_path / "policies").iterdir()} == {"trial_0", "trial_5"}
 
 
 def test_two_looks_are_wrong_in_at_most_5_percent():

@@ -123,3 +123,16 @@ def test_racing_resumes_to_the_same_tables(tmp_path, early):
     assert tests.same(tmp_path / "whole", tmp_path / "cut") == []
     with Journal(tmp_path / "cut") as journal:
         assert any(row.stop_rule.startswith("racing") for row in journal.trials())
+
+
+@pytest.mark.parametrize("steps", [33, 41])
+def test_the_best_has_a_policy_though_the_budget_ended_before_its_further_seeds(tmp_path, steps):
+    interim = run_file("tests/search/engine/test_interim.py")
+    asked = interim.study(
+        confirm=None, early_terminate=None, seeds=Seeds(6, racing=Racing(2, 0.9)),
+        budget=Budget(trials=None, env_steps=steps * 16_000),
+    )  # fmt: skip
+    best = run(asked, tmp_path, interim.Noisy(lanes=4), (), samples.quick()).best
+    assert best.stop_rule.startswith("racing: the budget ended")
+    assert (tmp_path / "policies" / f"trial_{best.trial}" / "policy.json").is_file()
+    assert len(list((tmp_path / "policies").iterdir())) == asked.checkpoint.keep_best
