@@ -249,7 +249,7 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
     confirmed = data.get("confirmed")
     is_default = data.get("is_default")
-    won = confirmed and data["rank"] == 1
+    won = confirmed and data["rank"] == 1 and not data.get("objectives")
     what = {
         "stopped": f"was stopped{rule}{where}", "paused": f"is paused{rule}{where}",
         "finished": "finished", "diverged": "diverged", "failed": "failed",
@@ -389,10 +389,10 @@ def _decision(
         shows_cut = verbose and judged["cutoff"] is not None
         return f"{text}, cut-off {_number(judged['cutoff'])}" if shows_cut else text
     if stream == "choose":
-        return "chosen" if data["rank"] == 1 and data.get("confirmed") else ""
-    if stream == "search" and last and data["state"] in ("finished", "confirmed"):
-        return "finished"
-    return ""
+        won = data["rank"] == 1 and not data["objectives"]
+        return "chosen" if won and data.get("confirmed") else ""
+    ended = stream == "search" and last and data["state"] in ("finished", "confirmed")
+    return "finished" if ended else ""
 
 
 def _ordinal(count: int) -> str:

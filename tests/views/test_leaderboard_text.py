@@ -12,6 +12,7 @@ from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
     EXPLAINED,
     board_columns,
+    front_line,
     knob_columns,
     print_baselines,
     print_leaderboard,
@@ -282,3 +283,13 @@ def test_long_names_of_environments_are_folded_or_said_below(room, shown):
     text = console.file.getvalue()
     assert ("topology=nsfnet_" in text.split()) == shown
     assert text.count("# trial") == 1 and "Not shown: x" in " ".join(text.split())
+
+
+def test_a_front_has_no_winner_and_counts_its_feasible_trials():
+    entries = samples.entries(*(samples.row(n, value=9.0 - n) for n in range(3)))
+    entries = [replace(entry, confirmed=True, objectives=(1.0, 2.0), feasible=entry.rank < 3,
+                       front=entry.rank if entry.rank < 3 else None)
+               for entry in entries]  # fmt: skip
+    columns = {column.name: column.cells for column in board_columns(entries, ["a", "b"])}
+    assert "winner" not in " ".join(columns["status"])
+    assert front_line(entries, None) == "Pareto front: 1 of 2 feasible confirmed trials (0)."
