@@ -47,9 +47,8 @@ def do_importance(args: Namespace) -> int:
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
         lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
-    unit = points.study.algorithm.unit
-    for line in in_unit("\n".join(lines), unit).split("\n"):
-        echo(in_columns(line, sys.stdout, 2))
+    text = in_unit("\n".join(lines), points.study.algorithm.unit)
+    echo(in_columns(text, sys.stdout, 2))
     return 0
 
 
