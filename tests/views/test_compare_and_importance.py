@@ -301,6 +301,21 @@ def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
     assert text.endswith("Both are at 500, the environment's limit: no seeds separate them.")
 
 
+def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeypatch):
+    """Whole from 1,000 on, and 0 without a sign, also where the second trial is ahead."""
+    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    behind = [465.1, 272.4, 470.1, 234.2, 259.4, 495.6]
+    chosen = replace(compare._compared_values(*sides), values=[behind, [500.0] * 6], paired=True)
+    monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
+    assert "trial 1 leads trial 0 by 133.9 [0, " in " ".join(
+        compared(capsys, results, 0, 1)[1].split()
+    )
+    chosen = replace(chosen, values=[[12_345.6 + n for n in range(6)], [100.0] * 6])
+    monkeypatch.setattr(compare, "value_bounds", lambda _: compare.Bounds())
+    _, text = compared(capsys, results, 0, 1)
+    assert "by 12248 [" in text and "e+0" not in text
+
+
 def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
     samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "two")

@@ -355,7 +355,7 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
     low, high = result.difference_interval.low, result.difference_interval.high
     if result.difference < 0.0 and low is not None and high is not None:
         low, high = -high, -low
-    by = with_interval(abs(result.difference), low, high, ".4g")
+    by = with_interval(abs(result.difference), low, high)
     if result.verdict in ("better", "worse"):
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
@@ -375,7 +375,7 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
         around = chosen.bounds.around(interval(values))
-        few = " ".join(f"{value:.4g}" for value in values) if len(values) <= _LISTED else ""
+        few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
     used = [at for at in range(4) if any(row[at] for row in rows)]
