@@ -73,7 +73,7 @@ def _environment_part(
         "scores": [[asdict(one) for one in side.each] for side in told],
         "profiles": [asdict(one) for one in profiles(sides)],
     }
-    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE, ""]
+    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE]
     return {"environments": finite_json(data)}, lines
 
 
@@ -142,7 +142,7 @@ def do_compare(args: Namespace) -> int:
         "verdict": refused if differs else result.sentence(), "caution": chosen.caution,
         "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
-    more = [unpaired, *lines] if unpaired else lines
+    more = [unpaired, *lines] if unpaired else lines[1:]
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, f"N{refused[1:]}." if differs else "", more, which)
     text = in_unit(text, unit_of(meta.study_text))
