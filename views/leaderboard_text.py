@@ -54,6 +54,7 @@ select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
+feasible keeps the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
 

@@ -190,6 +190,7 @@ def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
 def test_the_legend_says_where_training_returns_count():
     legend = " ".join(EXPLAINED.split())
     assert "training returns count in search and select values." in legend
+    assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
 
 
 def test_seeds_of_one_trial_select_nothing():
