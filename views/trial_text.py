@@ -231,7 +231,8 @@ def trial_text(
             found.append(f"  training return  {line}")
         parts.append(("\n" if name is not None else "\n\n").join(found))
     if verbose:
-        parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data, unit)))
+        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(data, unit))
+        parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -404,10 +405,8 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
-    rows = [
-        [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
-        for stream, at in sorted(groups, key=_by_stage)
-    ]
+    rows = [[_STAGE[stream], steps(at), *_summed(groups[stream, at])]
+            for stream, at in sorted(groups, key=_by_stage)]  # fmt: skip
     header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
