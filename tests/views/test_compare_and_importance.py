@@ -298,7 +298,16 @@ def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
     assert main(["compare", "one", "alone", "--out", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "have the same mean on 6 and 2 seeds, not paired" in text
-    assert text.endswith("Both are at 500, the environment's limit: no seeds separate them.")
+    assert text.endswith("Both reach 500, the environment's limit; more seeds may differ.")
+
+
+def test_a_ceiling_on_few_seeds_decides_nothing(capsys, results, monkeypatch):
+    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    alike = replace(compare._compared_values(*sides), values=[[500.0]] * 2, paired=True)
+    monkeypatch.setattr(compare, "_compared_values", lambda *_: alike)
+    text = " ".join(compared(capsys, results, 0, 1)[1].split())
+    limit = "Both reach 500, the environment's limit; more seeds may differ. To decide, train both"
+    assert f"{limit} on 8 test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
 
 
 def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeypatch):

@@ -406,11 +406,12 @@ def _what_decides(
     result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
 ) -> list[str]:
     more, top, bounds = result.more_seeds or 0, chosen.values[0][0], chosen.bounds
+    said: list[str] = []
     if constant([*chosen.values[0], *chosen.values[1]]) and top in (bounds.low, bounds.high):
-        return ["", f"Both are at {number(top)}, the environment's limit: no seeds separate them."]
+        said = ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
     if sides[0].study != sides[1].study:
         told = ["", f"About {counted(more, 'more test seed')} of each would decide."]
-        return told if more and set(chosen.streams) == {Stream.REPORT} else []
+        return told if not said and more and set(chosen.streams) == {Stream.REPORT} else said
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
     wanted = max(_ENOUGH, known + more)
     trials = [side.trial for side in sides]
@@ -419,4 +420,4 @@ def _what_decides(
     first = "To decide, train both" if ended else "Once the study has finished, decide"
     cost = confirm_cost(Path(sides[0].study), trials, wanted)
     command = confirm_command(trials, wanted, which)
-    return ["", f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]
+    return [*said, "", f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]
