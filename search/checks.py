@@ -142,16 +142,17 @@ def check_continues(
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
         return
-    if last is None and same_file and now is not None:
+    if last is None and same_file and now is not None and not now.overrides:
         unsaid = [change for change in refused if not now.override_of(change.key)
                   and not change.key.startswith("algorithm.")]  # fmt: skip
         olds = [one.old if isinstance(one.old, str) else json.dumps(one.old) for one in unsaid]
         overrides = tuple(f"{one.key}={old}" for one, old in zip(unsaid, olds, strict=True))
         last = replace(now, overrides=overrides) if unsaid else None
     lines = [f"  {change}{_origin(change.key, last, now)}" for change in refused]
+    filed = [one for one in refused if not same_file or one.key.startswith("algorithm.")]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
-        "another study:\n" + "\n".join([*lines, *_way_on(refused, last, now)]),
+        "another study:\n" + "\n".join([*lines, *_way_on(filed, last, now)]),
         new=True,
     )
 
@@ -177,9 +178,7 @@ def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) ->
     if _origin("env_steps", last, now):  # these follow from it where a file omits them
         follow = ("schedule_env_steps", "evaluation.every", "early_terminate.min")
         rest = [key for key in rest if key not in (*follow, "early_terminate.every")]
-    also = ""
-    if rest and verb == now.verb:
-        also = f", once the file has its old {', '.join(rest)}"
+    also = f", once the file has its old {', '.join(rest)}" if rest and verb == now.verb else ""
     return [f"resume with: {way.command}{also}"]
 
 

@@ -52,8 +52,7 @@ def together(scores: Sequence[float], over: str) -> float:
     if over == "worst":
         return min(scores)
     cut = len(scores) // 4 if over == "iqm" else 0
-    kept = sorted(scores)[cut : len(scores) - cut]
-    return mean(kept)
+    return mean(sorted(scores)[cut : len(scores) - cut])
 
 
 def overall(scores: Scores, over: str = "iqm") -> float:
@@ -65,8 +64,7 @@ def overall(scores: Scores, over: str = "iqm") -> float:
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
     """
-    table = _table(scores)
-    return float(_statistic(over)(table[None])[0])
+    return float(_statistic(over)(_table(scores)[None])[0])
 
 
 def overall_interval(scores: Scores, over: str = "iqm") -> Interval:

@@ -176,12 +176,12 @@ def _sentence(apart: Apart) -> str:
 
 
 def _short(value: float) -> str:
-    """Format four digits; whole numbers, such as env steps, in full.
+    """Format four digits; from 10,000 on whole, such as env steps.
 
-    >>> _short(0.123456), _short(40960.0)
-    ('0.1235', '40,960')
+    >>> _short(0.123456), _short(40960.0), _short(12345.6)
+    ('0.1235', '40,960', '12,346')
     """
-    return f"{value:,.0f}" if value.is_integer() and abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:z.4g}"
 
 
 Verdict = Literal[

@@ -180,8 +180,8 @@ def _numbers(against: Against) -> str:
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
-    signed = against.verdict in ("no_difference", "diverged", "feasible")
-    return f"{sign * against.difference:{'+' if signed else ''}.4g}{_ends(against, sign)}"
+    plus = "+" if against.verdict in ("no_difference", "diverged", "feasible") else ""
+    return f"{_number(sign * against.difference, plus)}{_ends(against, sign)}"
 
 
 def _chance(winner: str, against: Against) -> list[str]:
@@ -208,8 +208,9 @@ def _shared(conclusion: Conclusion) -> list[str]:
     return [f"{who} at {_number(top)} too: {how} separate them."]
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
+def _number(value: float | None, sign: str = "") -> str:
+    spec = ".0f" if value is not None and abs(value) >= 1000 else "z.4g"
+    return "none" if value is None else f"{value:{sign}{spec}}"
 
 
 def _upper(text: str) -> str:

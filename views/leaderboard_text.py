@@ -54,6 +54,7 @@ select*N mean of N new seeds, the same for all confirmed trials. They choose the
          winner, so its value here is a little high.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
+feasible keeps the constraints. front: 1 for the Pareto front of each status.
 order    confirmed trials by select, then finished ones by search, then stopped
          ones: those that got further first."""
 
@@ -94,8 +95,7 @@ def deciding_command(
     if against.verdict != "undecided" or not against.more_seeds or default is None:
         return None
     trials, seeds = (entries[0].trial, default), against.seeds + against.more_seeds
-    command = confirm_command(trials, seeds, target(folder))
-    return command, confirm_cost(folder, trials, seeds)
+    return confirm_command(trials, seeds, target(folder)), confirm_cost(folder, trials, seeds)
 
 
 def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
@@ -207,7 +207,7 @@ def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]
 def _status(entry: Entry) -> str:
     where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
     state = f"{entry.state}{where}" if entry.state in _SHOWN_WITH_RUNG else str(entry.state)
-    if entry.rank == 1 and entry.value is not None and entry.confirmed:
+    if entry.rank == 1 and entry.value is not None and entry.confirmed and not entry.objectives:
         state = "winner"
     if not entry.is_default:
         return state
@@ -230,8 +230,7 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
         row = [entry.baseline, number(entry.value), between(own.low, own.high), seeds]
         row.append("" if apart is None else f"{apart:+.4g}")
         rows.append([*row, "" if around is None else between(around.low, around.high)])
-    compared = any(entry.difference is not None for entry in baselines)
-    used = slice(None if compared else 4)
+    used = slice(None if any(entry.difference is not None for entry in baselines) else 4)
     header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)
     right = (False, True, False, False, True, False)
     return Listing(header[used], [row[used] for row in rows], right[used])
@@ -245,7 +244,8 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     if not placed:
         return "No trial has finished its run, so the Pareto front is still empty."
     group = [entry for entry in placed if entry.confirmed] or placed
-    kind = "confirmed" if group[0].confirmed else "finished"
+    kind = "feasible " if group[0].feasible else ""
+    kind += "confirmed" if group[0].confirmed else "finished"
     best = [entry.trial for entry in group if entry.front == 1]
     shown = ", ".join(map(str, best[:12])) + (", ..." if len(best) > 12 else "")
     text = f"Pareto front: {len(best)} of {counted(len(group), f'{kind} trial')} ({shown})"
@@ -270,8 +270,7 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
-    name = named(metric, best.value_from)
-    return f"Trial {best.trial} is first: {name} {value} on {source}."
+    return f"Trial {best.trial} is first: {named(metric, best.value_from)} {value} on {source}."
 
 
 def named(value: str, stream: str) -> str:

@@ -231,7 +231,8 @@ def trial_text(
             found.append(f"  training return  {line}")
         parts.append(("\n" if name is not None else "\n\n").join(found))
     if verbose:
-        parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data, unit)))
+        lines = (folded(line, _WIDTH, _LABEL * (line[0] != " ")) for line in _details(data, unit))
+        parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -249,7 +250,7 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
     rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
     confirmed = data.get("confirmed")
     is_default = data.get("is_default")
-    won = confirmed and data["rank"] == 1
+    won = confirmed and data["rank"] == 1 and not data.get("objectives")
     what = {
         "stopped": f"was stopped{rule}{where}", "paused": f"is paused{rule}{where}",
         "finished": "finished", "diverged": "diverged", "failed": "failed",
@@ -389,10 +390,10 @@ def _decision(
         shows_cut = verbose and judged["cutoff"] is not None
         return f"{text}, cut-off {_number(judged['cutoff'])}" if shows_cut else text
     if stream == "choose":
-        return "chosen" if data["rank"] == 1 and data.get("confirmed") else ""
-    if stream == "search" and last and data["state"] in ("finished", "confirmed"):
-        return "finished"
-    return ""
+        won = data["rank"] == 1 and not data["objectives"]
+        return "chosen" if won and data.get("confirmed") else ""
+    ended = stream == "search" and last and data["state"] in ("finished", "confirmed")
+    return "finished" if ended else ""
 
 
 def _ordinal(count: int) -> str:
@@ -404,10 +405,8 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]], unit: str) -> str:
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
-    rows = [
-        [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
-        for stream, at in sorted(groups, key=_by_stage)
-    ]
+    rows = [[_STAGE[stream], steps(at), *_summed(groups[stream, at])]
+            for stream, at in sorted(groups, key=_by_stage)]  # fmt: skip
     header = ("evaluated", unit, "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 

@@ -315,8 +315,7 @@ def _why_nothing(
     if first.value_from == Stream.CHOOSE and not confirm["report"]:
         return ["Undecided: the study has no test seeds; `confirm: {report: 16}` adds them."]
     if not ended:
-        what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
-        return [f"No verdict yet: {what}."]
+        return ["No verdict yet: the study has not finished."]
     error = next((row.error for row in rows if row.trial == first.trial), "")
     more = [f"Trial {first.trial}: {error}."] if error else []
     if first.value_from == Stream.CHOOSE or not confirm["top_k"]:  # `hpo confirm` of others

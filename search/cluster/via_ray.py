@@ -136,8 +136,7 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
     cores = int(there.get("CPU", 1))
     if executor.address is None:
         cores = min(cores, os.cpu_count() or 1)
-    share = cores // executor.workers
-    return Place(executor.cpus or max(1, share), each)
+    return Place(executor.cpus or max(1, cores // executor.workers), each)
 
 
 class RayTeam:

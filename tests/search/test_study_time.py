@@ -223,6 +223,34 @@ def test_a_check_says_what_share_evaluation_takes(seconds, told):
     assert (line in text.split("\n")) is told and ("  evaluation " in text) is told
 
 
+@pytest.mark.parametrize(("keys", "lines"), [
+    ("budget: {trials: 16, env_steps: 200k}\nconfirm: {top_k: 2, choose: 1, report: 1}",
+     ["  confirm   best 2 on 1 new seed; then winner and default on 1 more",
+      "  training  200k env steps (search 36.2k, confirm 164k), 1 compile"]),
+    ("confirm: {top_k: 2, choose: 1, report: 1, also: {1: 3}}\nbudget: {trials: 2}",
+     ["  training  369k env steps (search 81.9k, confirm 287k), 1 compile"]),
+    ("seeds: {per_config: 12, racing: {start: 3}}\nsearch: {method: random}",
+     ["  search    random over gamma; 3 to 12 seeds per trial"]),
+    ("search: {driver: ray_tune, scheduler: asha}\nevaluation: {every: 10k}",
+     ["  search    Ray Tune (random) over gamma; 1 seed per trial",
+      "  stopping  Ray Tune's asha compares trials at 10.2k, 20.5k and 30.7k of 41k env steps"]),
+    ("objectives: [{name: eval/return_mean}, {name: env_steps, goal: minimize}]\n"
+     "confirm: {top_k: 3, choose: 8, report: 16}\nbudget: {trials: 4}",
+     ["  confirm   best 3 and default on 8 new seeds",
+      "  training  1.47M env steps (search 164k, confirm 1.31M), 1 compile"]),
+])  # fmt: skip
+def test_a_check_says_what_runs_and_its_parts_add_up(keys, lines):
+    text = "name: it\nenv: CartPole-v1\nenv_steps: 40k\nspace: {gamma: {min: 0.9, max: 0.99}}\n"
+    told = brief(check(loads(f"{text}{keys}\n")), "", "s.yaml").split("\n")
+    assert [line for line in lines if line not in told] == []
+
+
+def test_a_check_counts_a_program_for_each_environment():
+    text = "name: it\nenv: [CartPole-v1, Acrobot-v1]\nenv_steps: 40k\nbudget: {trials: 4}\n"
+    told = brief(check(loads(f"{text}space: {{gamma: {{min: 0.9, max: 0.99}}}}\n")), "", "s.yaml")
+    assert "(search 328k), 2 compiles\n" in told
+
+
 # ---------------------------------------------------------------------- a real program
 
 TINY = """\

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.store.comparison import deviation, paired_interval, seeds_to_tell
+from hpo.store.comparison import Bounds, deviation, paired_interval, seeds_to_tell
 from hpo.store.interim_analyses import next_level
 from hpo.store.verdict import Conclusion, conclude
 from hpo.store.verdict_text import as_json, details, sentences
@@ -320,3 +320,14 @@ def test_a_second_look_must_be_surer_and_takes_nothing_back() -> None:
     assert conclude(sample(*sure[:8]), sample(*b[:8])).verdict == "better"
     assert conclude(sample(*sure), sample(*b)).verdict != "better"
     assert conclude(sample(*sure), sample(*b), earlier=[8]).verdict == "better"
+
+
+def test_large_numbers_are_whole_and_no_end_is_minus_0() -> None:
+    """As `views.formatting.number` writes them in the leaderboard."""
+    large = conclude(
+        sample(*[12_345.6 + n for n in range(8)]), sample(*[100.0] * 8), name="trial 1"
+    )
+    assert "12249 [" in " ".join(sentences(large)) and "e+0" not in " ".join(details(large))
+    behind, bounds = sample(465.1, 272.4, 470.1, 234.2, 259.4, 495.6), Bounds(0.0, 500.0)
+    found = conclude(behind, sample(*[500.0] * 6), name="trial 1", bounds=bounds)
+    assert "the default leads trial 1 by 133.9 [0, " in first(found)

@@ -258,12 +258,12 @@ def test_values_in_which_training_returns_count_differently_get_no_verdict(capsy
 
 def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     samples.make_results(tmp_path, "one")
-    samples.make_results(tmp_path, "bare", confirm=None)
+    bare = samples.make_results(tmp_path, "bare", confirm=None)
     data = compared_studies(capsys, tmp_path, "one", "bare")
     assert data["unpaired"].startswith("one has ") and "2 search seeds" in data["unpaired"]
-    assert "6 test seeds, bare 2 search seeds. Test seeds are the same" in data["unpaired"]
-    assert "to add those that are missing, run the files again" in data["unpaired"]
-    assert data["unpaired"].endswith(" with --set confirm.report=6.")
+    assert "6 test seeds, bare 2 search seeds. To pair them on test seeds:" in data["unpaired"]
+    command = f"hpo confirm {bare.best.trial} --seeds 6 --study {bare.folder}"
+    assert data["unpaired"].endswith(f":\n  {command}")  # also for a study of `hpo train`
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
     )  # a default that copies another one
@@ -278,6 +278,51 @@ def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     told = capsys.readouterr().err
     assert f"trial {other} and trial -1 have no seeds in common: trial {other} has 2" in told
     assert "trial -1 6 test seeds" in told and f"hpo confirm {other} -1" in told
+
+
+def test_one_trial_alone_was_not_selected_and_a_ceiling_asks_for_no_seeds(
+    capsys, tmp_path, monkeypatch
+):
+    samples.make_results(tmp_path, "one")
+    samples.make_results(tmp_path, "alone", confirm=None, budget=samples.search.Budget(trials=1))
+    studies = compare._studies
+
+    def at_the_ceiling(*names):
+        meta, sides = studies(*names)
+        values = [{kind: dict.fromkeys(known, 500.0) for kind, known in side.values.items()}
+                  for side in sides]  # fmt: skip
+        return meta, [replace(side, values=own) for side, own in zip(sides, values, strict=True)]
+
+    assert compared_studies(capsys, tmp_path, "one", "alone")["caution"] == ""
+    monkeypatch.setattr(compare, "_studies", at_the_ceiling)
+    assert main(["compare", "one", "alone", "--out", str(tmp_path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "have the same mean on 6 and 2 seeds, not paired" in text
+    assert text.endswith("Both reach 500, the environment's limit; more seeds may differ.")
+
+
+def test_a_ceiling_on_few_seeds_decides_nothing(capsys, results, monkeypatch):
+    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    alike = replace(compare._compared_values(*sides), values=[[500.0]] * 2, paired=True)
+    monkeypatch.setattr(compare, "_compared_values", lambda *_: alike)
+    text = " ".join(compared(capsys, results, 0, 1)[1].split())
+    limit = "Both reach 500, the environment's limit; more seeds may differ. To decide, train both"
+    assert f"{limit} on 8 test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
+
+
+def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeypatch):
+    """Whole from 1,000 on, and 0 without a sign, also where the second trial is ahead."""
+    _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
+    behind = [465.1, 272.4, 470.1, 234.2, 259.4, 495.6]
+    chosen = replace(compare._compared_values(*sides), values=[behind, [500.0] * 6], paired=True)
+    monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
+    assert "trial 1 leads trial 0 by 133.9 [0, " in " ".join(
+        compared(capsys, results, 0, 1)[1].split()
+    )
+    chosen = replace(chosen, values=[[12_345.6 + n for n in range(6)], [100.0] * 6])
+    monkeypatch.setattr(compare, "value_bounds", lambda _: compare.Bounds())
+    _, text = compared(capsys, results, 0, 1)
+    assert "by 12248 [" in text and "e+0" not in text
 
 
 def test_nobody_is_called_better_by_nothing(capsys, tmp_path):

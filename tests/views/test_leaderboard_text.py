@@ -12,6 +12,7 @@ from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.leaderboard_text import (
     EXPLAINED,
     board_columns,
+    front_line,
     knob_columns,
     print_baselines,
     print_leaderboard,
@@ -189,6 +190,7 @@ def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
 def test_the_legend_says_where_training_returns_count():
     legend = " ".join(EXPLAINED.split())
     assert "training returns count in search and select values." in legend
+    assert "feasible keeps the constraints. front: 1 for the Pareto front" in legend
 
 
 def test_seeds_of_one_trial_select_nothing():
@@ -282,3 +284,13 @@ def test_long_names_of_environments_are_folded_or_said_below(room, shown):
     text = console.file.getvalue()
     assert ("topology=nsfnet_" in text.split()) == shown
     assert text.count("# trial") == 1 and "Not shown: x" in " ".join(text.split())
+
+
+def test_a_front_has_no_winner_and_counts_its_feasible_trials():
+    entries = samples.entries(*(samples.row(n, value=9.0 - n) for n in range(3)))
+    entries = [replace(entry, confirmed=True, objectives=(1.0, 2.0), feasible=entry.rank < 3,
+                       front=entry.rank if entry.rank < 3 else None)
+               for entry in entries]  # fmt: skip
+    columns = {column.name: column.cells for column in board_columns(entries, ["a", "b"])}
+    assert "winner" not in " ".join(columns["status"])
+    assert front_line(entries, None) == "Pareto front: 1 of 2 feasible confirmed trials (0)."

@@ -73,3 +73,5 @@ def test_a_word_says_which_knobs_and_environments(capsys):
     assert json.loads(capsys.readouterr().out)[0]["id"] == "gym:CartPole-v1"
     assert main(["knobs", "nothing of the kind"]) == 2
     assert "no hyperparameter has 'nothing of the kind'" in capsys.readouterr().err
+    assert main(["envs", "Lunar"]) == 2  # gym:LunarLander-v3 exists
+    assert "to list all: hpo envs; Gymnasium's are gym:<id>" in capsys.readouterr().err

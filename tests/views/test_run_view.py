@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 
@@ -84,6 +85,8 @@ def test_a_study_gone_on_with_says_so(tmp_path):
     bigger = samples.search.Budget(trials=26)
     watched(tmp_path, LinesView(stream), budget=bigger)
     assert stream.getvalue().startswith("resuming study small")
+    best = re.findall(r"^(?:new best|best so far)", stream.getvalue(), re.M)
+    assert best[0] == "best so far" and "best so far" not in best[1:]
 
 
 def test_quiet_says_warnings_and_answers_only(tmp_path):

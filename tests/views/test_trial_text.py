@@ -47,6 +47,9 @@ def test_the_winner_has_everything(results, folder):
     more = trial_text(data, verbose=True)
     for words in ("search     2 seeds: ", "bucket", "proposed   by", "cut-off", "study time"):
         assert words in more
+    long = {**data["conclusion"], "details": ["Of the trials", "that its seeds chose from " * 4]}
+    more = trial_text({**data, "conclusion": long}, verbose=True)
+    assert "\n           that its" in more and "\n            " not in more.split("verdict")[1]
 
 
 _STAGES = ("search", "select", "test  ")

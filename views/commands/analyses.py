@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError, counted
 from ...store.codec import finite_json
 from ..arguments import study_of
-from ..formatting import aligned, between, in_unit, narrow, steps, unit_in
+from ..formatting import aligned, between, in_unit, narrow, number, steps, unit_in
 from ..output import echo, print_answer, print_json
 from ..terminal.console import console, in_columns
 
@@ -47,9 +47,8 @@ def do_importance(args: Namespace) -> int:
     if args.over_progress and left_out:
         some = ", ".join(map(steps, left_out))
         lines.append(f"Fewer than ten of these trials have a value at: {some} env steps.")
-    unit = points.study.algorithm.unit
-    for line in in_unit("\n".join(lines), unit).split("\n"):
-        echo(in_columns(line, sys.stdout, 2))
+    text = in_unit("\n".join(lines), points.study.algorithm.unit)
+    echo(in_columns(text, sys.stdout, 2))
     return 0
 
 
@@ -96,7 +95,7 @@ def do_what_if(args: Namespace) -> int:
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
     rows = [
         [row.rule, f"{row.stopped}/{row.trials}", f"{row.saved:.0%}",
-         "-" if row.lost is None else f"{row.lost:.3g}", row.why or "yes"]
+         number(row.lost), row.why or "yes"]
         for row in found.rows
     ]  # fmt: skip
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
@@ -116,7 +115,7 @@ def _own_rule(found: WhatIf) -> str:
         return f"{found.study} ran {ran}; these rules replay its {trials} on {seeds} each."
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
-    lost = "" if own.lost is None else f" and lost {own.lost:.3g}"
+    lost = "" if own.lost is None else f" and lost {number(own.lost)}"
     return f"{found.study} ran {own.rule}: it saved {own.saved:.0%} of env steps{lost}."
 
 

@@ -45,8 +45,7 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
     rows = [[knob.name, _default(knob.default), _range(knob), knob.meaning] for knob in knobs]
-    header = ("hyperparameter", "default", "range", "meaning")
-    return Listing(header, rows, [False] * 4)
+    return Listing(("hyperparameter", "default", "range", "meaning"), rows, [False] * 4)
 
 
 def knob_text(knob: Knob) -> str:
@@ -119,7 +118,7 @@ def do_knobs(args: Namespace) -> int:
     else:
         texts = {name: " ".join((name, knob.meaning, *names_of(name)))
                  for name, knob in KNOBS.items()}  # fmt: skip
-        found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
+        found = [KNOBS[n] for n in _with("hyperparameter", texts, args.word, "hpo knobs --all")]
     if args.json:
         print_json(knobs_data(found))
     elif args.word in KNOBS:
@@ -137,7 +136,8 @@ def do_envs(args: Namespace) -> int:
     if args.word is not None and is_gymnasium(args.word):
         found = [entry(args.word)]
     else:
-        found = [ENVIRONMENTS[id_] for id_ in _with("environment", texts, args.word)]
+        known = _with("environment", texts, args.word, "hpo envs; Gymnasium's are gym:<id>")
+        found = [ENVIRONMENTS[id_] for id_ in known]
     exact = next((env for env in found if env.id == args.word), None)
     if args.json:
         print_json(envs_data(found))
@@ -150,10 +150,10 @@ def do_envs(args: Namespace) -> int:
     return 0
 
 
-def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
+def _with(what: str, texts: Mapping[str, str], word: str | None, command: str) -> list[str]:
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
-        raise ConfigError(f"no {what} has {word!r} in its name or meaning; for all: no word")
+        raise ConfigError(f"no {what} has {word!r} in its name or meaning; to list all: {command}")
     return found
 
 

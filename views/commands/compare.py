@@ -21,7 +21,7 @@ from ...search.analysis.checkpoint_values import fresh_seeds, read_points
 from ...search.analysis.verdict import apart, evaluated_in
 from ...store.aggregate_environments import BySeed, beside, on_each, profiles
 from ...store.codec import finite_json
-from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare
+from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare, constant
 from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins_interim
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
@@ -73,7 +73,7 @@ def _environment_part(
         "scores": [[asdict(one) for one in side.each] for side in told],
         "profiles": [asdict(one) for one in profiles(sides)],
     }
-    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE, ""]
+    lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE]
     return {"environments": finite_json(data)}, lines
 
 
@@ -114,8 +114,7 @@ def do_compare(args: Namespace) -> int:
     if len(numbers) == 2:
         meta, sides = _trials(find_study(args.study, root, note), numbers)
     elif numbers:
-        told = "compare two trials of one study, or two studies; not a trial with a study"
-        raise ConfigError(told)
+        raise ConfigError("compare two trials of one study, or two studies; not one of each")
     elif args.study is not None:
         raise ConfigError(f"--study {args.study} needs two of its trials, not two studies")
     else:
@@ -143,7 +142,7 @@ def do_compare(args: Namespace) -> int:
         "verdict": refused if differs else result.sentence(), "caution": chosen.caution,
         "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
-    more = [unpaired, *lines] if unpaired else lines
+    more = [unpaired, *lines] if unpaired else lines[1:]
     which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
     text = _text(result, sides, chosen, f"N{refused[1:]}." if differs else "", more, which)
     text = in_unit(text, unit_of(meta.study_text))
@@ -206,11 +205,12 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
         told = f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them,"
         return f"{told} run {b.name}'s file with --set seed={a.seed} --name {b.name}-seed{a.seed}."
     said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
-    if a.study == b.study:
-        return f"{said}; not all are the same ones."
     wanted = max(FEWEST_PAIRS, *(len(side.values[Stream.REPORT]) for side in (a, b)))
-    told = f"{said}. Test seeds are the same in both; to add those that are missing, run the"
-    return f"{told} files again with --set confirm.report={wanted}."
+    lack = [side for side in (a, b) if len(side.values[Stream.REPORT]) < wanted]
+    if a.study == b.study or not lack:
+        return f"{said}; not all are the same ones."
+    commands = [confirm_command([one.trial], wanted, target(Path(one.study))) for one in lack]
+    return "\n  ".join([f"{said}. To pair them on test seeds:", *commands])
 
 
 def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
@@ -220,7 +220,7 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
     cautions = [
         f"The {counted(len(known), 'seed')} of {side.name} also selected it, so its mean is high."
         for side, stream, known in zip((a, b), (x, y), values, strict=True)
-        if stream is not Stream.REPORT
+        if stream is not Stream.REPORT and side.wins
     ]
     return _Chosen(values, False, " ".join(cautions), (x, y))
 
@@ -304,14 +304,13 @@ def _side(
     searched = row.seed_values if whole else ()
     if common is not None:
         searched, fresh = common[1][number], {}
-    values: dict[Stream, _Seeds] = {}
-    values[Stream.SEARCH] = {(kind, index): value for index, value in enumerate(searched)}
+    values: dict[Stream, _Seeds] = {Stream.SEARCH: {(kind, n): v for n, v in enumerate(searched)}}
     for stream, known in fresh.items():
         values[stream] = {(str(stream), n): v for n, v in known.items() if math.isfinite(v)}
     told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
         name=name, study=str(folder.path.resolve()), seed=study.seed, trial=row.trial,
-        wins=entry.rank == 1, values=values,
+        wins=entry.rank == 1 and len(board.entries) > 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
         weight=study.metric.training_weight,
@@ -340,7 +339,7 @@ def _text(
     lines += ["", chosen.caution] if chosen.caution and not result.equal else []
     lines += ["", *more] if more else []
     if not refused and result.verdict == "undecided":
-        lines += ["", *_what_decides(result, sides, chosen, which)]
+        lines += _what_decides(result, sides, chosen, which)
     return "\n".join(lines)
 
 
@@ -356,7 +355,7 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
     low, high = result.difference_interval.low, result.difference_interval.high
     if result.difference < 0.0 and low is not None and high is not None:
         low, high = -high, -low
-    by = with_interval(abs(result.difference), low, high, ".4g")
+    by = with_interval(abs(result.difference), low, high)
     if result.verdict in ("better", "worse"):
         first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
         return f"{first} is better than {behind}: by {by} on {seeds}."
@@ -376,7 +375,7 @@ def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
         around = chosen.bounds.around(interval(values))
-        few = " ".join(f"{value:.4g}" for value in values) if len(values) <= _LISTED else ""
+        few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
     used = [at for at in range(4) if any(row[at] for row in rows)]
@@ -406,11 +405,13 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -
 def _what_decides(
     result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
 ) -> list[str]:
-    more, top = result.more_seeds or 0, chosen.values[0][0]
-    if result.equal and top in (chosen.bounds.low, chosen.bounds.high):
-        return [f"Both are at {number(top)}, the environment's limit: no seeds separate them."]
+    more, top, bounds = result.more_seeds or 0, chosen.values[0][0], chosen.bounds
+    said: list[str] = []
+    if constant([*chosen.values[0], *chosen.values[1]]) and top in (bounds.low, bounds.high):
+        said = ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
     if sides[0].study != sides[1].study:
-        return [f"About {more} more test seeds of each would decide."] if more else []
+        told = ["", f"About {counted(more, 'more test seed')} of each would decide."]
+        return told if not said and more and set(chosen.streams) == {Stream.REPORT} else said
     known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
     wanted = max(_ENOUGH, known + more)
     trials = [side.trial for side in sides]
@@ -419,4 +420,4 @@ def _what_decides(
     first = "To decide, train both" if ended else "Once the study has finished, decide"
     cost = confirm_cost(Path(sides[0].study), trials, wanted)
     command = confirm_command(trials, wanted, which)
-    return [f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]
+    return [*said, "", f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]

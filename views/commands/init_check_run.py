@@ -92,29 +92,34 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     names = [*study.space.names[:_NAMED]]
     if more := len(study.space.names) - len(names):
         names.append(f"{more} more")
-    seeds = counted(study.seeds.per_config, "seed")
+    first, most, several = study.seeds.first, study.seeds.per_config, len(study.objectives)
+    seeds = f"{first} to " * (first < most) + counted(most, "seed")
+    tune = study.search.driver == "ray_tune"
+    method = f"Ray Tune ({study.search.searcher})" if tune else study.search.method
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
-    if confirm is not None and confirm.top_k:
-        last = "winner" + " and default" * confirm.default + " on "
-        last += f"{confirm.interim} to " if confirm.interim is not None else ""
+    if confirm is not None and confirm.runs(several):
+        default, tested = " and default" * confirm.default, confirm.reports(several)
+        interim = f"{confirm.interim} to " if confirm.interim is not None else ""
+        last = f"winner{default} on {interim}"
         if confirm.choose:
-            confirmed = f"best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
-            confirmed += f"; then {last}{confirm.report} more" if confirm.report else ""
-        elif confirm.report:
+            best = f"best {confirm.top_k}{default if several else ''}"
+            confirmed = f"{best} on {counted(confirm.choose, 'new seed')}"
+            confirmed += f"; then {last}{confirm.report} more" if tested else ""
+        else:
             confirmed = f"{last}{counted(confirm.report, 'new seed')}"
-    search = f"  search    {study.search.method}{searched}; {seeds} per trial"
-    lines = [_answer(report), "", search, f"  stopping  {_stopping(report)}"]
-    lines.append(f"  confirm   {confirmed}")
-    unit = study.algorithm.unit
-    parts = [f"search {steps(expected.search)}"] if expected.search is not None else []
-    parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []
+    lines = [_answer(report), "", f"  search    {method}{searched}; {seeds} per trial"]
+    lines += [f"  stopping  {_stopping(report)}", f"  confirm   {confirmed}"]
+    unit, fresh = study.algorithm.unit, expected.confirm + expected.asked
+    parts = [f"confirm {steps(fresh)}"] if fresh else []
+    if expected.total is not None and expected.search is not None:
+        parts.insert(0, f"search {steps(expected.total - fresh)}")
     total = "" if expected.total is None else f"{steps(expected.total)} {unit} "
     costs = [f"{total}({', '.join(parts)})"] if parts else []
     lanes = [cost.lanes for _, cost in report.buckets if cost.lanes is not None]
     costs += [counted(max(lanes), "lane")] if lanes else []
     least = "" if report.bucket_count_exact else "at least "
-    costs.append(f"{least}{counted(report.bucket_count, 'compile')}")
+    costs.append(f"{least}{counted(report.bucket_count * study.spread, 'compile')}")
     lines.append(f"  training  {', '.join(costs)}")
     if report.time is not None and (share := report.time.share("evaluation")) > _NOTED:
         lines.append(f"  evaluation takes {share:.0%} of the time, beyond these env steps")
@@ -144,17 +149,18 @@ def _answer(report: CheckReport) -> str:
 
 
 def _stopping(report: CheckReport) -> str:
-    early = report.study.early_terminate
-    if early is None:
+    search, early = report.study.search, report.study.early_terminate
+    if early is None and search.driver != "ray_tune":
         return "none: every trial runs to its end"
+    rule = f"Ray Tune's {search.scheduler}" if early is None else early.type
     quanta = report.buckets[0][0].quanta
     rungs = [steps(at) for at in quanta.rungs]
     if not rungs:
-        return f"{early.type}, but no rung is inside a run"
+        return f"{rule}, but no rung is inside a run"
     shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
     at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
     end = f"{steps(quanta.env_steps)} {report.study.algorithm.unit}"
-    return f"{early.type} compares trials at {at} of {end}"
+    return f"{rule} compares trials at {at} of {end}"
 
 
 def _indent(line: str) -> int:

@@ -415,7 +415,6 @@ def do_plot(args: Namespace) -> int:
 def do_report(args: Namespace) -> int:
     from ..report.report import write_report
 
-    folder = study_of(args)
-    path = write_report(folder, None if args.to is None else Path(args.to))
+    path = write_report(study_of(args), None if args.to is None else Path(args.to))
     print_answer(args.json, {"report": str(path)}, str(path))
     return 0

@@ -128,8 +128,7 @@ class Leaderboard(tuple[Entry, ...]):
 
     def __repr__(self) -> str:
         (header, *rows), same = _cells(self)
-        table = aligned(header, rows, [False] * len(header))
-        return f"{table}\n{same}".rstrip("\n")
+        return f"{aligned(header, rows, [False] * len(header))}\n{same}".rstrip("\n")
 
     def _repr_html_(self) -> str:
         rows, same = _cells(self)

@@ -114,7 +114,7 @@ class RunView(Observer):
         self.command, self.unit = command, ENV_STEPS
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
-        self._failures = 0
+        self._failures, self._resumed = 0, False
         self._evolves = False  # then trial 0 may have left the default
         self._every_trial = False
         self._lock = threading.Lock()
@@ -176,7 +176,7 @@ class RunView(Observer):
         self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
-        self.unit = study.algorithm.unit
+        self.unit, self._resumed = study.algorithm.unit, resumed
         self._evolves = bool(study.early_terminate and study.early_terminate.evolves)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
@@ -192,8 +192,9 @@ class RunView(Observer):
     def on_chunk(self, progress: Progress) -> None:
         best = progress.best
         if best is not None and best.trial != self._best:
-            self._best = best.trial
-            self.say(f"new best: {best_text(best)}")
+            words = "best so far" if self._resumed else "new best"
+            self._best, self._resumed = best.trial, False
+            self.say(f"{words}: {best_text(best)}")
 
     def on_trial_end(self, trial: TrialRow) -> None:
         failed = trial.state is TrialState.FAILED

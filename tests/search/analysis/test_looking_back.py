@@ -16,9 +16,10 @@ from hpo.search.analysis.checkpoint_values import (
     points_of,
     read_points,
 )
-from hpo.search.analysis.knob_significance import answer_at, columns_of
+from hpo.search.analysis.knob_significance import Answer, answer_at, columns_of
 from hpo.search.run import run
 from hpo.search.state.objective import Objective
+from hpo.store.importance import Decided, KnobShare
 from hpo.store.journal import Journal
 from hpo.store.rows import Commit, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
@@ -141,7 +142,7 @@ def test_the_commands(results, capsys):
     assert main(["compare", "one", "two", *out]) == 0
     assert "not paired" in " ".join(capsys.readouterr().out.split())
     assert main(["compare", "1", "one", *out]) == 2
-    assert "not a trial with a study" in capsys.readouterr().err
+    assert "two studies; not one of each" in capsys.readouterr().err
     rows = read_points(results / "one").trials.values()
     stopped = next(row.trial for row in rows if row.state is TrialState.STOPPED)
     assert main(["compare", "0", str(stopped), "--study", "one", *out]) == 0
@@ -206,3 +207,13 @@ def test_columns_are_places_on_axes(results):
         key: [parameter.distribution.share(params[parameter.name])]
         for key, parameter in space.keyed
     }
+
+
+def test_an_interval_that_reaches_0_beside_matters_is_explained():
+    """The permutation test and the bootstrap are two methods; they may differ at the edge."""
+    clear = KnobShare("learning_rate", 24, 0.71, 0.5, 0.86, 0.3, True)
+    faint = KnobShare("activation", 24, 0.054, 0.001, 0.17, 0.05, True)
+    weak = KnobShare("gamma", 24, 0.01, 0.0, 0.11, 0.04, False)
+    said = Answer(10, Decided(24, (clear, faint, weak)), True, {}).sentences
+    assert said[-1].startswith("activation: a permutation test shows an effect; its interval")
+    assert "reaches 0%" not in " ".join(Answer(10, Decided(24, (clear, weak)), True, {}).sentences)

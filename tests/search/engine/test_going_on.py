@@ -88,6 +88,17 @@ def test_what_the_command_changes_now_is_said_too(hpo):
     assert told.rstrip().endswith("resume with: hpo run small.yaml")
 
 
+def test_what_follows_from_an_override_is_no_change_of_the_file(hpo):
+    tpe = ("--set", "search.method=tpe")
+    hpo("run", "small.yaml")
+    code, told = hpo("run", "small.yaml", *tpe)
+    assert code == 2 and "search.options.n_startup_trials: absent -> 10" in told
+    assert told.rstrip().endswith("resume with: hpo run small.yaml") and "last time" not in told
+    hpo("run", "small.yaml", *tpe, "--name", "other")
+    _, told = hpo("run", "small.yaml", "--name", "other")
+    assert told.rstrip().endswith("hpo run small.yaml --set search.method=tpe --name other")
+
+
 def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8")
     (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
