@@ -330,7 +330,8 @@ class ConfirmStage:
             if run.state in (RunState.ENDED, RunState.DIVERGED)
         }
         trial.leave()
-        if number not in self._state.candidates or trial.error.endswith(_LACKS_REPORT):
+        of_search = number in self._state.candidates or trial.error.startswith("seed ")
+        if not of_search or trial.error.endswith(_LACKS_REPORT):
             trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
         _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)
