@@ -52,8 +52,7 @@ def together(scores: Sequence[float], over: str) -> float:
     if over == "worst":
         return min(scores)
     cut = len(scores) // 4 if over == "iqm" else 0
-    kept = sorted(scores)[cut : len(scores) - cut]
-    return mean(kept)
+    return mean(sorted(scores)[cut : len(scores) - cut])
 
 
 def overall(scores: Scores, over: str = "iqm") -> float:

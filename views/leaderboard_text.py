@@ -94,8 +94,7 @@ def deciding_command(
     if against.verdict != "undecided" or not against.more_seeds or default is None:
         return None
     trials, seeds = (entries[0].trial, default), against.seeds + against.more_seeds
-    command = confirm_command(trials, seeds, target(folder))
-    return command, confirm_cost(folder, trials, seeds)
+    return confirm_command(trials, seeds, target(folder)), confirm_cost(folder, trials, seeds)
 
 
 def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:
@@ -256,11 +255,11 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 
 def winner_line(entries: Sequence[Entry], metric: str) -> str:
     best = entries[0] if entries else None
-    if entries and all(entry.state == "failed" for entry in entries):
-        return (
-            "Every trial failed; `hpo show TRIAL` shows why. Fix the cause and run the same "
-            "command again; where trials failed for different reasons, with --new."
-        )
+    ended = sorted({entry.state for entry in entries})
+    if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
+        again = "the same command again; where trials failed for different reasons,"
+        said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
+        return f"{said}run {again if ended == ['failed'] else 'the study'} with --new."
     if best is None or (best.value is None and best.rung_value is None):
         return "No trial has finished its run; no winner yet."
     if best.value is None:

@@ -175,5 +175,7 @@ def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
                for entry in results.leaderboard]  # fmt: skip
     text = winner_line(entries, "eval/return_mean")
     assert "Every trial failed; `hpo show TRIAL` shows why." in text and "--new" in text
+    lost = [*entries[1:], dataclasses.replace(entries[0], state="diverged")]
+    assert winner_line(lost, "eval/return_mean").startswith("Every trial diverged or failed; ")
     some = [*entries[1:], dataclasses.replace(entries[0], state="stopped")]
     assert winner_line(some, "eval/return_mean").startswith("No trial has finished its run")

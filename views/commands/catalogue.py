@@ -45,8 +45,7 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
     rows = [[knob.name, _default(knob.default), _range(knob), knob.meaning] for knob in knobs]
-    header = ("hyperparameter", "default", "range", "meaning")
-    return Listing(header, rows, [False] * 4)
+    return Listing(("hyperparameter", "default", "range", "meaning"), rows, [False] * 4)
 
 
 def knob_text(knob: Knob) -> str:

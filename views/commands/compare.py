@@ -86,6 +86,7 @@ class _Side:
     wins: bool
     values: Mapping[Stream, _Seeds]  # of each seed with a full run
     partial: Set[Stream]  # their confirm stage did not end
+    unfit: bool  # it violates a constraint
     world: Mapping[str, Any]  # the environment's id, every key and parameter
     weight: float  # of training returns, except on test seeds
     scores: EnvironmentScores
@@ -124,6 +125,9 @@ def do_compare(args: Namespace) -> int:
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
                      chosen.interim)  # fmt: skip
+    if unfit := [side.name for side in sides if side.unfit]:
+        caution = f"By value alone: constraints are violated by {' and '.join(unfit)}."
+        chosen = replace(chosen, caution=f"{chosen.caution} {caution}".lstrip())
     differs = apart(sides[0].world, sides[1].world)
     refused = f"no verdict: they were evaluated in different environments ({differs})"
     weights = [0.0 if stream is Stream.REPORT else side.weight
@@ -248,6 +252,8 @@ def _values_in_common(
     if not (both := found[0] & found[1]):
         one, other = numbers
         told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
+        if lost := [str(n) for n in numbers if points.trials[n].report_diverged]:
+            raise StoreError(f"{told}, and trial {lost[0]} diverged on test seeds")
         raise StoreError(f"{told}; to compare full runs: hpo confirm {one} {other}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
@@ -314,7 +320,7 @@ def _side(
         wins=entry.rank == 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=study.metric.training_weight,
+        weight=study.metric.training_weight, unfit=entry.feasible is False,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
     )  # fmt: skip
 

@@ -96,11 +96,14 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
     if confirm is not None and confirm.top_k:
-        last = "winner" + " and default" * confirm.default + " on "
+        default, several = " and default" * confirm.default, len(study.objectives) > 1
+        tested = confirm.report and not several
+        last = f"winner{default} on "
         last += f"{confirm.interim} to " if confirm.interim is not None else ""
         if confirm.choose:
-            confirmed = f"best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
-            confirmed += f"; then {last}{confirm.report} more" if confirm.report else ""
+            confirmed = f"best {confirm.top_k}{default * several} on "
+            confirmed += counted(confirm.choose, "new seed")
+            confirmed += f"; then {last}{confirm.report} more" if tested else ""
         elif confirm.report:
             confirmed = f"{last}{counted(confirm.report, 'new seed')}"
     search = f"  search    {study.search.method}{searched}; {seeds} per trial"

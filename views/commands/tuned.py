@@ -276,8 +276,7 @@ def _verify(record: Record, args: Namespace) -> int:
     if found is None:
         return INTERRUPTED
     print_answer(args.json, verified_data(found), verified_words(found))
-    refused = found.verdict == "not" or (args.bits and found.verdict != "bit-equal")
-    return int(refused)
+    return int(found.verdict == "not" or (args.bits and found.verdict != "bit-equal"))
 
 
 def runner_of(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:

@@ -343,6 +343,31 @@ def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
     for words, text in said.items():
         assert "env steps" not in text
         assert re.search(r"\brows\b", text) or words in silent, words
+    assert "starting study study: Walk, search random" in said["run"]
+
+
+def test_when_every_trial_diverges_each_screen_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lost = TRAINING.replace('"size": jnp.abs', '"size": jnp.nan * jnp.abs')
+    written(tmp_path, "metric: {name: eval/size, goal: minimize}\nbudget: {trials: 3}\n", lost)
+    assert main(["run", "study.yaml", "--quiet"]) == 1
+    said = "Every trial diverged; `hpo show TRIAL` shows why."
+    assert " ".join(capsys.readouterr().out.split()).startswith(said)
+    for words in (["top"], ["watch"]):
+        assert main(words) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
+    assert main(["confirm", "0", "1", "--seeds", "6"]) == 2
+    assert "and trial 0 diverged on test seeds" in capsys.readouterr().err
+    assert main(["show", "0"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "seed 0 at 160 steps: eval/size is nan in its evaluation rate" in told
+
+
+def test_a_check_says_what_several_objectives_confirm(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, CROSSINGS["objectives"] + "confirm: {top_k: 2, choose: 2, report: 6}\n")
+    assert main(["check", "study.yaml", "--no-time"]) == 0
+    assert "confirm   best 2 and default on 2 new seeds\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
