@@ -366,8 +366,7 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
     except TypeError:
         text = f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a"
         raise ConfigError(f"{text} mapping") from None
-    study = load(path, name=name)
-    return study, path.read_text(encoding="utf-8-sig")
+    return load(path, name=name), path.read_text(encoding="utf-8-sig")
 
 
 def _plain(value: Any) -> Any:
