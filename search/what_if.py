@@ -122,6 +122,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
         study = recorded(text)
         if not study.algorithm.is_ppo:  # its code says how long updates are
             study = loads(text, "study.resolved.yaml")
+            run_own_code(study)
         early = study.early_terminate
         if early is not None and early.evolves:
             raise ConfigError(

@@ -64,8 +64,7 @@ def overall(scores: Scores, over: str = "iqm") -> float:
     >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
     0.6
     """
-    table = _table(scores)
-    return float(_statistic(over)(table[None])[0])
+    return float(_statistic(over)(_table(scores)[None])[0])
 
 
 def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
