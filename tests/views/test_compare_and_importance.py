@@ -67,6 +67,15 @@ def test_a_trial_that_violates_a_constraint_is_named(capsys, tmp_path):
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 
+def test_the_objective_that_is_compared_is_named(capsys, tmp_path):
+    two = (Metric(), Metric("eval/return_min", "minimize"))
+    results = samples.make_results(tmp_path, objectives=two)
+    some = [entry.trial for entry in results.leaderboard if entry.confirmed][:2]
+    data, text = compared(capsys, results, *some)
+    said = "Of 2 objectives only eval/return_mean is compared."
+    assert data["caution"].endswith(said) and said in " ".join(text.split())
+
+
 def test_two_that_did_not_win_are_compared_without_caution(capsys, results):
     _, second, third = results.leaderboard[:3]
     data, text = compared(capsys, results, second.trial, third.trial)

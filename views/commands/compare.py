@@ -125,9 +125,12 @@ def do_compare(args: Namespace) -> int:
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
                      chosen.interim)  # fmt: skip
+    cautions = [chosen.caution] if chosen.caution else []
+    if meta.objectives:
+        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
     if unfit := [side.name for side in sides if side.unfit]:
-        caution = f"By value alone: constraints are violated by {' and '.join(unfit)}."
-        chosen = replace(chosen, caution=f"{chosen.caution} {caution}".lstrip())
+        cautions.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
+    chosen = replace(chosen, caution=" ".join(cautions))
     differs = apart(sides[0].world, sides[1].world)
     refused = f"no verdict: they were evaluated in different environments ({differs})"
     weights = [0.0 if stream is Stream.REPORT else side.weight
@@ -252,9 +255,10 @@ def _values_in_common(
     if not (both := found[0] & found[1]):
         one, other = numbers
         told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
-        if lost := [str(n) for n in numbers if points.trials[n].report_diverged]:
+        if lost := [n for n in numbers if points.trials[n].report_diverged]:
             raise StoreError(f"{told}, and trial {lost[0]} diverged on test seeds")
-        raise StoreError(f"{told}; to compare full runs: hpo confirm {one} {other}")
+        which = f"{one} {other}{target(folder.path)}"
+        raise StoreError(f"{told}; to compare full runs: hpo confirm {which}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 

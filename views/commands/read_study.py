@@ -268,6 +268,8 @@ def do_best(args: Namespace) -> int:
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(meta, first.params)
+    if len(trial_data(folder, first.trial)["schedule"]) > 1:
+        note(f"it trained with other values before: hpo show {first.trial}")
     if target is not None:
         print_exported(target, meta.study_text)
     return 0
