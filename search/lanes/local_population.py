@@ -158,8 +158,7 @@ class LocalPopulation(ProgramLanes):
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     def compile_ahead(self) -> Callable[[], None] | None:
-        hosted = is_gymnasium(self._program.plan.env.id)
-        return None if hosted else super().compile_ahead()
+        return None if is_gymnasium(self._program.plan.env.id) else super().compile_ahead()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         self.compile()

@@ -254,7 +254,8 @@ def _values_in_common(
              for number in numbers]  # fmt: skip
     if not (both := found[0] & found[1]):
         one, other = numbers
-        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
+        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
+        told += points.study.algorithm.unit
         if lost := [n for n in numbers if points.trials[n].report_diverged]:
             raise StoreError(f"{told}, and trial {lost[0]} diverged on test seeds")
         which = f"{one} {other}{target(folder.path)}"
