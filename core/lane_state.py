@@ -27,8 +27,7 @@ class RunningStatistics(Pytree):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> RunningStatistics:
-        zeros = (jnp.zeros(size, jnp.float32) for size in ((), shape, shape))
-        return cls(*zeros)
+        return cls(*(jnp.zeros(size, jnp.float32) for size in ((), shape, shape)))
 
     def merge(self, batch: Float[Array, "N *shape"]) -> RunningStatistics:
         size = jnp.float32(batch.shape[0])

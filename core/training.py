@@ -55,7 +55,7 @@ class Declared:
         if training is None:
             return self
         if self.is_traced:
-            raise ConfigError(f"{self.name} is traced: read h.{self.name}, not self.{self.name}")
+            raise TypeError(f"{self.name} is traced: read h.{self.name}, not self.{self.name}")
         return training.fixed_values[self.name]
 
     def knob(self) -> Knob:

@@ -278,8 +278,7 @@ class SavedTraining:
 
     def trace(self, episodes: int, seed: int) -> dict[str, np.ndarray]:
         """Return every env step of the episodes that `evaluate` runs, by columns."""
-        steps = self._environment.steps
-        return trace(self._player(seed), self.leaves, episodes, steps)
+        return trace(self._player(seed), self.leaves, episodes, self._environment.steps)
 
     def film(self, episodes: int, seed: int) -> tuple[float, Iterator[np.ndarray]]:
         """Return pictures per second, and the pictures of the episodes of `evaluate`.

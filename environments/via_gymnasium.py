@@ -56,8 +56,7 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    meaning = _first_sentence(getdoc(creator) or "")
-    return EnvEntry(id_, "gymnasium", "any", params, keys, meaning)
+    return EnvEntry(id_, "gymnasium", "any", params, keys, _first_sentence(getdoc(creator) or ""))
 
 
 def module_of(id_: str) -> str:

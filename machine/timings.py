@@ -69,8 +69,7 @@ class Timings:
                     raise ValueError("not a timing")
             return cls(path, known)
         except (HpoError, OSError, ValueError, TypeError, AttributeError) as error:
-            why = f"{path} cannot be read ({type(error).__name__}); it is replaced"
-            return cls(path, {}, why)
+            return cls(path, {}, f"{path} cannot be read ({type(error).__name__}); it is replaced")
 
     def keep(self, key: str, costs: Costs) -> None:
         self.known[key] = costs

@@ -180,8 +180,7 @@ class WorkerBatch:
         which = np.unique(np.flatnonzero(self.arrays.active) % self._workers.count).tolist()
         ended = self._start_batch(which)
         step = {"do": "step", "restart": restart, "tells": self._tells}
-        messages = {at: step for at in which if at not in ended}
-        return self._tell(messages, ended)
+        return self._tell({at: step for at in which if at not in ended}, ended)
 
     def close(self) -> None:
         there = [at for at, home in self._homes.items() if self._workers.there.get(at) is home]

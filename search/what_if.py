@@ -122,6 +122,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
         study = recorded(text)
         if not study.algorithm.is_ppo:  # its code says how long updates are
             study = loads(text, "study.resolved.yaml")
+            run_own_code(study)
         early = study.early_terminate
         if early is not None and early.evolves:
             raise ConfigError(
@@ -396,8 +397,8 @@ def _check_rungs(record: Record, rule: str, study: Study) -> None:
         if record.first_point >= study.env_steps:
             way = "run a study with evaluation: {every: ...}"
         raise ConfigError(
-            f"rule {rule!r}: {where} of {study.env_steps} env steps, and {study.name} was first "
-            f"evaluated at {record.first_point}; {way}"
+            f"rule {rule!r}: {where} of {study.env_steps} {study.algorithm.unit}, and "
+            f"{study.name} was first evaluated at {record.first_point}; {way}"
         )
 
 

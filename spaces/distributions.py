@@ -38,8 +38,7 @@ class Axis:
             return self.clip(_between_logs(self.low, self.high, share))
         if not self.log:
             return self.clip(self.low + math.floor(share * (self.high - self.low + 1)))
-        position = _between_logs(self.low - 0.5, self.high + 0.5, share)
-        return self.clip(math.floor(position + 0.5))
+        return self.clip(math.floor(_between_logs(self.low - 0.5, self.high + 0.5, share) + 0.5))
 
     def share(self, position: float) -> float:
         """Return the share of the axis below a position, `at` undoes it.

@@ -162,8 +162,7 @@ _STUDY = -1  # the `trial` of an attribute of the study
 
 
 def meta_cells(meta: StudyMeta) -> list[Cells]:
-    each = vars(meta).items()
-    return [(name, json.dumps(dict(v) if is_mapping(v) else v)) for name, v in each]
+    return [(name, json.dumps(dict(v) if is_mapping(v) else v)) for name, v in vars(meta).items()]
 
 
 def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:

@@ -307,8 +307,7 @@ class FollowingSink(ABC, Generic[Run]):
         try:
             importlib.import_module(self.package)  # in the study's thread: `store.sinks`
         except ImportError as error:
-            logger = f"the {self.name} logger"
-            raise MissingExtraError(self.package, self.name, logger) from error
+            raise MissingExtraError(self.package, self.name, f"the {self.name} logger") from error
         self._follower, self._target = follower, target
         self._directory: Path | None = None
         self._mark = Mark()

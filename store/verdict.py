@@ -190,7 +190,7 @@ Verdict = Literal[
 ]  # fmt: skip
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
-_NO_OTHER = "It is the default, and no other trial has a value on every test seed."
+_NO_OTHER = "It is the default, and no other trial was confirmed."
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}
     if number is None or unit not in units:
-        known = ", ".join(f"a number of {one}" for one in units if one)
+        known = ", ".join(f"a number of {one}" for one in units if one not in ("", "epoch"))
         notes.add(f"length is {given!r}; allowed: {known}", root, "length")
         return 1
     return max(1, round(float(number) * units[unit]))

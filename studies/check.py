@@ -169,7 +169,8 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     """Warn if every trial starts before the method's model has results."""
     method, trials, early = study.search.method, study.budget.trials, study.early_terminate
     seeds, evolves = study.seeds.first, early is not None and early.evolves
-    if evolves or study.search.driver != "lanes" or not method_row(method).learns:
+    informed = evolves or study.search.warm_start is not None
+    if informed or study.search.driver != "lanes" or not method_row(method).learns:
         return
     given, options = study.search.options, method_row(method).options
     startup = next((int(given.get(one.key, one.default)) for one in options

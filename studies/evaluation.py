@@ -53,7 +53,7 @@ def endless_note(study: Study) -> str:
     endless = _endless(study)
     if study.evaluation.steps is not None or not endless or not study.algorithm.is_ppo:
         return ""
-    text = f"{endless[0]} names no limit of its episodes: an evaluation cuts one after "
+    text = f"no limit of {endless[0]}'s episodes is known here: an evaluation cuts one after "
     text += f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
     return text + "evaluation: {steps: 1000}"
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..environments.table import EnvEntry
 from ..errors import ConfigError, Mistake, StudyError, UnknownNameError
 from ..files.plain_data import is_mapping, is_sequence
+from .algorithm import ENV_STEPS
 from .algorithm_section import read_algorithm, set_custom_keys
 from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
@@ -139,7 +140,7 @@ class _Reader:
             return study
         for problems in stages(root, study):
             for path, text in problems:
-                notes.add(text, *place_of(root, path))
+                notes.add(text.replace(ENV_STEPS, study.algorithm.unit), *place_of(root, path))
             if notes:
                 raise notes.error()
         return study

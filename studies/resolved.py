@@ -134,8 +134,7 @@ def _environments(study: Study) -> Any:
 
 
 def resolved_yaml(study: Study) -> str:
-    head = f"# Every default written out. hash: {study_hash(study)}\n"
-    return head + to_yaml(resolved(study))
+    return f"# Every default written out. hash: {study_hash(study)}\n{to_yaml(resolved(study))}"
 
 
 def study_hash(study: Study) -> str:

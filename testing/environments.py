@@ -81,8 +81,7 @@ def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[st
         return jax.tree.map(lambda a, b: jnp.where(ended, a, b), new, going), seen | {"mask": mask}
 
     def chain(key: PRNGKeyArray) -> Any:
-        start = env.reset(key, params)
-        return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+        return jax.lax.scan(step, env.reset(key, params), jax.random.split(key, steps))[1]
 
     def chains(seed: Array) -> Any:
         keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), episodes)

@@ -139,8 +139,7 @@ def _walk(plan: Plan) -> Any:
         return (after.state, after.observation), observation
 
     def chain(key: Array) -> Any:
-        start = env.reset(key, params)
-        return jax.lax.scan(step, start, jax.random.split(key, _STEPS))[1]
+        return jax.lax.scan(step, env.reset(key, params), jax.random.split(key, _STEPS))[1]
 
     keys = jax.random.split(jax.random.key(3, impl="threefry2x32"), _WIDTH)
     return jax.vmap(chain, out_axes=1)(keys)

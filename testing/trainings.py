@@ -51,6 +51,8 @@ class TrainingContract:
 
     @classmethod
     def _made(cls) -> Training:
+        needed = cls.env is not None or not cls.training.takes_environment()
+        assert needed, "set `env` to the id of an environment to train in, such as CartPole-v1"
         given = {name: knob.default for name, knob in cls._knobs().items() if not knob.traced}
         changed = {name: value for name, value in cls.values.items() if name in given}
         env = None if cls.env is None else StudyEnvironment(*plan_of_env(cls.env, {}, ""))
@@ -63,8 +65,7 @@ class TrainingContract:
     @classmethod
     def _program(cls, lanes: int, tile: int = 1) -> TrainingProgram:
         lane = Lane(cls._made(), tuple(cls._traced()))
-        devices = tuple(jax.devices()[:1])
-        return TrainingProgram(lane, lanes, cls._UPDATES, tile, 2, devices)
+        return TrainingProgram(lane, lanes, cls._UPDATES, tile, 2, tuple(jax.devices()[:1]))
 
     @classmethod
     def _run(

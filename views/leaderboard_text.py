@@ -256,11 +256,11 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 
 def winner_line(entries: Sequence[Entry], metric: str) -> str:
     best = entries[0] if entries else None
-    if entries and all(entry.state == "failed" for entry in entries):
-        return (
-            "Every trial failed; `hpo show TRIAL` shows why. Fix the cause and run the same "
-            "command again; where trials failed for different reasons, with --new."
-        )
+    ended = sorted({entry.state for entry in entries})
+    if ended in (["diverged"], ["failed"], ["diverged", "failed"]):
+        again = "the same command again; where trials failed for different reasons,"
+        said = f"Every trial {' or '.join(ended)}; `hpo show TRIAL` shows why. Fix the cause and "
+        return f"{said}run {again if ended == ['failed'] else 'the study'} with --new."
     if best is None or (best.value is None and best.rung_value is None):
         return "No trial has finished its run; no winner yet."
     if best.value is None:

@@ -46,8 +46,7 @@ def imported(module: str, entry: EnvEntry) -> Any:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        purpose = f"environment {entry.id}"
-        raise MissingExtraError(entry.source, entry.source, purpose) from error
+        raise MissingExtraError(entry.source, entry.source, f"environment {entry.id}") from error
 
 
 def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -160,7 +160,7 @@ class GymnaxClass(GymnaxLike):
 
     def __init__(self, id_: str, keys: Mapping[str, Any]):
         self.id = id_
-        cls = _class_of(id_)
+        self.user_class = cls = _class_of(id_)
         several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         signature = inspect.signature(cls).parameters.values()
         arguments = tuple(one.name for one in signature if one.kind not in several)

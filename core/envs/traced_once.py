@@ -208,7 +208,10 @@ def _kind(value: Any) -> str:
 
 
 def _place(thing: Any, method: str | None = None) -> str:
-    code: Any = type(thing) if method is None else getattr(type(thing), method, type(thing))
+    own = getattr(thing, "user_class", None)  # of a class with gymnax's API
+    name = method if own is None or method is None else f"{method}_env"
+    owner = own or type(thing)
+    code: Any = owner if name is None else getattr(owner, name, owner)
     try:
         unwrapped: Callable[..., Any] = inspect.unwrap(code)
         line = inspect.getsourcelines(unwrapped)[1]

@@ -34,8 +34,7 @@ class Incidence:
     @classmethod
     def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
              dtype: jnp.dtype) -> Incidence:  # fmt: skip
-        ends = (jax.nn.one_hot(end, nodes, dtype=dtype) for end in (senders, receivers))
-        return cls(*ends)
+        return cls(*(jax.nn.one_hot(end, nodes, dtype=dtype) for end in (senders, receivers)))
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
         both = _multiply(jnp.concatenate([self.sent, self.received], axis=-2), nodes)

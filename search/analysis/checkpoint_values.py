@@ -136,11 +136,11 @@ def point_at(points: Points, at: int | None = None) -> int:
         if at is None:
             text = f"no point that nine in ten trials reached; choose one: {known}"
             raise ConfigError(text, at=True)
-        raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
+        raise ConfigError(f"no evaluation at {at} {points.study.algorithm.unit}; known: {known}")
     if len(among) < _FEWEST:
         raise ConfigError(
-            f"{counted(len(among), 'trial')} evaluated at {here} env steps; importance needs at "
-            f"least {_FEWEST}"
+            f"{counted(len(among), 'trial')} evaluated at {here} {points.study.algorithm.unit}; "
+            f"importance needs at least {_FEWEST}"
         )
     return here
 

@@ -323,7 +323,8 @@ class ConfirmStage:
             if run.state in (RunState.ENDED, RunState.DIVERGED)
         }
         trial.leave()
-        if number not in self._state.candidates or _OF_REPORT in trial.error:
+        of_search = number in self._state.candidates or trial.error.startswith("seed ")
+        if not of_search or _OF_REPORT in trial.error:
             trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
         _enter(trial, [over.get(run.replicate, run) for run in runs], bucket)

@@ -190,6 +190,8 @@ def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float
     shown = zip(names, values, strict=False)  # after the objectives come constraints
     bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
     named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
+    if not study.algorithm.is_ppo and "eval/return_mean" not in names:
+        return f"{named} in its evaluation"
     returns = np.asarray(result.returns)
     bad = int(np.sum(~np.isfinite(returns)))
     return f"{named} in its evaluation, the returns of {bad} of {len(returns)} episodes not finite"

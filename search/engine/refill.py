@@ -122,8 +122,7 @@ class Refiller:
             for key, bucket in self._engine.buckets.items()
             if bucket.work and self._engine.affordable(bucket) >= 1
         }
-        key = self._winners() or next_bucket(able, self._ledger.state.running)
-        return able.get(key)
+        return able.get(self._winners() or next_bucket(able, self._ledger.state.running))
 
     def _winners(self) -> str:
         state = self._ledger.state

@@ -89,9 +89,9 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
         """
         count = self.device_count
         lanes = self.study.population.lanes if lanes is None else lanes
+        each = 3 * self.shapes(resolved).state_bytes  # of this program: refuses what does not fit
         if lanes is None:
             replicates, needed = self._replicates(shares)
-            each = 3 * self.shapes(resolved).state_bytes
             memory = self._memory // neighbours
             lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
             self._refuse_fewer(lanes, needed)

@@ -39,8 +39,7 @@ class Smac:
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         seen = self.window.of(history)
-        losses = penalised(estimates(seen), seen)
-        return _SmacBatch(self, batch, seen, losses)
+        return _SmacBatch(self, batch, seen, penalised(estimates(seen), seen))
 
 
 class _SmacBatch:

@@ -172,8 +172,7 @@ class Objectives:
 
     def violation(self, limited: Sequence[float]) -> float:
         """Return the sum of constraint violations; 0 if none is measured."""
-        known = len(limited) == len(self.constraints)
-        return self._ranking.violation(limited) if known else 0.0
+        return self._ranking.violation(limited) if len(limited) == len(self.constraints) else 0.0
 
     def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
         """Return sort keys, best first: feasible trials, then by front and crowding."""

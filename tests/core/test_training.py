@@ -270,6 +270,11 @@ class Misses(Base):
         return {"return": h.rate}
 
 
+class OnSelf(Base):
+    def update(self, state, h):
+        return state, {"loss": self.rate}
+
+
 class Reorders(Base):
     """Its leaves have the same names and shapes; lanes would swap them."""
 
@@ -297,6 +302,7 @@ class Stays(Base):
         (Raises, r"Raises.init: .*g.py:\d+: KeyError: 'buffer'"),
         (Loses, r"Loses.update: .*g.py:\d+: state\['n'\] is missing; it must be int32\[\]"),
         (Misses, r"Misses.evaluate: .*g.py:\d+: TypeError: .* takes 3 positional"),
+        (OnSelf, r"OnSelf.update: .*g.py:\d+: TypeError: rate is traced: read h\.rate"),
         (Reorders, r"Reorders.update: .*g.py:\d+: the state is Py.*; init gave PyTreeDef"),
         (Stays, r"Stays.steps_per_update is 0; set it in setup"),
     ],

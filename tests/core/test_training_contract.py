@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.training import Training, traced
+from hpo.core.training import Training, environment, traced
 from hpo.testing.trainings import TrainingContract
 
 
@@ -46,6 +46,16 @@ class Same(Sound):
 class Infinite(Sound):
     def update(self, state, h):
         return state, {"size": jnp.log(h.rate - h.rate)}
+
+
+class Acting(Training):
+    env = environment()
+
+
+def test_a_class_with_an_environment_of_the_study_needs_one():
+    contract = type("Found", (TrainingContract,), {"training": Acting})()
+    with pytest.raises(AssertionError, match="set `env` to the id of an environment to train in"):
+        contract.test_two_runs_are_equal()
 
 
 @pytest.mark.parametrize(

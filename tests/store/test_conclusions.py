@@ -59,7 +59,7 @@ def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
     assert itself.verdict == "nothing"
     assert sentences(itself) == [
         "There is nothing to compare trial 0 with.",
-        "It is the default, and no other trial has a value on every test seed.",
+        "It is the default, and no other trial was confirmed.",
     ]
 
 

@@ -286,6 +286,7 @@ def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
     [(24, "", True), (4, "", True), (3, "", False), (24, "search: {method: random}\n", False),
      (24, "search: {options: {n_startup_trials: 2}}\n", True),
      (8, "search: {options: {n_startup_trials: 2}}\n", False),
+     (24, "search: {warm_start: {study: earlier}}\n", False),
      (24, "early_terminate: {type: pbt, every: 20k}\n", False)],
 )  # fmt: skip
 def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):

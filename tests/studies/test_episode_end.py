@@ -35,7 +35,7 @@ def test_a_limit_is_the_file_s_or_the_environment_s():
 def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
     found = study("own", steps)
     assert cut_after(found) == limit and may_cut(found)
-    assert f"own names no limit of its episodes: an evaluation cuts one after {limit:,}" in (
+    assert f"no limit of own's episodes is known here: an evaluation cuts one after {limit:,}" in (
         endless_note(found)
     )
     assert endless_note(found) in check(found).warnings

@@ -14,7 +14,7 @@ from hpo.store.journal import Journal
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds
+from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds
 from hpo.views.commands import compare
 from hpo.views.formatting import steps
 
@@ -55,6 +55,25 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     )  # fmt: skip
     lines = [line.split() for line in text.splitlines() if line.startswith("  trial ")]
     assert [float(line[2]) for line in lines] == pytest.approx(data["means"], rel=1e-3)
+
+
+def test_a_trial_that_violates_a_constraint_is_named(capsys, tmp_path):
+    limit = Constraint("eval/return_max", max=47.0)
+    results = samples.make_results(tmp_path, constraints=(limit,))
+    two = [entry for entry in results.leaderboard if entry.confirmed][:2]
+    unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
+    data, text = compared(capsys, results, *(entry.trial for entry in two))
+    said = f"By value alone: constraints are violated by {' and '.join(unfit)}."
+    assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
+
+
+def test_the_objective_that_is_compared_is_named(capsys, tmp_path):
+    two = (Metric(), Metric("eval/return_min", "minimize"))
+    results = samples.make_results(tmp_path, objectives=two)
+    some = [entry.trial for entry in results.leaderboard if entry.confirmed][:2]
+    data, text = compared(capsys, results, *some)
+    said = "Of 2 objectives only eval/return_mean is compared."
+    assert data["caution"].endswith(said) and said in " ".join(text.split())
 
 
 def test_two_that_did_not_win_are_compared_without_caution(capsys, results):

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from helpers import view_samples as samples
 from hpo.cli import main
+from hpo.store.journal import Journal
 from hpo.store.verdict import conclude
-from hpo.studies.spec import Confirm
+from hpo.studies.spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import (
     next_commands,
@@ -27,6 +28,17 @@ from hpo.views.leaderboard_text import target, winner_line
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return samples.make_results(Path("results"))
+
+
+def test_the_last_values_of_a_trial_that_had_others_are_called_so(tmp_path, results, capsys):
+    rule, budget = EarlyTerminate("pbt", every=2_000), samples.search.Budget(trials=6)
+    copied = samples.make_results(tmp_path, early_terminate=rule, budget=budget, confirm=None)
+    for found, several in ((copied, True), (results, False)):
+        with Journal(found.folder) as journal:
+            assert (len(journal.trial(found.best.trial).schedule) > 1) is several
+        assert main(["best", "--study", str(found.folder)]) == 0
+        said = f"it trained with other values before: hpo show {found.best.trial}"
+        assert (said in capsys.readouterr().err) is several
 
 
 def printed(results, **how):
@@ -175,5 +187,7 @@ def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
                for entry in results.leaderboard]  # fmt: skip
     text = winner_line(entries, "eval/return_mean")
     assert "Every trial failed; `hpo show TRIAL` shows why." in text and "--new" in text
+    lost = [*entries[1:], dataclasses.replace(entries[0], state="diverged")]
+    assert winner_line(lost, "eval/return_mean").startswith("Every trial diverged or failed; ")
     some = [*entries[1:], dataclasses.replace(entries[0], state="stopped")]
     assert winner_line(some, "eval/return_mean").startswith("No trial has finished its run")

@@ -194,7 +194,7 @@ def test_a_study_that_was_only_begun_has_a_report(folder, tmp_path):
     Journal.create(begun, meta).close()
     text = write_report(StudyFolder(begun)).read_text()
     assert Page(text).ids == SECTIONS and "No trial yet" in text
-    assert "No trial has a value yet" in text and "Nothing has been trained yet" in text
+    assert "No trial has a value yet" in text and "No curve has been recorded yet" in text
     assert re.search(r"budget: (trials|env steps|time) \S+<", text)
 
 

@@ -98,7 +98,7 @@ def curves(snapshot: Snapshot) -> Picture:
              for title, label, found, bounds in asked)  # fmt: skip
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
-        return Picture("curves", "Learning curves", "Nothing has been trained yet.")
+        return Picture("curves", "Learning curves", "No curve has been recorded yet.")
     caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
     caption += "five seeds. Training curves of confirmed trials are from selection and test seeds."
     if shown:

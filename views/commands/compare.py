@@ -86,6 +86,7 @@ class _Side:
     wins: bool
     values: Mapping[Stream, _Seeds]  # of each seed with a full run
     partial: Set[Stream]  # their confirm stage did not end
+    unfit: bool  # it violates a constraint
     world: Mapping[str, Any]  # the environment's id, every key and parameter
     weight: float  # of training returns, except on test seeds
     scores: EnvironmentScores
@@ -123,6 +124,12 @@ def do_compare(args: Namespace) -> int:
     ours, theirs = chosen.values
     result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
                      chosen.interim)  # fmt: skip
+    cautions = [chosen.caution] if chosen.caution else []
+    if meta.objectives:
+        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
+    if unfit := [side.name for side in sides if side.unfit]:
+        cautions.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
+    chosen = replace(chosen, caution=" ".join(cautions))
     differs = apart(sides[0].world, sides[1].world)
     refused = f"no verdict: they were evaluated in different environments ({differs})"
     weights = [0.0 if stream is Stream.REPORT else side.weight
@@ -247,8 +254,12 @@ def _values_in_common(
              for number in numbers]  # fmt: skip
     if not (both := found[0] & found[1]):
         one, other = numbers
-        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal env steps"
-        raise StoreError(f"{told}; to compare full runs: hpo confirm {one} {other}")
+        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
+        told += points.study.algorithm.unit
+        if lost := [n for n in numbers if points.trials[n].report_diverged]:
+            raise StoreError(f"{told}, and trial {lost[0]} diverged on test seeds")
+        which = f"{one} {other}{target(folder.path)}"
+        raise StoreError(f"{told}; to compare full runs: hpo confirm {which}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 
@@ -313,7 +324,7 @@ def _side(
         wins=entry.rank == 1 and len(board.entries) > 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=study.metric.training_weight,
+        weight=study.metric.training_weight, unfit=entry.feasible is False,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import NAME, TRAINING, read_about, read_training
+from ...core.policy_document import NAME, TRAINING, read_about
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder, write_bytes
 from ...search.analysis.verdict import conclusion_of
@@ -268,8 +268,10 @@ def do_best(args: Namespace) -> int:
         for text in dict.fromkeys(said):
             echo(in_columns(text, sys.stdout))
     _print_fixed(meta, first.params)
+    if len(trial_data(folder, first.trial)["schedule"]) > 1:
+        note(f"it trained with other values before: hpo show {first.trial}")
     if target is not None:
-        print_exported(target, seen.unit)
+        print_exported(target, meta.study_text)
     return 0
 
 
@@ -317,16 +319,17 @@ def _yaml(value: Any) -> str:
     return json.dumps(value)
 
 
-def print_exported(target: Path, unit: str) -> None:
+def print_exported(target: Path, study_text: str) -> None:
     origin, own = _origin_of(target), (target / TRAINING).is_file()
     value, length = origin.get("value"), origin.get("env_steps")
     text = f"wrote the {'state' if own else 'policy'} of trial {origin.get('trial')}, "
     text += f"{SEED_KINDS.get(str(origin.get('stream')), '')} seed {origin.get('replicate')}"
     if isinstance(value, int | float):
         text += f", {origin.get('metric')} {number(value)}"
-    text += f" after {steps(length)} {unit}" if isinstance(length, int) else ""
+    text += f" after {steps(length)} {unit_of(study_text)}" if isinstance(length, int) else ""
     note(fitted(f"{text}, to {target}/", sys.stderr))
-    needs = f" --import {read_training(target)['algorithm'].partition(':')[0]}" if own else ""
+    files = as_recorded(study_text)["imports"] if own else ()
+    needs = "".join(f" --import {file}" for file in files)
     note(f"try: hpo eval {one_policy(target)}{needs}")
 
 

@@ -26,7 +26,7 @@ def do_replay(args: Namespace) -> int:
     found = replay(folder, args.trial, Path(args.source), target, _say_compiling)
     print_answer(args.json, _data(found, target), _text(found, unit_in(folder.path)))
     if target is not None:
-        print_exported(target, unit_in(folder.path))
+        print_exported(target, (folder.path / "study.resolved.yaml").read_text("utf-8"))
     return 0 if found.same else 1
 
 

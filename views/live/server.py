@@ -224,8 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
             where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
             cookie = f"{guard.cookie}={guard.token}; Path=/; HttpOnly; SameSite=Lax"
-            headers = {"Location": where, "Set-Cookie": cookie}
-            return _text("", HTTPStatus.SEE_OTHER, headers)
+            return _text("", HTTPStatus.SEE_OTHER, {"Location": where, "Set-Cookie": cookie})
         if not guard.admits(self.headers.get("Cookie")):
             told = "This page needs its token: open the address that hpo serve printed."
             return _text(told, HTTPStatus.FORBIDDEN)

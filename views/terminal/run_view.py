@@ -181,8 +181,8 @@ class RunView(Observer):
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
         self.say(
-            f"{verb} study {study.name}: environment {env_words(study)}, "
-            f"search {study.search.method}, in {folder}/"
+            f"{verb} study {study.name}: {'environment ' * study.algorithm.is_ppo}"
+            f"{env_words(study)}, search {study.search.method}, in {folder}/"
         )
         self.on_ready()
 

@@ -154,8 +154,7 @@ class _Finder:
 def _shortest(
     topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
 ) -> tuple[Path, ...]:
-    found = _shortest_paths(topology.graph, source, destination, by_km)
-    return tuple(islice(found, k))
+    return tuple(islice(_shortest_paths(topology.graph, source, destination, by_km), k))
 
 
 def _shortest_paths(

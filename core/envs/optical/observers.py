@@ -322,8 +322,7 @@ def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
 
 
 def _occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
-    words = env.resources.occupancy(state.held)
-    return unpack(words, env.slots).astype(jnp.float32)
+    return unpack(env.resources.occupancy(state.held), env.slots).astype(jnp.float32)
 
 
 def _time_left(

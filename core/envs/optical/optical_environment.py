@@ -116,8 +116,7 @@ class OpticalEnvironment:
         action = action.astype(jnp.int32)
         if self.id == "deeprmsa":
             path, fit = action // self.per_path, action % self.per_path
-            real = jnp.clip(path, 0, self.num_paths - 1)
-            return path, start_of(self, state, offers, real, fit)
+            return path, start_of(self, state, offers, jnp.clip(path, 0, self.num_paths - 1), fit)
         path, block = action // self.blocks, action % self.blocks
         if self.settings.aggregate_slots == 1:
             return path, block

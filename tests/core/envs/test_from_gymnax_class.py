@@ -132,6 +132,19 @@ def test_an_old_class_s_one_flag_is_told_apart(speed, limit, ends):
     assert seen == ends
 
 
+def test_a_difference_has_the_place_of_its_own_method(tmp_path):
+    path = tmp_path / "slide.py"
+    path.write_text(
+        text := CODE.replace("return self._seen(state), state, a", "return 0, state, a")
+    )
+    module = sys.modules["hpo_test_slide"] = ModuleType("hpo_test_slide")
+    exec(compile(text, str(path), "exec"), vars(module))
+    line = 1 + text[: text.index("    def step_env")].count("\n")
+    with pytest.raises(ConfigError, match=rf"slide\.py:{line}: .*\.step gives something else"):
+        trace_once(make("gymnax:hpo_test_slide:Slide"))
+    del sys.modules["hpo_test_slide"]
+
+
 def test_a_study_names_it_with_parameters_and_keys():
     text = f"""
 env: {{id: {OLD}, width: 2}}

@@ -305,7 +305,8 @@ def test_check_says_what_it_needs_without_compiling(tmp_path):
         ("algorithm: none.py:Walk", "none.py: no such file in the study's folder"),
         ("env: CartPole-v1", "Walk makes the environment itself; leave env out"),
         ("env_steps: 100", "length and env_steps are both given; keep one"),
-        ("length: 4 weeks", "a number of steps, a number of epoch"),
+        ("length: 4 weeks", "allowed: a number of steps, a number of epochs"),
+        ("early_terminate: {type: asha, min: 1k}", "min is 1000, but a run has 160 steps;"),
         ("fixed: {rat: 1}", "Walk has no hyperparameter 'rat'; did you mean 'rate'?"),
         ("fixed: {width: 0}", "width is 0; allowed: an integer of at least 1"),
         ("fixed: {gamma: 0.9}", "Walk has no hyperparameter 'gamma'"),
@@ -343,6 +344,51 @@ def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):
     for words, text in said.items():
         assert "env steps" not in text
         assert re.search(r"\brows\b", text) or words in silent, words
+    assert "starting study study: Walk, search random" in said["run"]
+    whole = "early_terminate=null"
+    assert main(["run", "study.yaml", "--name", "few", "--quiet", "--set", whole, *where[:2]]) == 0
+    for words, told in (
+        (["importance"], "at 160 rows;"),
+        (["what-if"], "inside a run of 160 rows,"),
+    ):
+        assert main([*words, "--study", "few"]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_when_every_trial_diverges_each_screen_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lost = TRAINING.replace('"size": jnp.abs', '"size": jnp.nan * jnp.abs')
+    written(tmp_path, "metric: {name: eval/size, goal: minimize}\nbudget: {trials: 3}\n", lost)
+    assert main(["run", "study.yaml", "--quiet"]) == 1
+    said = "Every trial diverged; `hpo show TRIAL` shows why."
+    assert " ".join(capsys.readouterr().out.split()).startswith(said)
+    for words in (["top"], ["watch"]):
+        assert main(words) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
+    assert main(["confirm", "0", "1", "--seeds", "6"]) == 2
+    assert "and trial 0 diverged on test seeds" in capsys.readouterr().err
+    assert main(["show", "0"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "seed 0 at 160 steps: eval/size is nan in its evaluation rate" in told
+
+
+def test_a_program_that_changes_its_state_fails_with_its_place(tmp_path):
+    """The default has another program, which is sound."""
+    odd = TRAINING.replace('return {"key": key, "x": x}', 'return {"key": key, "x": x[-3:]}')
+    study = written(tmp_path, "space.width: {values: [3, 4]}\n", odd)
+    line = 1 + odd[: odd.index("    def update")].count("\n")
+    run(study, tmp_path / "study", TrainingFactory(study), (), samples.quick())
+    with Journal(tmp_path / "study") as journal:
+        told = {row.error for row in journal.trials() if row.state == "failed"}
+    assert len(told) == 1
+    assert f"walk.py:{line}: state['x'] is float32[3]; it must be float32[4]" in told.pop()
+
+
+def test_a_check_says_what_several_objectives_confirm(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, CROSSINGS["objectives"] + "confirm: {top_k: 2, choose: 2, report: 6}\n")
+    assert main(["check", "study.yaml", "--no-time"]) == 0
+    assert "confirm   best 2 and default on 2 new seeds\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

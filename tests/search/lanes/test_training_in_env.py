@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -240,6 +242,29 @@ def test_eval_says_what_it_needs(ran, tmp_path, capsys):
     file = str(ran[1].parent / "linear.py")
     assert main(["eval", kept, "--import", file, "--sample"]) == 2
     assert "--sample is for PPO" in capsys.readouterr().err
+
+
+def test_an_environment_of_the_study_s_imports_is_known_later(tmp_path, capsys, monkeypatch):
+    """Each command is a process of its own, to which nothing is registered yet."""
+    monkeypatch.chdir(tmp_path)
+    own = "class Own(CartPole):\n    pass\n"
+    file = "from gymnax.environments.classic_control.cartpole import CartPole\n\n\n"
+    (tmp_path / "linear_own_env.py").write_text(file + own)
+    more = "imports: [linear_own_env.py]\nevaluation: {episodes: 2, every: 20}\n"
+    written(tmp_path, more + "env: {id: 'gymnax:linear_own_env:Own', max_steps_in_episode: 60}\n")
+
+    def said(*words):
+        found = subprocess.run(
+            [sys.executable, "-m", "hpo", *words], capture_output=True, text=True
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout + found.stderr
+
+    said("run", "study.yaml", "--quiet")
+    assert "asha eta=2" in said("what-if")
+    last = said("best", "--export", "kept").splitlines()[-1]
+    assert last == "try: hpo eval kept --import linear_own_env.py --import linear.py"
+    assert "2 episodes" in said(*last.removeprefix("try: hpo ").split(), "--episodes", "2")
 
 
 def test_eval_reads_a_class_in_a_subfolder(tmp_path, capsys):
