@@ -274,7 +274,7 @@ def _head(data: Mapping[str, Any], verbose: bool) -> list[str]:
         seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
         said += f": {number(data['rung_value'])} on {seeds}"
     rank = "" if is_default and lost else f" (rank {data['rank']} of {data['trials']})"
-    lines = [f"{said}{rank}." if len(said) + len(rank) < _WIDTH else f"{said}."]
+    lines = [f"{said}{rank}." if len(said) + len(rank) < _WIDTH else folded(f"{said}.", _WIDTH)]
     if data["stop_rule"] and data["audited"]:
         lines.append(f"{data['stop_rule']} would have stopped it; it ran on to check the rule.")
     elif rule and (is_default or confirmed):

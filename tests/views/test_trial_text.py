@@ -44,6 +44,10 @@ def test_the_winner_has_everything(results, folder):
     assert [seeds for _, _, seeds in stages] == ["2", "2", "2", "5", "6"]
     assert "learning_rate" in text and "continued, " in text and "chosen" in text
     assert len(text.splitlines()) <= 15 and "bucket" not in text and "batch" not in text
+    stopped = {**data, "is_default": False, "confirmed": False, "state": "stopped"}
+    rule = {"stop_rule": "asha eta=2 with a long name of its own", "audited": False}
+    head = trial_text({**stopped, **rule}).split("\n\n")[0]
+    assert "was stopped by asha" in head and max(map(len, head.splitlines())) <= 80
     more = trial_text(data, verbose=True)
     for words in ("search     2 seeds: ", "bucket", "proposed   by", "cut-off", "study time"):
         assert words in more

@@ -67,6 +67,7 @@ def test_a_record_is_printed_with_its_proof(say):
     code, more, _ = say("tuned", "CartPole-v1", "-v")
     for words in ("trial 7", "DLR-RM/rl-baselines3-zoo", "training"):
         assert words in more and code == 0
+    assert "Details: " in out and "Details: " not in more
     loser = replace(
         samples.record(),
         contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),

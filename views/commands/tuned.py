@@ -96,8 +96,8 @@ def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
         lines += ["", *_sources(record), f"study    trial {origin.trial} won: {origin.said}",
                   f"made     {made.on}, commit {commit}, {made.backend}, {versions}"]  # fmt: skip
     name = record.name
-    lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
-              f"Details: hpo tuned {name} -v"]  # fmt: skip
+    lines += ["", f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}"]
+    lines += [] if verbose else [f"Details: hpo tuned {name} -v"]
     return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
