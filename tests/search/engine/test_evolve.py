@@ -184,6 +184,7 @@ def test_when_all_diverge_the_study_ends(tmp_path):
     rows, decisions = read(tmp_path / "s")
     assert results.state == "finished" and decisions == []
     assert {row.state for row in rows.values()} == {"diverged"}
+    assert all("a number of its training is not finite" in row.error for row in rows.values())
 
 
 def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
@@ -204,7 +205,7 @@ def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
     go(tmp_path / "s", study(), LateFactory(lanes=40, diverges_above=9.0))
     rows, _ = read(tmp_path / "s")
     assert Counter(row.state for row in rows.values()) == {"finished": 15, "diverged": 1}
-    assert rows[0].state == "diverged"
+    assert rows[0].state == "diverged" and rows[0].error.startswith("seed 0 at ")
 
 
 class Recorded(AnalyticPopulation):
