@@ -91,8 +91,7 @@ class Categorical(Pytree):
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         if self.selects:
             places = jax.lax.broadcasted_iota(action.dtype, self.log_probs.shape, action.ndim)
-            chosen = jnp.where(places == action[..., None], self.log_probs, 0.0)
-            return jnp.sum(chosen, axis=-1)
+            return jnp.sum(jnp.where(places == action[..., None], self.log_probs, 0.0), axis=-1)
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:

@@ -51,7 +51,7 @@ search*N value in the search, mean of N seeds per trial. A stopped trial shows
          its value where it was stopped. With metric.training_weight, training
          returns count in search and select values.
 select*N mean of N new seeds, the same for all confirmed trials. They choose the
-         winner, so its value here is a little high.
+         winner, so its value here is a little too good.
 test*N   mean of N other new seeds, with no part in any choice. Only these are
          compared with the default.
 feasible keeps the constraints. front: 1 for the Pareto front of each status.

@@ -291,7 +291,8 @@ class Trial(TrialRow):
     def end(self, state: TrialState, error: str, now: float | None, bits: int) -> None:
         """End; unfinished replicates are cut."""
         cut(self.runs)
-        self.state, self.error, self.ended_at = state, error, now
+        known = self.error if state is TrialState.DIVERGED else ""  # where it did
+        self.state, self.error, self.ended_at = state, error or known, now
         self.bits, self.lost = bits, False
         self.see_values()
         if state is TrialState.STOPPED and self.rung >= 0:

@@ -47,6 +47,7 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     assert data["decision"] == "undecided"  # five seeds are too few for any verdict
     assert text.startswith("Undecided: trial ") and "5 shared selection seeds" in text
     assert f"These seeds also picked trial {winner.trial} as the winner" in text
+    assert "so its mean is a little too good." in " ".join(text.split())  # whatever the goal
     pair = f"{winner.trial} {other.trial}"
     words = " ".join(text.split())
     assert re.search(
@@ -233,7 +234,10 @@ def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys,
     assert one.best.value_from == "report"
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
-    assert "of two also selected it" in data["caution"] and "of one" not in data["caution"]
+    assert (
+        "of two also selected it: its mean is too good." in data["caution"]
+        and "of one" not in data["caution"]
+    )
 
 
 def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):

@@ -187,7 +187,7 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         caution = ""
         if a.at is None and stream is not Stream.REPORT and len(winners) == 1:
             picked = f"These seeds also picked {winners[0]} as the winner"
-            caution = f"{picked}, so its mean is a little high."
+            caution = f"{picked}, so its mean is a little too good."
         earlier: tuple[int, ...] = ()
         if paired and stream is Stream.REPORT:
             seeds = [seed for _, seed in shared]
@@ -225,7 +225,7 @@ def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
     x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
     values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
     cautions = [
-        f"The {counted(len(known), 'seed')} of {side.name} also selected it, so its mean is high."
+        f"The {counted(len(known), 'seed')} of {side.name} also selected it: its mean is too good."
         for side, stream, known in zip((a, b), (x, y), values, strict=True)
         if stream is not Stream.REPORT and side.wins
     ]

@@ -231,7 +231,7 @@ def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
     go(tmp_path / "s", study(), LateFactory(lanes=40, diverges_above=9.0))
     rows, _ = read(tmp_path / "s")
     assert Counter(row.state for row in rows.values()) == {"finished": 15, "diverged": 1}
-    assert rows[0].state == "diverged"
+    assert rows[0].state == "diverged" and rows[0].error.startswith("seed 0 at ")
 
 
 class Recorded(AnalyticPopulation):
