@@ -20,13 +20,12 @@ from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, flags_of, read_data, read_word, words_of
 from .name_mapping import COMMON, System
-from .plain_python import NotPlain, read_source
+from .plain_python import OTHERS, NotPlain, read_source
 from .tables import SYSTEMS, find, recognise, system
 from .xlron_rules import on
 from .xlron_table import XLRON
 
 _FALLBACKS = ("default", "atari")
-_OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "qrdqn", "sac", "td3", "tqc", "trpo")
 _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
@@ -49,9 +48,9 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     else:
         words = words_of(text_of(path))
     found.constants |= _flat(flags_of(words), one)
-    found.words = (*words, source)
-    rows = [find(name, one) for name in found.constants]
-    if not (words or found.calls or any(row and row.target != "env" for row in rows)):
+    found.words = (*found.words, *words, source)
+    rows = [row for row in (find(name, one) for name in found.constants) if row]
+    if not (words or found.calls or any(r.target != "env" and r.fate != "left out" for r in rows)):
         some = ", ".join(list(one.defaults)[:4])
         raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
     shown = source if len(source) < 200 else f"{source[:197]}..."
@@ -80,7 +79,11 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         read = read_source(text_of(path), known, one.calls, given, one.around, one.order)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
-    recognised = recognise(read.named, (str(path),), one.family)[0]
+    if read.others and not read.calls:
+        raise ConfigError(f"{path} trains with {read.others[0]}; a study trains with PPO alone")
+    if one.family == "cleanrl" and "NormalizeObservation(" in text_of(path):
+        found.words = ("cleanrl/ppo_continuous_action.py",)
+    recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
     found.constants, found.calls = read.named, read.calls
     env = read.env
@@ -156,7 +159,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
 
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read one environment's configuration in rl-zoo3: `ppo.yml`, Python, `config.yml`."""
-    if path.stem in _OTHERS:
+    if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains with PPO alone")
     data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
     if path.suffix == ".py":
@@ -185,6 +188,7 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
             some = (envs or ["CartPole-v1"])[0]
             raise draft.fault(f"{len(envs)} environments; name one", env=some)
         return {**_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
+    draft.part = env
     if env in data:
         return _mapping(draft, env, data[env])
     fallback = "atari" if "NoFrameskip" in env or env.startswith("ALE/") else "default"
