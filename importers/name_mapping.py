@@ -103,9 +103,9 @@ def scheduled(knob: str, schedule: str, end: str) -> Values:
     """Return a number, or `lin_0.001`: linear from there to 0."""
 
     def of(value: Any) -> Any:
-        if not isinstance(value, str):
+        if not isinstance(value, str | dict):
             return value
-        word, _, number = value.partition("_")
+        word, _, number = str(value).partition("_")
         try:
             initial = float(number)
         except ValueError:
@@ -379,7 +379,8 @@ class System:
     def nearest(self, name: str) -> Row | None:
         """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
         last = self._key(name.rsplit(".", 1)[-1])
-        near = get_close_matches(last, self._index if self is not COMMON else (), n=1, cutoff=0.8)
+        known = self._index if self is not COMMON and last[:1] != "_" else ()
+        near = get_close_matches(last, known, n=1, cutoff=0.8)
         return self._index[near[0]] if near else None
 
     @property

@@ -43,6 +43,9 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
         words = words_of(source)
     elif path.suffix in (".yaml", ".yml", ".json"):
         found.constants = _flat(_data(path, kind, given), one)
+        for name, value in found.constants.items():
+            if name.endswith("_target_") and str(value).rpartition(".")[2].lower() in OTHERS:
+                raise ConfigError(f"{path} trains with {value}; a study trains with PPO alone")
     elif path.suffix == ".py":
         _python(path, one, found, given)
     else:
@@ -86,13 +89,12 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
     found.constants, found.calls = read.named, read.calls
-    env = read.env
     row = next((row for row in one.rows if row.target == "env"), None)
     named = any(row and row.target == "env" for row in map(one.find, found.constants))
-    if env is None or row is None or named:
+    if read.env is None or row is None or named:
         return
-    if env in (row.values.table or {}) or not env[:1].isupper() or "-" in env:
-        found.constants[row.name] = env
+    if read.env in (row.values.table or {}) or not read.env[:1].isupper() or "-" in read.env:
+        found.constants[row.name] = read.env
 
 
 # --------------------------------------------------------------------------- YAML, JSON
@@ -110,28 +112,28 @@ def _data(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return {} | ({"defaults": defaults} if defaults is not None else {}) | data
     whole: dict[str, Any] = {}
     for entry in defaults:
-        for group, name in entry.items() if is_dict(entry) else ():
+        for group, name in entry.items() if is_dict(entry) else [("", entry)]:
             group = str(group).removeprefix("override ").strip("/ ")
             if group == "search_space":
                 whole[group] = name
-            elif group.partition("/")[0] != "hydra" and isinstance(name, str):
+            elif group.partition("/")[0] != "hydra" and name not in (None, [], "_self_"):
                 whole = _merged(whole, _group(path, group, name, given))
     return _merged(whole, data)
 
 
-def _group(path: Path, group: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data that Hydra would read for `group: name`."""
-    for folder in path.absolute().parents[:4]:
+    for folder in path.absolute().parents[: 4 if group else 1]:
         file = folder / group / f"{name}.yaml"
         if file.is_file():
             data = read_data(file)
-            flat = "@package _global_" in text_of(file)
-            data = _data(file, "", given) if flat and is_dict(data) else data
+            flat = is_dict(data) and (not group or "@package _global_" in text_of(file))
+            data = _data(file, "", given) if flat and group else data
             return data if flat else {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
         text = f"its environment is {name!r}, of {group}/{name}.yaml, which is missing; name one"
         raise ConfigError(f"{path}: {text}", env="ID")
-    return {group: name} if group == "algorithm" else {}
+    return {group if group == "algorithm" else f"defaults/{group or name}": name}
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

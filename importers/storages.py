@@ -46,9 +46,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     names = {parameter.name: draft.target(parameter.name) for parameter in wanted}
     for parameter in wanted:
         _add_parameter(draft, parameter, names)
-    rules = _rules(draft, space, names)
-    if rules:
-        draft.rest["forbid"] = rules
+    draft.rest["forbid"] = _rules(draft, space, names)
     add_defaults(draft, source)
     return draft
 

@@ -207,6 +207,42 @@ def test_a_copy_of_a_script_that_normalises_does_so_under_any_name(imported):
     assert "Read as CleanRL's ppo.py" in says
 
 
+HOPPER = """
+name: "ppo"
+defaults:
+  - env_wrappers:
+      - vec_normalize
+  - base
+algorithm:
+  _target_: stable_baselines3.PPO
+  policy: "MlpPolicy"
+  learning_rate: 9.80828e-5
+  batch_size: 32
+"""
+
+
+def test_what_hydra_would_read_is_read_or_listed(tmp_path, imported):
+    """pg_subspaces' configurations of Stable-Baselines3, in the notation of Hydra."""
+    (tmp_path / "base.yaml").write_text("algorithm: {n_steps: 512, gamma: 0.999}\n")
+    found, says = imported("sb3", HOPPER, "--env=Pendulum-v1", name="hopper.yaml")
+    assert found, says
+    assert found["fixed"]["rollout_length"] == 512 and found["fixed"]["gamma"] == 0.999
+    assert "defaults/env_wrappers: no counterpart; its value is ['vec_normalize']" in says
+    assert "_target_: no counterpart" in says
+    schedule = "{_target_: pg_subspaces.training.schedules.LinearSchedule, start: 0.001, end: 0.0}"
+    text = HOPPER.replace("9.80828e-5", schedule)
+    found, says = imported("sb3", text, "--env=Pendulum-v1", name="hopper.yaml")
+    assert found is None and "is not a schedule such as lin_0.001" in says
+    assert "(-- --algorithm.learning_rate VALUE)" in says
+    flags = ("--env=Pendulum-v1", "--algorithm.learning_rate", "lin_0.001")
+    found, says = imported("sb3", text, *flags, name="hopper.yaml")
+    assert found, says
+    assert found["fixed"]["lr_schedule"] == "linear"
+    text = HOPPER.replace("stable_baselines3.PPO", "stable_baselines3.SAC")
+    found, says = imported("sb3", text, "--env=Pendulum-v1", name="hopper.yaml")
+    assert found is None and "trains with stable_baselines3.SAC" in says
+
+
 # ------------------------------------------------------------------------ spaces and studies
 
 
