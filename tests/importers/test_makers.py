@@ -158,7 +158,7 @@ def test_a_command_of_rl_zoo_is_not_read_without_its_file(imported):
         "python -m rl_zoo3.train --algo ppo --env CartPole-v1 --eval-freq 10000 --save-freq 50000",
     ):
         found, says = imported("sb3", text, name="")
-        assert found is None and "hpo import rlzoo ppo.yml --env CartPole-v1" in says
+        assert found is None and "import as rlzoo ppo.yml (--env CartPole-v1)" in says
 
 
 def test_towers_that_differ_are_replaced_as_the_message_says(imported):
