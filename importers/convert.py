@@ -30,8 +30,8 @@ def _before_sb3(draft: Draft, source: Source) -> None:
             draft.note(f"{name}: 128, the default of the recurrent PPO")
     zoo = source.words[1:] and not {"n_steps", "learning_rate", "gamma"} & source.constants.keys()
     if zoo and source.family == "sb3" and source.find("algo") in ("ppo", "ppo_lstm"):
-        raise draft.fault("its settings are in rl-zoo3's hyperparams/; import as rlzoo "
-                          f"{source.find('algo')}.yml", env=source.find("env") or "ID")  # fmt: skip
+        text = "its settings are in rl-zoo3's hyperparams/; import as rlzoo"
+        raise draft.fault(f"{text} {source.find('algo')}.yml", env=source.find("env") or "ID")
     normalise, theirs = source.find("normalize"), None
     given = {} if normalise is True else normalise
     if isinstance(given, dict) and given.get("norm_reward", True):
