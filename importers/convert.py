@@ -28,6 +28,17 @@ def _before_sb3(draft: Draft, source: Source) -> None:
         if name not in source.names():
             source.constants[name] = 128
             draft.note(f"{name}: 128, the default of the recurrent PPO")
+    zoo = source.words[1:] and not {"n_steps", "learning_rate", "gamma"} & source.constants.keys()
+    if zoo and source.family == "sb3" and source.find("algo") in ("ppo", "ppo_lstm"):
+        text = "its settings are in rl-zoo3's hyperparams/; import as rlzoo"
+        raise draft.fault(f"{text} {source.find('algo')}.yml", env=source.find("env") or "ID")
+    normalise, theirs = source.find("normalize"), None
+    given = {} if normalise is True else normalise
+    if isinstance(given, dict) and given.get("norm_reward", True):
+        theirs = given.get("gamma", 0.99 if source.calls else None)  # rl-zoo3 gives it its own
+    if theirs is not None and source.values("gamma", 0.99) != [theirs]:
+        draft.note(f"normalize: its gamma is {theirs}; rewards are normalised with the study's "
+                   "gamma here")  # fmt: skip
     _rollouts(draft, source, "log_interval", ("n_steps", 2048), ("n_envs", 1))
     if source.calls and isinstance(source.find("save_freq"), int):
         calls, envs = source.find("save_freq"), source.values("n_envs", 1)[0]
@@ -35,14 +46,12 @@ def _before_sb3(draft: Draft, source: Source) -> None:
         draft.note(f"save_freq: {calls} calls of {envs} environments there")
     if source.find("use_sde") is not True or "use_sde" not in draft.without:
         return
-    try:
+    with suppress(NoCounterpart):  # refused where it is taken
         arguments = mapping_of(source.constants.get("policy_kwargs"))
-    except NoCounterpart as reason:
-        raise ConfigError(f"policy_kwargs: {reason}") from None
-    if "log_std_init" in arguments:
-        value = arguments.pop("log_std_init")
-        source.constants["policy_kwargs"] = arguments
-        draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise")
+        if "log_std_init" in arguments:
+            value = arguments.pop("log_std_init")
+            source.constants["policy_kwargs"] = arguments
+            draft.leave_out(f"log_std_init {value}", "with use_sde it is of a matrix of noise")
 
 
 def _after_sb3(draft: Draft) -> None:
@@ -216,12 +225,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         if not is_of_the_file(name) and name not in ("system", "without", "metric", "name"):
             source.drop(name, name.replace("-", "_"))
             source.constants[name] = value
-    for name in source.names():
-        row = draft.row(name)
-        if name.replace("-", "_") in draft.without and row is not None and row.fate == "taken":
-            source.constants.pop(name, None)
-            source.searched.pop(name, None)
-            draft.leave_out(name, "as asked")
+    leave_out_asked(draft, source)
     family = draft.system.family
     if family in _BEFORE:
         _BEFORE[family](draft, source)
@@ -240,6 +244,15 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         _AFTER[family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def leave_out_asked(draft: Draft, source: Source) -> None:
+    for name in source.names():
+        row = draft.row(name)
+        if name.replace("-", "_") in draft.without and row is not None and row.fate == "taken":
+            source.constants.pop(name, None)
+            source.searched.pop(name, None)
+            draft.leave_out(name, "as asked")
 
 
 def _named_env(draft: Draft, names: Iterable[str]) -> list[str]:
@@ -262,6 +275,8 @@ def _check_targets(draft: Draft, source: Source) -> None:
 
 def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     """Return whether several names of one target contradict each other."""
+    if len({repr(source.constants.get(name, name)) for name in names}) == 1:
+        return False
     if len({plain_name(name) for name in names}) < len(names):
         return True
     if all(draft.system.find(name) for name in names):
@@ -276,9 +291,9 @@ def add_defaults(draft: Draft, source: Source) -> None:
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     known = [row for row in draft.system.rows if row.default is not UNKNOWN]
     for row in known:
-        if row.fate != "taken" or row.name in draft.silent or row.name.replace("-", "_") in given:
-            continue
-        if _is_set(draft, row.target) or _is_idle(draft, row.target):
+        named = row.name in draft.silent or row.name.replace("-", "_") in given
+        idle = _is_set(draft, row.target) or _is_idle(draft, row.target)
+        if row.fate != "taken" or named or idle:
             continue
         draft.defaults.append(f"{row.name} {row.default}")
         try:

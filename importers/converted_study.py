@@ -108,6 +108,7 @@ class Draft:
     lost: list[str] = field(default_factory=list[str])  # searched names that are left out
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
+    part: str = ""  # of a file of many environments, the one that is imported
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -168,10 +169,10 @@ class Draft:
         value, row = read_word(value), self.row(name)
         if row is None:
             self._unknown(name, f"its value is {value!r}", value)
-        elif row.fate == "taken":
-            self._take(name, row, value)
         elif value in row.harmless or (row.fate == "left out" and _is_off(value)):
             self.idle.append(f"{name} {value}")
+        elif row.fate == "taken":
+            self._take(name, row, value)
         elif row.fate == "left out" or self._unwanted(name):
             self.leave_out(name, row.because)
         else:
@@ -195,7 +196,7 @@ class Draft:
                                   without={"without": name}) from None  # fmt: skip
             if isinstance(reason, ConfigError):
                 raise
-            raise ConfigError(f"{name} is {value!r}: {reason}") from None
+            raise ConfigError(f"{name} is {value!r}: {reason}", flags={name: "VALUE"}) from None
         self.taken[name] = list(dict.fromkeys((*self.taken.get(name, ()), *settings)))
         if row.note and settings and not _is_off(value):
             self.note(f"{name}: {row.note}")
@@ -222,8 +223,6 @@ class Draft:
             self.section(section)[key] = value
         elif target == "env":
             self.env["id"] = full_id(str(value))
-        elif target == "name":
-            self.rest["name"] = str(value)
         else:
             count = count_of(value)
             if count is None:
@@ -306,8 +305,10 @@ class Draft:
         word = re.escape(name.rsplit(".", 1)[-1]).replace("_", "[-_]")
         place = re.compile(rf"[^#]*?(?<!\w){word}(?!\w)")
         lines = text_of(Path(self.source)).splitlines()
-        found = (at for at, line in enumerate(lines, 1) if place.match(line))
-        return next((f"{self.source}:{at}: " for at in found), "")
+        found = [at for at, line in enumerate(lines, 1) if place.match(line)]
+        if self.part and len(found) > 1:
+            return f"{self.source}: {self.part}: "
+        return f"{self.source}:{found[0]}: " if found else ""
 
     # ------------------------------------------------------------------ the file
 

@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import yaml
 
 from ..environments.table import EnvEntry
 from ..errors import ConfigError
-from ..files.plain_data import as_lists
+from ..files.plain_data import as_lists, is_number
+from ..files.plain_yaml import PlainLoader
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
-from .name_mapping import NoCounterpart, Row, is_number
+from .name_mapping import NoCounterpart, Row
 
 Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
@@ -32,15 +34,14 @@ _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def read_word(value: Any) -> Any:
-    """Return the value of a word on a command line; other values as they are.
-
-    >>> read_word("True"), read_word("1e6"), read_word("0.5"), read_word("cosine")
-    (True, 1000000, 0.5, 'cosine')
-    """
+    """Return the value of a word on a command line; other values as they are."""
     if not isinstance(value, str):
         return value
     if value.strip().lower() in _WORDS:
         return _WORDS[value.strip().lower()]
+    if value.startswith("["):
+        with suppress(ValueError, RecursionError):  # a text that only starts like a list
+            return json.loads(value)
     number = number_of(value)
     if number is not None:
         return number
@@ -58,11 +59,7 @@ def one_line(text: str) -> str:
 
 
 def file_name(name: str, otherwise: str) -> str:
-    """Return a name that a results folder may have.
-
-    >>> file_name("my sweep/2", "x"), file_name("???", "sweep")
-    ('my-sweep-2', 'sweep')
-    """
+    """Return a name that a results folder may have."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip("-._")[:100] or otherwise
 
 
@@ -81,7 +78,6 @@ def flags_of(
 ) -> dict[str, str | bool]:
     """Return flag -> value; a flag without a value is true, `--noflag` stays as it is.
 
-    Skips the words before the first flag (a program, its interpreter, `-m` and a module).
     Hydra's `name=value` is a flag, too. The flags of a `--flagfile` take its place; later flags
     override earlier ones.
 
@@ -149,8 +145,8 @@ def read_data(path: Path) -> Any:
         raise ConfigError(f"{path}: not {kind}: {' '.join(str(error).split())}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML, `1e-4` as a number, and ordered dictionaries and tuples of Python's dumper."""
+class _Loader(PlainLoader):
+    """Plain YAML, and ordered dictionaries of Python's dumper."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse two values of one name; a merged one gives way."""
@@ -170,18 +166,7 @@ def _ordered(loader: _Loader, node: Any) -> dict[Any, Any]:
     return dict(pairs[0]) if pairs else {}
 
 
-def _number(loader: _Loader, node: Any) -> float:
-    text = str(loader.construct_scalar(node)).replace("_", "").lower()
-    return float(text.replace(".inf", "inf"))
-
-
 _Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _ordered)
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", yaml.SafeLoader.construct_yaml_seq)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+"),
-    list("-+0123456789"),
-)  # fmt: skip
 
 
 # -------------------------------------------------------------------------- distributions
@@ -190,21 +175,25 @@ _Loader.add_implicit_resolver(
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return target -> distribution, or {"value": ...} for a setting that all values share."""
     try:
-        if "values" in fields:
-            return _values(row, fields)
-        return {row.target: _bounds(note, name, row, dict(fields))}
+        read = _values if "values" in fields else _bounds
+        return read(note, name, row, dict(fields))
     except NoCounterpart as reason:
         shown = fields.get("values", [fields.get("min"), fields.get("max")])
-        raise ConfigError(f"{name} is searched over {shown}: {reason}") from None
+        text = f"{name} is searched over {shown}: {reason}; import without it"
+        raise ConfigError(text, flags={"without": name}) from None
 
 
-def _values(row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Translate listed values; only one of the targets that they set may vary."""
 
     def absent(target: str) -> Any:
         return KNOBS[target].default if target in KNOBS else None
 
-    sets = [row.settings(read_word(theirs)) for theirs in fields["values"]]
+    words = [read_word(theirs) for theirs in fields["values"]]
+    sets = [row.settings(word) for word in words]
+    for word, one in zip(words, sets, strict=True):
+        if one.get(row.target, word) != word:
+            note(f"{name}: {word} is {one[row.target]} here")
     found: dict[str, Any] = {}
     for target in dict.fromkeys(target for one in sets for target in one):
         idles = target.endswith("_end_fraction") or target.startswith(_IDLE)
@@ -243,7 +232,7 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
                            "default": row.values.bound}.items():  # fmt: skip
         if fields.get(key) is not None:
             fields[key] = transform(fields[key])
-    return fields
+    return {row.target: fields}
 
 
 def fitted(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from ..files.plain_data import is_number
 from .plain_python import NotPlain, value_of
 
 
@@ -18,10 +19,6 @@ class NoCounterpart(Exception):
 
 class Settings(dict[str, Any]):
     """Several of our settings at once: target -> value, with targets as in `Row`."""
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rounded(value: float) -> float:
@@ -71,11 +68,7 @@ def parsed(read: Callable[[Any], Any], meaning: str) -> Values:
 
 
 def times(factor: float) -> Values:
-    """Return a scaling of numbers; other values stay as they are.
-
-    >>> times(2.0).of(0.5), times(2.0).of(None)
-    (1.0, None)
-    """
+    """Return a scaling of numbers; other values stay as they are."""
 
     def scaled(value: Any) -> Any:
         return rounded(value * factor) if is_number(value) else value
@@ -110,9 +103,9 @@ def scheduled(knob: str, schedule: str, end: str) -> Values:
     """Return a number, or `lin_0.001`: linear from there to 0."""
 
     def of(value: Any) -> Any:
-        if not isinstance(value, str):
+        if not isinstance(value, str | dict):
             return value
-        word, _, number = value.partition("_")
+        word, _, number = str(value).partition("_")
         try:
             initial = float(number)
         except ValueError:
@@ -188,11 +181,7 @@ def _read(value: Any) -> Any:
 
 
 def mapping_of(value: Any) -> dict[str, Any]:
-    """Return a mapping that may be written as Python; None is empty.
-
-    >>> mapping_of("dict(norm_obs=False)")
-    {'norm_obs': False}
-    """
+    """Return a mapping that may be written as Python; None is empty."""
     value = _read(value)
     if not isinstance(value, dict | None):
         raise NoCounterpart(f"{value!r} is not a mapping")
@@ -218,11 +207,11 @@ def widths_of(value: Any) -> list[int]:
         policy, critic = value.get("pi", []), value.get("vf", [])
         if policy != critic:
             raise NoCounterpart(f"policy {policy} and critic {critic} differ, but both have the "
-                                "same widths here; give hidden_sizes")  # fmt: skip
+                                "same widths here")  # fmt: skip
         value = policy
     if not isinstance(value, list) or any(isinstance(x, dict) for x in value):
-        raise NoCounterpart(f"{value!r} has shared layers before separate ones; here all layers "
-                            "are shared (shared_encoder), or none")  # fmt: skip
+        raise NoCounterpart(f"{value!r} is not one list of widths, such as [64, 64]; here all "
+                            "layers are shared (shared_encoder), or none")  # fmt: skip
     return value
 
 
@@ -293,7 +282,7 @@ class Row:
     values: Values = SAME
     default: Any = UNKNOWN  # there, in their terms; imports write it down where ours differs
     because: str = ""  # why it is left out or refused
-    harmless: tuple[Any, ...] = ()  # values of a refused name that have no effect
+    harmless: tuple[Any, ...] = ()  # values that have no effect
     note: str = ""  # how it differs here; printed when the name is taken
 
     def settings(self, value: Any) -> dict[str, Any]:
@@ -311,7 +300,8 @@ def taken(
     """
     target, _, transform = target.replace("=", name.lower()).partition("@")
     values = TRANSFORMS[transform] if transform else values
-    return Row(name, "taken", target, values, default, note=note)
+    unset = (None,) * (target == "seed")
+    return Row(name, "taken", target, values, default, "", unset, note)
 
 
 def table(text: str, note: str = "") -> tuple[Row, ...]:
@@ -389,7 +379,8 @@ class System:
     def nearest(self, name: str) -> Row | None:
         """Return the row whose name is almost an unknown one; `COMMON` may have any name."""
         last = self._key(name.rsplit(".", 1)[-1])
-        near = get_close_matches(last, self._index if self is not COMMON else (), n=1, cutoff=0.8)
+        known = self._index if self is not COMMON and last[:1] != "_" else ()
+        near = get_close_matches(last, known, n=1, cutoff=0.8)
         return self._index[near[0]] if near else None
 
     @property
@@ -406,11 +397,7 @@ class System:
 
 
 def plain_name(name: str, last: bool = True) -> str:
-    """Return the last part of a name in small letters, with underscores.
-
-    >>> plain_name("TOTAL-Timesteps"), plain_name("config.env_id")
-    ('total_timesteps', 'env_id')
-    """
+    """Return the last part of a name in small letters, with underscores."""
     return (name.rsplit(".", 1)[-1] if last else name).replace("-", "_").lower()
 
 

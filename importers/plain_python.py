@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ _GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environ
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback",
             "optimizer", "action_space")  # fmt: skip
+OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "iqn", "pqn", "qrdqn", "sac", "td3", "tqc",
+          "trpo")  # fmt: skip
 _FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 
@@ -58,6 +61,7 @@ class Source:
     named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` if not plain
     env: str | None = None  # the text given to a `make`, or a class
     calls: list[str] = field(default_factory=list[str])  # the table's own calls
+    others: list[str] = field(default_factory=list[str])  # other algorithms that it makes
 
 
 def read_source(
@@ -111,6 +115,8 @@ class _Reader:
 
     def visit(self, node: ast.AST) -> None:
         """Read a node and its children, but not the inside of a value that was taken whole."""
+        if isinstance(node, ast.Call) and self._makes_another(node):
+            return
         pairs = [(name.replace("-", "_"), value) for name, value in _pairs(node)]
         own = isinstance(node, ast.Call) and self._is_own_call(node)
         ordered = isinstance(node, ast.Call) and (own or _last_name(node.func) in self.order)
@@ -118,11 +124,12 @@ class _Reader:
             pairs += self._positional(node)
         mapping = isinstance(node, ast.Dict | ast.ClassDef) or (
             isinstance(node, ast.Call) and _last_name(node.func) in _MAPPINGS)  # fmt: skip
+        wraps = _last_name(getattr(node, "func", node)) == "VecNormalize"  # its gamma is another
         several = sum(bool(self.known(name)) for name, _ in pairs) > 1
         container = own or _is_option(node) or (several and mapping)
         whole = {
             id(value) for name, value in pairs
-            if (container or self.known(name))
+            if (container or self.known(name)) and not (wraps and name == "gamma")
             and self._keep(name, value, container or mapping or ordered) and self.known(name)
         }  # fmt: skip
         whole |= {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
@@ -135,6 +142,13 @@ class _Reader:
             inner = child.value if isinstance(child, ast.keyword) else child
             if id(inner) not in whole or not isinstance(inner, ast.Dict | ast.Call):
                 self.visit(child)
+
+    def _makes_another(self, node: ast.Call) -> bool:
+        """Return whether a call makes another algorithm: `SAC(...)`, `get_algo("sac")`."""
+        name = _last_name(node.func)
+        made = {"create": _owner(node), "get_algo": "".join(_texts(node))}.get(name, name)
+        self.found.others += [made] if made.lower() in OTHERS else []
+        return made.lower() in OTHERS
 
     def _is_own_call(self, node: ast.Call) -> bool:
         name, owner = _last_name(node.func), _owner(node)
@@ -170,13 +184,11 @@ class _Reader:
         """Return a plain value, also the one that the file gives to a name, or `Unread`."""
         name = _reference(node)
         constants = self.constants.get(name or "", [])
-        try:
+        with suppress(NotPlain, RecursionError):
             if name is None:
                 return _plain(node)
             if len(constants) == 1:
                 return constants[0]
-        except (NotPlain, RecursionError):
-            pass
         named = isinstance(node, ast.Name | ast.Attribute)
         value = Unread(_last_name(node) if named else _shown(node))
         value.line = getattr(node, "lineno", 0)
@@ -282,13 +294,11 @@ def _constants(tree: ast.AST) -> dict[str, list[Any]]:
             named = [one.arg for one in node.args.args]
             pairs += zip(named[len(named) - len(defaults) :], defaults, strict=True)
         for name, value in pairs:
-            try:
+            with suppress(NotPlain, RecursionError):
                 plain = _plain(value) if _reference(value) is None else None
-            except (NotPlain, RecursionError):
-                continue
-            known = found.setdefault(name.replace("-", "_"), [])
-            if plain is not None and plain not in known:
-                known.append(plain)
+                known = found.setdefault(name.replace("-", "_"), [])
+                if plain is not None and plain not in known:
+                    known.append(plain)
     return found
 
 

@@ -20,13 +20,12 @@ from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, flags_of, read_data, read_word, words_of
 from .name_mapping import COMMON, System
-from .plain_python import NotPlain, read_source
+from .plain_python import OTHERS, NotPlain, read_source
 from .tables import SYSTEMS, find, recognise, system
 from .xlron_rules import on
 from .xlron_table import XLRON
 
 _FALLBACKS = ("default", "atari")
-_OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "qrdqn", "sac", "td3", "tqc", "trpo")
 _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
@@ -44,14 +43,17 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
         words = words_of(source)
     elif path.suffix in (".yaml", ".yml", ".json"):
         found.constants = _flat(_data(path, kind, given), one)
+        for name, value in found.constants.items():
+            if name.endswith("_target_") and str(value).rpartition(".")[2].lower() in OTHERS:
+                raise ConfigError(f"{path} trains with {value}; a study trains with PPO alone")
     elif path.suffix == ".py":
         _python(path, one, found, given)
     else:
         words = words_of(text_of(path))
     found.constants |= _flat(flags_of(words), one)
-    found.words = (*words, source)
-    rows = [find(name, one) for name in found.constants]
-    if not (words or found.calls or any(row and row.target != "env" for row in rows)):
+    found.words = (*found.words, *words, source)
+    rows = [row for row in (find(name, one) for name in found.constants) if row]
+    if not (words or found.calls or any(r.target != "env" and r.fate != "left out" for r in rows)):
         some = ", ".join(list(one.defaults)[:4])
         raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
     shown = source if len(source) < 200 else f"{source[:197]}..."
@@ -80,16 +82,19 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         read = read_source(text_of(path), known, one.calls, given, one.around, one.order)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
-    recognised = recognise(read.named, (str(path),), one.family)[0]
+    if read.others and not read.calls:
+        raise ConfigError(f"{path} trains with {read.others[0]}; a study trains with PPO alone")
+    if one.family == "cleanrl" and "NormalizeObservation(" in text_of(path):
+        found.words = ("cleanrl/ppo_continuous_action.py",)
+    recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
     found.constants, found.calls = read.named, read.calls
-    env = read.env
     row = next((row for row in one.rows if row.target == "env"), None)
     named = any(row and row.target == "env" for row in map(one.find, found.constants))
-    if env is None or row is None or named:
+    if read.env is None or row is None or named:
         return
-    if env in (row.values.table or {}) or not env[:1].isupper() or "-" in env:
-        found.constants[row.name] = env
+    if read.env in (row.values.table or {}) or not read.env[:1].isupper() or "-" in read.env:
+        found.constants[row.name] = read.env
 
 
 # --------------------------------------------------------------------------- YAML, JSON
@@ -107,28 +112,28 @@ def _data(path: Path, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return {} | ({"defaults": defaults} if defaults is not None else {}) | data
     whole: dict[str, Any] = {}
     for entry in defaults:
-        for group, name in entry.items() if is_dict(entry) else ():
+        for group, name in entry.items() if is_dict(entry) else [("", entry)]:
             group = str(group).removeprefix("override ").strip("/ ")
             if group == "search_space":
                 whole[group] = name
-            elif group.partition("/")[0] != "hydra" and isinstance(name, str):
+            elif group.partition("/")[0] != "hydra" and name not in (None, [], "_self_"):
                 whole = _merged(whole, _group(path, group, name, given))
     return _merged(whole, data)
 
 
-def _group(path: Path, group: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _group(path: Path, group: str, name: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data that Hydra would read for `group: name`."""
-    for folder in path.absolute().parents[:4]:
+    for folder in path.absolute().parents[: 4 if group else 1]:
         file = folder / group / f"{name}.yaml"
         if file.is_file():
             data = read_data(file)
-            flat = "@package _global_" in text_of(file)
-            data = _data(file, "", given) if flat and is_dict(data) else data
+            flat = is_dict(data) and (not group or "@package _global_" in text_of(file))
+            data = _data(file, "", given) if flat and group else data
             return data if flat else {group: data}
     if group == "environment" and not {"env", "env_name", "env_id"} & set(given):
         text = f"its environment is {name!r}, of {group}/{name}.yaml, which is missing; name one"
         raise ConfigError(f"{path}: {text}", env="ID")
-    return {group: name} if group == "algorithm" else {}
+    return {group if group == "algorithm" else f"defaults/{group or name}": name}
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +161,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
 
 def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read one environment's configuration in rl-zoo3: `ppo.yml`, Python, `config.yml`."""
-    if path.stem in _OTHERS:
+    if path.stem in OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains with PPO alone")
     data, what = read_data(path) if path.suffix != ".py" else None, "a mapping of environments"
     if path.suffix == ".py":
@@ -185,6 +190,7 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
             some = (envs or ["CartPole-v1"])[0]
             raise draft.fault(f"{len(envs)} environments; name one", env=some)
         return {**_mapping(draft, envs[0], data[envs[0]]), "env": envs[0]}
+    draft.part = env
     if env in data:
         return _mapping(draft, env, data[env])
     fallback = "atari" if "NoFrameskip" in env or env.startswith("ALE/") else "default"

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from ..files.plain_data import is_list
+from ..files.plain_data import is_list, is_number
 from ..spaces.forbid import ValueRule
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import add_defaults, begin
+from .convert import add_defaults, begin, leave_out_asked
 from .converted_study import Draft, Source
 from .formats import plain_value, read_word
-from .name_mapping import NoCounterpart, is_number
+from .name_mapping import NoCounterpart
 
 _NO_NAMES = ("env", "system", "without", "metric", "name")
 _BEST = 10
@@ -30,6 +29,7 @@ def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sour
     draft.silent |= {row.name for row in draft.system.rows if row.target in ("env", "seed")}
     if "env" in given:
         draft.constant("env", given["env"])
+    leave_out_asked(draft, source)
     return source
 
 
@@ -42,12 +42,11 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     draft = Draft(str(path))
     space = from_configspace(read_configspace(path))
     source = _begin(draft, space.names, given)
-    names = {parameter.name: draft.target(parameter.name) for parameter in space.parameters}
-    for parameter in space.parameters:
+    wanted = [parameter for parameter in space.parameters if parameter.name in source.searched]
+    names = {parameter.name: draft.target(parameter.name) for parameter in wanted}
+    for parameter in wanted:
         _add_parameter(draft, parameter, names)
-    rules = _rules(draft, space, names)
-    if rules:
-        draft.rest["forbid"] = rules
+    draft.rest["forbid"] = _rules(draft, space, names)
     add_defaults(draft, source)
     return draft
 
@@ -116,12 +115,12 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
     rest = {name: value for name, value in given.items() if name != "env"}
     source = _begin(draft, theirs.space, {**ours, **rest})
     _add_constants(draft, theirs.exported, given)
-    for parameter, fields in theirs.space.items():
-        values = [_list_of(value) for value in fields.get("values", ())]
-        if len(values) == 1:
-            draft.constant(parameter, values[0])
+    for parameter in source.searched:
+        fields = theirs.space[parameter]
+        if len(fields.get("values", ())) == 1:
+            draft.constant(parameter, fields["values"][0])
         else:
-            draft.searched(parameter, {**fields, "values": values} if values else fields)
+            draft.searched(parameter, fields)
         if parameter in theirs.sometimes:
             draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
         if parameter in theirs.changed:
@@ -149,16 +148,6 @@ def _add_constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str
         draft.rest["env_steps"] = exported["env_steps"]
     for name, value in exported.get("fixed", {}).items():
         draft.constant(name, value)
-
-
-def _list_of(value: Any) -> Any:
-    if not isinstance(value, str) or not value.startswith("["):
-        return value
-    try:
-        found = json.loads(value)
-    except json.JSONDecodeError:  # a text that only starts like a list
-        return value
-    return found if is_list(found) else value
 
 
 def _set_metric(
@@ -196,10 +185,10 @@ def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | 
     found: dict[str, Any] = {}
     for name, value in params.items():
         row = draft.row(name)
-        if row is None or row.fate != "taken":
+        if row is None or row.fate != "taken" or name in draft.without:
             continue
         try:
-            settings = row.settings(read_word(_list_of(value)))
+            settings = row.settings(read_word(value))
         except NoCounterpart:
             return None
         for target, one in settings.items():

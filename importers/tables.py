@@ -78,11 +78,7 @@ def recognise(
 
 
 def _names(word: str, part: str, bare: bool) -> bool:
-    """Return whether a word of a command is a script (`cleanrl/ppo.py`), or in a package.
-
-    >>> _names("train_ppo.py", "cleanrl/ppo.py", False), _names("x/ppo.py", "cleanrl/ppo.py", True)
-    (False, True)
-    """
+    """Return whether a word of a command is a script (`cleanrl/ppo.py`), or in a package."""
     path = word.lower().replace("\\", "/")
     if not part.endswith(".py"):
         return part in path.replace(".", "/").split("/")
@@ -120,11 +116,7 @@ def env_names(of: System) -> Mapping[str, str]:
 
 
 def another_algorithm(words: Iterable[str]) -> str:
-    """Return what the script of a command trains with, if a study cannot; nothing otherwise.
-
-    >>> another_algorithm(["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"])
-    'sac_atari.py trains with SAC, which a study cannot'
-    """
+    """Return what the script of a command trains with, if a study cannot; nothing otherwise."""
     for word in words:
         if word.endswith(".py") or word.startswith(("cleanrl.", "purejaxrl.")):
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")

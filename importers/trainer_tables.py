@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ..files.plain_data import is_number
 from .name_mapping import (
     ACTIVATIONS,
     COMPUTED,
@@ -22,7 +23,6 @@ from .name_mapping import (
     Settings,
     System,
     arguments,
-    is_number,
     left,
     mapping_of,
     name_sets,
@@ -132,9 +132,7 @@ def _normalise(value: Any) -> Settings:
         clip = given.pop(name, 10.0)
         if settings[needs]:
             settings[target] = float(clip)
-    if given.pop("gamma", None) is not None:
-        raise NoCounterpart("rewards are normalised with the study's own gamma here; leave it out")
-    odd = given.keys() - {"training", "epsilon"}
+    odd = given.keys() - {"training", "epsilon", "gamma"}
     if odd:
         raise NoCounterpart(f"VecNormalize's {', '.join(map(repr, odd))} has no counterpart")
     return settings
@@ -184,7 +182,7 @@ SB3 = System(
         *table("""
             env =; total_timesteps env_steps; n_timesteps env_steps; seed =; gamma = 0.99
             n_envs num_envs 1; n_eval_episodes evaluation.episodes; frame_stack history
-            eval_episodes evaluation.episodes; lr_schedule =; ent_coef = 0.0
+            eval_episodes evaluation.episodes; ent_coef = 0.0
             n_steps rollout_length 2048; batch_size minibatch_size 64
             n_epochs update_epochs 10; gae_lambda = 0.95
             normalize_advantage normalise_advantages True; max_grad_norm = 0.5
@@ -194,6 +192,8 @@ SB3 = System(
             env_kwargs env.*@env_keys"""),
         taken("learning_rate", "learning_rate", 3e-4,
               scheduled("learning_rate", "lr_schedule", "lr_end_fraction")),
+        taken("lr_schedule", "lr_schedule", values=words(
+            {"linear": Settings(lr_schedule="linear", lr_end_fraction=0.0)})),
         taken("clip_range", "clip_eps", 0.2,
               scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
         *table("clip_range_vf value_clip_eps@off None",

@@ -1,7 +1,7 @@
 """Sweep files of Weights & Biases as studies.
 
-Three differences: bounds of `log_uniform` are exponents of e there, a step `q` rounds to
-multiples of q and not to steps from the minimum, `hyperband` counts logged metrics, not env steps.
+There, bounds of `log_uniform` are exponents of e, `q` rounds to its multiples, and `hyperband`
+counts logged metrics.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
-from ..files.plain_data import is_dict, is_list
+from ..files.plain_data import is_dict, is_list, is_number
 from ..spaces.make import infer_kind
 from ..studies.search_methods import MOST_POINTS
 from ..studies.study_keys import METRICS, metric_fault
 from .convert import take
 from .converted_study import Draft, Source
 from .formats import distinct, file_name, flags_of, read_data
-from .name_mapping import SEARCH_METHODS, is_number, rounded
+from .name_mapping import SEARCH_METHODS, rounded
 
 _METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _REASONS = {
@@ -158,7 +158,7 @@ def _need(name: str, fields: Mapping[str, Any], key: str) -> Any:
 
 def _number(name: str, fields: Mapping[str, Any], key: str) -> float:
     value = _need(name, fields, key)
-    if not is_number(value) or not math.isfinite(value):
+    if not is_number(value):
         raise ConfigError(f"parameters.{name}.{key} is {value!r}; allowed: a number")
     return value
 

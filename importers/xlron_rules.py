@@ -1,15 +1,13 @@
 """XLRON's flags that depend on each other, as its code reads them.
 
 At 1.1.0 (train/train_utils.py, train/ppo.py, make_env.py):
-- `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER, so that by default (1) there is
-  no ramp: the start fraction is 1.
+- `warmup_cosine` rises from LR itself to LR x WARMUP_MULTIPLIER (by default 1: no ramp).
 - `cosine` passes LR x LR_END_FRACTION to optax as the *fraction* `alpha`, so that it ends at
-  LR x LR x LR_END_FRACTION, which is nearly 0; the schedules of the entropy and the valid mass do
-  the same. `linear` and `warmup_cosine` end where they say.
+  LR x LR x LR_END_FRACTION, nearly 0; so do those of the entropy and the valid mass.
 - Schedules of the learning rate count gradient steps. Those of the entropy, the valid mass and
   lambda count updates (with STEP_ON_GRADIENT gradient steps), while the horizon of the first two
-  is in gradient steps and that of lambda in updates. Its fixes of July 2026 let the entropy and
-  the valid mass end with the run.
+  is in gradient steps and that of lambda in updates. The fixes of July 2026 end the first two
+  with the run.
 """
 
 from __future__ import annotations
@@ -19,9 +17,10 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+from ..files.plain_data import is_number
 from .converted_study import Draft, Source
 from .formats import file_name, read_word
-from .name_mapping import is_number, rounded
+from .name_mapping import rounded
 from .xlron_table import OLDER, XLRON_JULY
 
 _INCREMENT = 100_000
@@ -52,9 +51,8 @@ def before(draft: Draft, source: Source) -> None:
 
 
 def after(draft: Draft) -> None:
-    decays = [draft.fixed.get(name) or name in draft.space
-              for name in ("weight_decay", "vf_weight_decay")]  # fmt: skip
-    if any(decays):
+    if any(draft.fixed.get(name) or name in draft.space
+           for name in ("weight_decay", "vf_weight_decay")):  # fmt: skip
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
     metric = {"name": "eval/service_blocking_probability", "goal": "minimize"}

@@ -21,6 +21,7 @@ import yaml
 from ..errors import ConfigError
 from ..files.atomic_files import output
 from ..files.plain_data import freeze, is_dict, is_list, is_mapping, parse_json, reading, same
+from ..files.plain_yaml import PlainLoader
 from .distributions import Categorical, Distribution, IntUniform, LogIntUniform, Normal, Ordinal
 from .forbid import Rule, ValueRule, parse_rule
 from .make import make_distribution
@@ -149,7 +150,7 @@ def read_configspace(path: Path) -> CS.ConfigurationSpace:
     try:
         with reading(path, "space"):
             text = path.read_text(encoding="utf-8")
-        data = parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader)
+        data = parse_json(text) if path.suffix == ".json" else yaml.load(text, PlainLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{path}: not valid {path.suffix[1:]}: {words}") from None
@@ -214,14 +215,6 @@ def _modernised(fields: dict[str, Any]) -> dict[str, Any]:
     kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}
     meta = found.get("meta")
     return {**found, "meta": {**(meta if is_dict(meta) else {}), META: kept}}
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain YAML, and tuples as ConfigSpace writes them; no other tag."""
-
-
-_SEQUENCE: Any = yaml.SafeLoader.construct_yaml_seq
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _SEQUENCE)
 
 
 def _check_ending(path: Path) -> None:

@@ -2,15 +2,18 @@
 
 import pytest
 
+from hpo.importers.formats import file_name, read_word
 from hpo.importers.name_mapping import (
     COMMON,
     UNKNOWN,
     NoCounterpart,
     Settings,
     mapping_of,
+    plain_name,
+    times,
     widths_of,
 )
-from hpo.importers.tables import SYSTEMS, recognise
+from hpo.importers.tables import SYSTEMS, another_algorithm, recognise
 from hpo.knobs import KNOBS, check_value
 
 SECTIONS = ("evaluation.", "seeds.", "init.", "checkpoint.", "loggers.", "env.", "population.")
@@ -99,7 +102,7 @@ def test_net_arch_is_one_list_of_widths(given, widths):
     ("given", "told"),
     [
         ({"pi": [64], "vf": [128]}, "differ"),
-        ([128, {"pi": [64], "vf": [64]}], "shared layers"),
+        ([128, {"pi": [64], "vf": [64]}], "all layers are shared"),
         ("open('x')", "cannot be read"),
         ({"pi": [64], "xy": [64]}, "not a pair of towers"),
     ],
@@ -151,8 +154,7 @@ def test_normalize_is_vecnormalize():
     assert _of("sb3", "normalize", {"clip_obs": 5}) == both | {"observation_clip": 5.0}
     with pytest.raises(NoCounterpart, match="norm_obs_keys"):
         _of("sb3", "normalize", {"norm_obs_keys": ["a"]})
-    with pytest.raises(NoCounterpart, match="gamma"):
-        _of("sb3", "normalize", {"gamma": 0.9})
+    assert _of("sb3", "normalize", {"gamma": 0.9}) == both  # the import names it where it differs
 
 
 def test_policy_kwargs_are_read_one_by_one():
@@ -169,3 +171,15 @@ def test_policy_kwargs_are_read_one_by_one():
     ):
         with pytest.raises(NoCounterpart, match=told):
             _of("sb3", "policy_kwargs", bad)
+
+
+def test_words_and_mappings_are_read_as_programs_write_them():
+    assert [read_word(word) for word in ("True", "1e6", "cosine", "[64, 64]", "[64")] == [
+        True, 1_000_000, "cosine", [64, 64], "[64"]  # fmt: skip
+    assert file_name("my sweep/2", "x") == "my-sweep-2" and file_name("???", "sweep") == "sweep"
+    assert times(2.0).of(0.5) == 1.0 and times(2.0).of(None) is None
+    assert mapping_of("dict(norm_obs=False)") == {"norm_obs": False} and mapping_of(None) == {}
+    assert plain_name("TOTAL-Timesteps") == "total_timesteps"
+    assert plain_name("config.env_id") == "env_id"
+    command = ["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"]
+    assert another_algorithm(command) == "sac_atari.py trains with SAC, which a study cannot"

@@ -83,9 +83,7 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
 
 
 def do_import(args: Namespace) -> int:
-    given = flags_of(args.rest)
-    if args.env is not None:
-        given = {**given, "env": args.env}
+    given = flags_of(args.rest) | ({} if args.env is None else {"env": args.env})
     draft = _draft(args, given)
     draft.override(given)
     if args.space:
