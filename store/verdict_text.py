@@ -45,7 +45,7 @@ def details(conclusion: Conclusion) -> list[str]:
             found.append(f"Means: {winner} {own}, {against.rival} {other}.")
         if against.verdict in ("better", "worse"):
             found += _chance(winner, against)
-    if conclusion.chosen is not None:
+    if conclusion.chosen is not None and conclusion.ceiling is None:
         of = f"Of the {conclusion.chosen.trials} trials that its seeds chose from,"
         found.append(f"{of} {winner} is the best with probability {conclusion.chosen.chance:.2f}.")
         found.append(f"The best is expected to be {_number(conclusion.chosen.loss)} better.")

@@ -178,11 +178,11 @@ def _blind_warning(study: Study, lanes: int) -> Iterator[str]:
     blind = startup + lanes // seeds
     if trials is not None and 2 <= trials <= blind:
         few = max(8, seeds)
-        fewer = f"population.lanes to {few} and " if lanes > few else ""
         enough = 3 * (startup + min(few, lanes) // seeds)
+        ways = [f"population.lanes to {few}"] if lanes > few else []
+        ways += [f"budget.trials to {enough} or more"] if trials < enough else []
         text = f"{method} acts as random search: {blind} trials start before its model has "
-        text += f"results, and there are {trials}; set {fewer}budget.trials to "
-        yield f"{text}{enough} or more"
+        yield f"{text}results, and there are {trials}; set {' and '.join(ways)}"
 
 
 def _whole_note(study: Study, parameter: Parameter) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from hpo.errors import ConfigError
 from hpo.store.comparison import Bounds, deviation, paired_interval, seeds_to_tell
 from hpo.store.interim_analyses import next_level
-from hpo.store.verdict import Conclusion, conclude
+from hpo.store.verdict import ChosenTrial, Conclusion, conclude
 from hpo.store.verdict_text import as_json, details, sentences
 
 
@@ -40,6 +41,15 @@ def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
     )
     assert first(found).startswith("Trial 17 is better than the default: by ")
     assert first(found).endswith("on 16 test seeds.")
+
+
+def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None:
+    chosen = ChosenTrial(12, 0.31, 1.148)
+    told = details(replace(conclude(HIGH, LOW), chosen=chosen))
+    assert told[-1] == "The best is expected to be 1.148 better."
+    at_top = replace(conclude(TOP, LOW, ceiling=500.0), chosen=chosen)
+    assert at_top.ceiling == 500.0
+    assert not [one for one in details(at_top) if "expected" in one or "that its seeds" in one]
 
 
 def test_the_default_may_have_won() -> None:

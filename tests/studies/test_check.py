@@ -299,6 +299,13 @@ def test_a_model_that_no_trial_waits_for_is_warned_of(lanes, text, blind):
     assert len(found) == blind and all(warning.endswith(words) for warning in found)
 
 
+def test_more_trials_are_advised_only_where_there_are_fewer():
+    text = "seeds: {per_config: 2}\nbudget: {trials: 30}\nsearch: {options: {n_startup_trials: 2}}"
+    warnings = check(loads(BASE + SPACE + text), cost_of=lambda bucket: Cost(64, 1, 1, 1)).warnings
+    (found,) = [one for one in warnings if one.startswith("tpe acts as random search: 34 trials")]
+    assert found.endswith("there are 30; set population.lanes to 8")
+
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/start.md", "docs/tune.md"]
 
