@@ -93,16 +93,15 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)
     "unknown metric 'return_mean'; did you mean 'eval/return_mean'? Known: eval/return_mean, ..."
-    >>> metric_fault("reward", None)
-    "unknown metric 'reward'; did you mean 'eval/return_mean'? Known: eval/return_mean, ..."
+    >>> metric_fault("mse", None)
+    "unknown metric 'mse'; did you mean 'eval/mse'? Known: eval/return_mean, ..."
     """
-    if name in METRICS:
+    if name in METRICS or (env is None and _OWN.fullmatch(name)):
         return None
     if env is None:
-        if _OWN.fullmatch(name):
-            return None
-        known = "eval/return_mean, ..."
-        return f"unknown metric {name!r};{_meant(name, METRICS)} Known: {known}"
+        own = f" did you mean 'eval/{name}'?" if _OWN.fullmatch(f"eval/{name}") else ""
+        meant = _meant(name, METRICS) or own
+        return f"unknown metric {name!r};{meant} Known: eval/return_mean, ..."
     names = [*METRICS, *(f"eval/{own}" for own in env.metrics)]
     if name in names or (env.source == "optical" and _SHARE.fullmatch(name)):
         return None

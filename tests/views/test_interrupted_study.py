@@ -85,7 +85,7 @@ def test_best_names_the_leader_at_the_latest_shared_point(capsys, interrupted):
     assert (data["trial"], data["at"], data["trials_at"]) == (leader, 8_000, len(values))
     assert data["value"] is None and data["value_at"] == values[leader]
     assert main(["best", "--export", "x", "--study", str(interrupted)]) == 2
-    assert "no trial of 'cut' has finished its run yet" in capsys.readouterr().err
+    assert "its run yet; see: hpo top --study " in capsys.readouterr().err
 
 
 def test_who_was_cut_by_the_budget_leads_those_stopped_before(capsys, spent):

@@ -293,7 +293,8 @@ def _print_leader(folder: StudyFolder, seen: _Board, args: Namespace) -> int:
     }
     at = max((at for at, found in known.items() if len(found) > 1), default=None)
     if at is None or seen.meta.objectives or args.export is not None:
-        raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
+        text = f"no trial of {folder.name!r} has finished its run yet; see: hpo top"
+        raise StoreError(f"{text}{target(folder.path)}")
     sign = 1.0 if seen.meta.goal == "maximize" else -1.0
     trial, value = max(known[at].items(), key=lambda pair: (sign * pair[1], -pair[0]))
     params, reached = points.params(trial, at), len(known[at])
