@@ -116,7 +116,7 @@ def env_names(of: System) -> Mapping[str, str]:
 
 
 def another_algorithm(words: Iterable[str]) -> str:
-    """Return what the script of a command trains with, if a study cannot; nothing otherwise."""
+    """Return the sentence that a study cannot train as a command's script does, or ""."""
     for word in words:
         if word.endswith(".py") or word.startswith(("cleanrl.", "purejaxrl.")):
             script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.").removeprefix("purejaxrl.")

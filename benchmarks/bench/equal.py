@@ -115,7 +115,7 @@ def rules(found: Searches) -> None:
 
 
 def budgets(found: Searches) -> None:
-    """Print the gain of each plan and budget over OLD with its budget, and what it costs."""
+    """Print the gain of each plan and budget over OLD with its budget, and its cost."""
     before, spent = found.of(OLD, BUDGET, "beats"), found.runs(OLD, BUDGET)
     print(f"{len(found.tables)} tables: {', '.join(found.tables)}")
     for method in dict.fromkeys(found.rows.method):

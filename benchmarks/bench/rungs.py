@@ -5,7 +5,7 @@
 Every plan spends the same on random configurations: all start on the search seeds, the best 1/eta
 continue at each rung, and the best 3 of those that finish may run on 3 more seeds. Test seeds say
 what share of all configurations the choice beats. For every table the plan that is best on the
-*other* tables is taken, as for a default that was tuned elsewhere, and what it costs to choose as
+*other* tables is taken, as for a default that was tuned elsewhere, with the cost of choosing as
 well as the first plan with 49 runs. Prints plans and writes `rungs.json`; intervals are over
 tables and draws.
 """

@@ -254,12 +254,12 @@ def _values_in_common(
              for number in numbers]  # fmt: skip
     if not (both := found[0] & found[1]):
         one, other = numbers
-        told = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
-        told += points.study.algorithm.unit
+        text = f"trials {one} and {other} of {folder.name!r} were not evaluated at equal "
+        text += points.study.algorithm.unit
         if lost := [n for n in numbers if points.trials[n].report_diverged]:
-            raise StoreError(f"{told}, and trial {lost[0]} diverged on test seeds")
+            raise StoreError(f"{text}, and trial {lost[0]} diverged on test seeds")
         which = f"{one} {other}{target(folder.path)}"
-        raise StoreError(f"{told}; to compare full runs: hpo confirm {which}")
+        raise StoreError(f"{text}; to compare full runs: hpo confirm {which}")
     at = max(both)
     return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 
