@@ -158,6 +158,16 @@ def test_the_best_recorded_configuration_is_picked_by_the_seeds_that_do_not_judg
     assert found[1] > found[0]
 
 
+def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
+    ratio = json.loads((equal.FOLDER / "rungs.json").read_text())["left_out"]["ratio"]
+    words = "{} of the env steps [{}, {}]".format(*ratio)
+    readme, page = ((real.ROOT / name).read_text() for name in ("README.md", "docs/search.md"))
+    assert words in " ".join(readme.split())
+    assert "chosen on the other eight, it takes {} [{}, {}]".format(*ratio) in " ".join(
+        page.split()
+    )
+
+
 def test_expected_gains_are_those_of_many_draws():
     draws = np.random.default_rng(3)
     values = draws.normal(size=(9, 1)) + draws.normal(0, 0.5, (9, 2)) + draws.normal(0, 3.0, 2)
