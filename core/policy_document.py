@@ -21,6 +21,7 @@ from .plan import EnvPlan
 
 NAME = "policy.json"
 TRAINING = "training.json"  # in its place in the folder of a custom training
+IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
 FORMAT = 1
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _MOST = (2.0 - 2.0**-23) * 2.0**127  # of float32
@@ -69,7 +70,7 @@ def read_document(path: Path) -> PolicyDocument:
         env_params=data.numbers("env_params"),
         eval_params=data.numbers("eval_params"),
         about=data.mapping("about"),
-        imports=data.words("imports") if "imports" in data.fields else (),
+        imports=read_imports(path),
         rewards=rewards,
     )
 
@@ -77,6 +78,11 @@ def read_document(path: Path) -> PolicyDocument:
 def read_about(path: Path) -> Mapping[str, Any]:
     data = _Data(path, _parse(path))
     return data.mapping("about") if data.fields.get("about") else {}
+
+
+def read_imports(path: Path) -> tuple[str, ...]:
+    data = _Data(path, _parse(path))
+    return data.words("imports") if "imports" in data.fields else ()
 
 
 def read_training(folder: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .evaluation import Episodes, Policies
 from .hypers import Hypers, make_hypers
 from .lane_state import RewardState, RunningStatistics, lane_key
 from .plan import EnvPlan, Plan, as_seen, make_plan
-from .policy_document import FORMAT, NAME, TRAINING, read_document
+from .policy_document import FORMAT, IMPORTS, NAME, TRAINING, read_document
 from .population import lane_shapes
 
 HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
@@ -284,7 +284,6 @@ def _number(id_: str, name: str, value: Any) -> float:
 
 _SHOWN = 5
 _FILES = "files"
-IMPORTS = "imports"  # folder within a policy's, of the code that registers its parts
 
 
 def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:

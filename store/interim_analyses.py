@@ -63,11 +63,7 @@ def levels(earlier: Sequence[int], interim: bool = False) -> tuple[list[tuple[in
 
 
 def next_level(earlier: Sequence[int], interim: bool = False) -> float:
-    """Return the error rate of the next look, see `levels`.
-
-    >>> next_level([]), next_level([8])
-    (0.04, 0.008)
-    """
+    """Return the error rate of the next look, see `levels`."""
     return levels(earlier, interim)[1]
 
 

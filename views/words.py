@@ -66,7 +66,7 @@ def speaks_python() -> Iterator[None]:
 
 def _with_words(error: HpoError, column: int) -> str:
     found = [
-        words.format(_value_text(value))
+        words.format(value_text(value))
         for name, value in error.remedies.items()
         if (words := REMEDIES[name][column])
     ]
@@ -77,7 +77,7 @@ def _with_words(error: HpoError, column: int) -> str:
     return f"{bare} ({' or '.join(found)}){first[len(bare) :]}{newline}{rest}"
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"--{name} {one}" for name, one in value.items())
     if isinstance(value, tuple):

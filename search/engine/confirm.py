@@ -289,7 +289,8 @@ class ConfirmStage:
             return False
         if trial.number not in state.candidates:
             trial.leave()
-            trial.forget_lack()
+            if trial.state is not TrialState.DIVERGED:
+                trial.forget_lack()
         runs, bucket = self._on_test_seeds(trial, seeds)
         if bucket is None:
             return False
@@ -404,8 +405,7 @@ class ConfirmStage:
         """Keep the winner's policy at the boundary where its last replicate ends."""
         if self._state.winner is None:
             return
-        winner = self._ledger.trials[self._state.winner]
-        runs = winner.runs_of(Stream.REPORT)
+        runs = self._ledger.trials[self._state.winner].runs_of(Stream.REPORT)
         still_there = in_lanes(runs)
         if still_there and not any(run.is_live for run in runs):
             self._policies.export(still_there[0])

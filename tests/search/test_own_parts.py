@@ -127,6 +127,11 @@ def test_a_study_of_own_parts_runs_resumes_and_is_evaluated(
     _forget()
     with pytest.raises(ConfigError, match="own-l"):
         load_policy(saved)
+    assert main(["best", str(unbroken), "--export", str(tmp_path / "best")]) == 0
+    tried = capsys.readouterr().err.splitlines()[-1].removeprefix("try: hpo ").split()
+    assert main([*tried, "--episodes", "2", "--json"]) == 0
+    capsys.readouterr()
+    _forget()
     asked = ["eval", str(saved), "--episodes", "2", "--json"]
     assert main([*asked, "--import", str(folder / "own_lion.py")]) == 2
     assert "own-laplace" in capsys.readouterr().err

@@ -33,7 +33,7 @@ from ...store.verdict_text import as_json, details
 from ...studies.load import recorded
 from ...studies.spec import value_words
 from ...studies.yaml_io import plain, read_text
-from ..formatting import seeds_text, with_interval
+from ..formatting import seeds_text, unit_of, with_interval
 from ..leaderboard_text import named, winner_line
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
@@ -79,7 +79,8 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     claims += [_claim(said, sql, _VERDICT, numbers) for said in sentences]
     _, [spent] = query(folder, _COST)
     trained, evaluated = (int(count or 0) for count in spent)
-    said = f"Training took {trained:,} env steps, evaluations {evaluated:,}."
+    said = f"Training took {trained:,} {unit_of(meta.study_text)}"
+    said += f", evaluations {evaluated:,} env steps." if evaluated else "."
     claims.append(_claim(said, _COST, "sum", {"trained": trained, "evaluated": evaluated}))
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
     ran_with["study"] = (folder / "study.resolved.yaml").read_text() == meta.study_text

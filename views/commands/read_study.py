@@ -9,14 +9,14 @@ import math
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from ...core.policy_document import NAME, TRAINING, read_about
+from ...core.policy_document import IMPORTS, NAME, TRAINING, read_about, read_imports
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import copy_folder, write_bytes
 from ...search.analysis.verdict import conclusion_of
@@ -69,6 +69,7 @@ from ..leaderboard_text import (
 from ..output import echo, note, print_answer, print_json
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
+from ..words import value_text
 from .catalogue import studies_listing
 
 _ROWS = 8
@@ -329,17 +330,20 @@ def print_exported(target: Path, study_text: str) -> None:
         text += f", {origin.get('metric')} {number(value)}"
     text += f" after {steps(length)} {unit_of(study_text)}" if isinstance(length, int) else ""
     note(fitted(f"{text}, to {target}/", sys.stderr))
-    files = as_recorded(study_text)["imports"] if own else ()
-    needs = "".join(f" --import {file}" for file in files)
-    note(f"try: hpo eval {one_policy(target)}{needs}")
+    note(f"try: {eval_command(target, as_recorded(study_text)['imports'])}")
+
+
+def eval_command(folder: Path, imports: Sequence[str]) -> str:
+    """Return the command that evaluates a policy, or a training whose study imports files."""
+    policy = one_policy(folder)
+    if not (policy / TRAINING).is_file():
+        imports = [str(policy / IMPORTS / name) for name in read_imports(policy / NAME)]
+    return f"hpo eval {value_text((policy, imports))}"
 
 
 def _origin_of(policy: Path) -> dict[str, Any]:
-    path = policy / (TRAINING if (policy / TRAINING).is_file() else NAME)
-    if not path.exists():  # over several environments, one each
-        parts = sorted(policy.glob(f"*/{NAME}"))
-        path = next((part for part in parts if part.parent.name != "seeds"), path)
-    return dict(read_about(path))
+    folder = one_policy(policy)
+    return dict(read_about(folder / (TRAINING if (folder / TRAINING).is_file() else NAME)))
 
 
 def check_export(target: Path) -> None:

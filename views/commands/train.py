@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...core.policy_document import TRAINING
 from ...errors import ConfigError, counted
 from ...search.api import ask, confirm
 from ...search.engine.extend_run import single_as_begun
 from ...search.run import Results
 from ...store.comparison import FEWEST_PAIRS
 from ...store.environment_columns import ENVIRONMENT
-from ...store.study_folder import StudyFolder, find_study, one_policy
+from ...store.study_folder import StudyFolder, find_study
 from ...studies.spec import Study, env_words, metric_words, value_words
 from ...studies.train_study import single
 from ...studies.tuned.study_text import load_given
@@ -27,7 +26,7 @@ from ..terminal.console import in_columns, knows_blocks
 from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data
 from .compare import do_compare, number_in
-from .read_study import check_export, do_top, export_policy
+from .read_study import check_export, do_top, eval_command, export_policy
 from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
 
 
@@ -154,9 +153,7 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     if data["picture"] is not None:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
-        policy = one_policy(Path(data["policy"]))
-        own = (policy / TRAINING).is_file()
-        way = f"hpo.load_training('{policy}', CLASS)" if own else f"hpo eval {policy}"
+        way = eval_command(Path(data["policy"]), study.imports)
         lines.append(f"policy   {data['policy']}/; try: {way}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent

@@ -25,15 +25,13 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
         ConfigError: it was made with something unknown here; names the files that bring it.
     """
     from ...core.device_request import ask_for_devices
-    from ...core.policy_document import NAME, read_document
-    from ...core.saved_policy import IMPORTS
+    from ...core.policy_document import IMPORTS, NAME, read_imports
     from ...core.saved_policy import load_policy as load
 
     path = Path(folder) / NAME
     if imports and path.is_file():
-        named = read_document(path).imports
         ask_for_devices()  # an array that a module makes when it is imported starts jax
-        import_user_code(named, Path(folder) / IMPORTS)
+        import_user_code(read_imports(path), Path(folder) / IMPORTS)
     return load(folder)
 
 

@@ -107,6 +107,7 @@ def test_however_it_ended_in_the_search(tmp_path, case):
         return
     assert len(default.report_values) == 6 and default.report_diverged == ()
     assert default.state == case and default.value is None
+    assert default.error.startswith("seed 0 at ") == (case == "diverged")
 
 
 @dataclasses.dataclass(frozen=True)

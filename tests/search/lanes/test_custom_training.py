@@ -37,6 +37,7 @@ from hpo.studies.overrides import Given
 from hpo.studies.schema import schema
 from hpo.studies.spec import only_ppo
 from hpo.studies.yaml_io import plain, read_text
+from hpo.views.bundle.claims import claims_of
 
 TRAINING = '''
 import jax
@@ -243,6 +244,7 @@ def test_a_kept_run_is_read_and_evaluated(tmp_path):
     with Journal(folder) as journal:
         told = list(episodes_in(journal, int(kept.name[-1])))[-1]
     assert np.float32(told.metrics["size"]) == np.float32(found["size"])
+    assert claims_of(folder)["claims"][-1]["sentence"] == "Training took 320 steps."
     with pytest.raises(HpoError, match=r"read it in Python with hpo\.load_training"):
         load_policy(kept)
     (kept / "training.json").write_text("{}")
