@@ -276,9 +276,7 @@ def _programs(report: CheckReport) -> list[str]:
             over = f" over {workers} workers" if workers > 1 else ""
             parts.append(f"{about}{counted(cost.lanes, 'lane')}{over}")
         if cost.memory_bytes is not None:
-            parts.append(mebibytes(cost.memory_bytes))
-        if cost.parameters is not None:
-            parts.append(f"{cost.parameters:,} parameters a lane")
+            parts += [mebibytes(cost.memory_bytes), f"{cost.parameters:,} parameters a lane"]
         if cost.parts not in (None, 1):
             parts.append(f"gradients in {cost.parts} parts")
         lines.append("; ".join(parts))
@@ -294,7 +292,9 @@ def _steps(report: CheckReport) -> str:
     else:
         share = expected.search / expected.full if expected.full else 1.0
         full = f"{share:.0%} of {expected.full:,} for {counted(expected.trials, 'full trial')}"
-        search = f"search {expected.search:,} expected ({full})"
+        seeds = report.study.seeds
+        each = "" if seeds.racing is None else f" with {counted(seeds.first, 'seed')} a trial"
+        search = f"search {expected.search:,} expected{each} ({full})"
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
     return f"env steps  {search}; confirm {confirm_words(report.study, expected)}; {budget}{total}"

@@ -1,11 +1,14 @@
 """Objectives, constraints, racing, warm start and stopping rules in the study file."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpo.errors import StudyError
+from hpo.studies.check import check
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved, resolved_yaml
-from hpo.studies.spec import Constraint, Metric, Racing, WarmStart
+from hpo.studies.spec import Budget, Constraint, Metric, Racing, WarmStart
 
 BASE = """env: CartPole-v1
 env_steps: 100k
@@ -34,6 +37,8 @@ def test_what_is_written_is_read_and_written_back():
     raced = loads(BASE + "seeds: {per_config: 9, racing: {start: 4}}\n")
     assert raced.seeds.racing == Racing(4) and raced.seeds.first == 4
     assert resolved(loads(resolved_yaml(raced), "study.yaml")) == resolved(raced)
+    said = check(replace(raced, budget=Budget(trials=8))).text()
+    assert "expected with 4 seeds a trial (44% of 7,520,256 for 8 full trials)" in said
 
 
 def test_one_objective_is_the_metric():

@@ -333,17 +333,17 @@ def print_exported(target: Path, study_text: str) -> None:
     note(f"try: {eval_command(target, as_recorded(study_text)['imports'])}")
 
 
+def _origin_of(policy: Path) -> dict[str, Any]:
+    folder = one_policy(policy)
+    return dict(read_about(folder / (TRAINING if (folder / TRAINING).is_file() else NAME)))
+
+
 def eval_command(folder: Path, imports: Sequence[str]) -> str:
     """Return the command that evaluates a policy, or a training whose study imports files."""
     policy = one_policy(folder)
     if not (policy / TRAINING).is_file():
         imports = [str(policy / IMPORTS / name) for name in read_imports(policy / NAME)]
     return f"hpo eval {value_text((policy, imports))}"
-
-
-def _origin_of(policy: Path) -> dict[str, Any]:
-    folder = one_policy(policy)
-    return dict(read_about(folder / (TRAINING if (folder / TRAINING).is_file() else NAME)))
 
 
 def check_export(target: Path) -> None:
