@@ -168,6 +168,24 @@ def test_pages_give_the_recorded_ratio_of_plans_that_other_tables_chose():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "words"),
+    [
+        ("rules", equal.FIRST, "It beats {} % of the configurations. The default beats {} %. The "
+         "best of all recorded configurations, picked by all seeds but the two that judge, beats "
+         "{} %"),
+        ("held_out", equal.OLD, "The first version beats {0} % of the configurations there, the "
+         "best recorded configuration {2} %"),
+    ],
+)  # fmt: skip
+def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, words):
+    found = equal.Searches(equal.FOLDER / f"{name}.parquet")
+    budget = equal.BUDGET if method == equal.OLD else found.budgets[0]
+    shares = [100 * found.of(method, budget, "beats").mean(), *found.recorded().mean(axis=0)]
+    page = " ".join((real.ROOT / "docs/search.md").read_text().split())
+    assert words.format(*(f"{share:.0f}" for share in shares)) in page
+
+
 def test_expected_gains_are_those_of_many_draws():
     draws = np.random.default_rng(3)
     values = draws.normal(size=(9, 1)) + draws.normal(0, 0.5, (9, 2)) + draws.normal(0, 3.0, 2)
