@@ -117,6 +117,15 @@ def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]
     return {"searches": len(gains), "mean": float(np.mean([*own.values()])), "gain": gain}
 
 
+def table_row(plan: str, told: dict[str, Any]) -> str:
+    """Return a plan's row of the table in docs/search.md: gains over the first, where it ran."""
+    digits = [("all", 1), ("held_out", 1), ("double-pendulum", 0), ("lunarlander", 0)]
+    form = "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]"
+    cells = [form.format(*told[where]["gain"], digit) if where in told else "not run"
+             for where, digit in digits]  # fmt: skip
+    return f"| {plan} | {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare plans by real studies.")
     parser.add_argument("environments", nargs="*", default=ENVIRONMENTS, metavar="ENV")
@@ -145,6 +154,7 @@ def main() -> None:
         for where, one in told[plan].items():
             gain = f"{one['gain'][0]:+.4g} [{one['gain'][1]:.4g}, {one['gain'][2]:.4g}]"
             print(f"  {where}: {gain}, {one['searches']} searches; {one.get('gains', '')}")
+    print("\n".join(table_row(plan, told[plan]) for plan in told if plan != BASE))
     file.write_text(json.dumps({"plans": told, "searches": rows}, indent=1) + "\n")
 
 

@@ -186,6 +186,14 @@ def test_the_page_gives_the_shares_that_recorded_searches_beat(name, method, wor
     assert words.format(*(f"{share:.0f}" for share in shares)) in page
 
 
+def test_the_page_has_the_table_of_real_studies():
+    plans = json.loads((real.ROOT / "benchmarks/bench/real.json").read_text())["plans"]
+    page = (real.ROOT / "docs/search.md").read_text()
+    assert plans.keys() == real.PLANS.keys()
+    for plan in real.PLANS.keys() - {real.BASE}:
+        assert real.table_row(plan, plans[plan]) in page
+
+
 def test_expected_gains_are_those_of_many_draws():
     draws = np.random.default_rng(3)
     values = draws.normal(size=(9, 1)) + draws.normal(0, 0.5, (9, 2)) + draws.normal(0, 3.0, 2)
