@@ -117,11 +117,11 @@ def untabled(rows: list[dict[str, Any]], name: str, plan: str) -> dict[str, Any]
     return {"searches": len(gains), "mean": float(np.mean([*own.values()])), "gain": gain}
 
 
-def table_row(plan: str, told: dict[str, Any]) -> str:
+def table_row(plan: str, gains: dict[str, Any]) -> str:
     """Return a plan's row of the table in docs/search.md: gains over the first, where it ran."""
     digits = [("all", 1), ("held_out", 1), ("double-pendulum", 0), ("lunarlander", 0)]
     form = "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]"
-    cells = [form.format(*told[where]["gain"], digit) if where in told else "not run"
+    cells = [form.format(*gains[where]["gain"], digit) if where in gains else "not run"
              for where, digit in digits]  # fmt: skip
     return f"| {plan} | {' | '.join(cells)} |"
 
@@ -145,17 +145,17 @@ def main() -> None:
             file.write_text(json.dumps({"plans": {}, "searches": rows}, indent=1) + "\n")
     tabled = {row["environment"] for row in rows if "beats" in row}
     new = {name for name in tabled if f"held_out/{name}" in HELD_OUT}
-    told = dict[str, Any]()
+    plans = dict[str, Any]()
     for plan in [plan for plan in PLANS if any(row["plan"] == plan for row in rows)]:
         named = {row["environment"] for row in rows if row["plan"] == plan}
-        told[plan] = {"all": compared(rows, plan, tabled), "held_out": compared(rows, plan, new)}
-        told[plan] |= {name: untabled(rows, name, plan) for name in sorted(named - tabled)}
+        plans[plan] = {"all": compared(rows, plan, tabled), "held_out": compared(rows, plan, new)}
+        plans[plan] |= {name: untabled(rows, name, plan) for name in sorted(named - tabled)}
         print(plan)
-        for where, one in told[plan].items():
+        for where, one in plans[plan].items():
             gain = f"{one['gain'][0]:+.4g} [{one['gain'][1]:.4g}, {one['gain'][2]:.4g}]"
             print(f"  {where}: {gain}, {one['searches']} searches; {one.get('gains', '')}")
-    print("\n".join(table_row(plan, told[plan]) for plan in told if plan != BASE))
-    file.write_text(json.dumps({"plans": told, "searches": rows}, indent=1) + "\n")
+    print("\n".join(table_row(plan, plans[plan]) for plan in plans if plan != BASE))
+    file.write_text(json.dumps({"plans": plans, "searches": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
