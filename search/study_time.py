@@ -153,7 +153,7 @@ def _begun(study: Study, factory: PopulationFactory) -> Engine:
     """Return the study as it has drawn its first trials, at random; none has a lane yet."""
     drawn = study
     if study.search.method not in ("grid", "sobol"):
-        drawn = replace(study, search=SearchSpec("random"))
+        drawn = replace(study, search=SearchSpec("random", portfolio=study.search.portfolio))
     engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
         Intake(engine, ahead).ask(_DRAWN)

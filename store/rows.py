@@ -49,7 +49,7 @@ class TrialRow:
 
     trial: int  # 0 is the default configuration
     state: TrialState
-    proposed_by: str  # `default`, `enqueue`, `random`, `tpe`, ...
+    proposed_by: str  # `default`, `enqueue`, `portfolio`, `random`, `tpe`, ...
     batch: int  # of proposals
     bucket: str  # short hash of its Plan
     params: Mapping[str, Any]  # active searched hyperparameters; the last ones if it copied

@@ -14,6 +14,7 @@ from ..store.interim_analyses import fewest_pairs, level_of
 from .chunk_sizes import rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
+from .portfolio import placement_words
 from .programs import Bucket, Buckets, buckets_of
 from .search_methods import METHODS, method_row
 from .spec import EarlyTerminate, SearchSpec, Study, env_words, metric_words
@@ -245,6 +246,8 @@ def _head(study: Study) -> list[str]:
     first, *more = study.objectives or (study.metric,)
     names = [(first, metric_words(study)), *((one, one.name) for one in more)]
     wanted = [f"{metric.aggregate} of {name} ({metric.goal})" for metric, name in names]
+    if study.search.portfolio:
+        method += f" after {placement_words(study)}"
     knobs = counted(len(study.space.names), "knob")
     lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:

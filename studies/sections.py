@@ -146,6 +146,8 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
             meant = SEARCH_METHODS.get(given.lower(), given)
             later = " (not available in this version)" if given == "bohb" else ""
         hint = suggestion(meant, field.words)
+        if field.key == "method" and given == "portfolio":
+            hint = " type `search: {method: random, portfolio: 5}`;"
         if field.key == "method" and given in RULES:
             hint = f" type `early_terminate: {{type: {given}}}`;"
         text = f"unknown {field.key} {given!r}{later};{hint} Known: {', '.join(field.words)}"

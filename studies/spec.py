@@ -128,6 +128,13 @@ class WarmStart:
 @dataclass(frozen=True)
 class SearchSpec:
     method: str = key("tpe", "proposes trials", type="word", words=tuple(METHODS))
+    portfolio: int = key(
+        0,
+        "learnt configurations that are tried first, after the default and `enqueue`",
+        low=0,
+        high=8,
+        late=True,
+    )
     random_share: float = key(0.2, "share of proposals drawn at random", low=0, high=1)
     options: Mapping[str, Any] = key({}, "of the method")
     warm_start: WarmStart | None = key(None, "an earlier study informs the search; null: none")

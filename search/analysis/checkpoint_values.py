@@ -27,7 +27,7 @@ from ..state.objective import Objective
 _REACHED = 0.9
 _ROUNDED = 0.005  # of a number of three digits
 _FEWEST = 10
-_GIVEN = ("default", "enqueue")
+_GIVEN = ("default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)

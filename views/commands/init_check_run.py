@@ -18,6 +18,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
+from ...studies.portfolio import placement_words
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
@@ -96,6 +97,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     seeds = f"{first} to " * (first < most) + counted(most, "seed")
     tune = study.search.driver == "ray_tune"
     method = f"Ray Tune ({study.search.searcher})" if tune else study.search.method
+    if study.search.portfolio:
+        method = f"{placement_words(study)}, then {method}"
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
     if confirm is not None and confirm.runs(several):
