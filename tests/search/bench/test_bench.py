@@ -298,9 +298,8 @@ def test_the_command_prints_a_row_per_method_and_writes_both_files(folder, capsy
     assert main(["bench", str(folder / "bench.yaml"), "--to", str(to), "--quiet"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 15 + 2 * 5  # two tables of three methods
-    assert [line.split()[0] for line in lines if line[:5] in ("all  ", "quick", "mine ")] == [
-        "all", "quick", "mine",
-    ]  # fmt: skip
+    named = [line.split()[0] for line in lines if line[:5] in ("all  ", "quick", "mine ")]
+    assert named == ["all", "quick", "mine"] * 2  # scores, then shares and ratios
     data = json.loads(to.read_text())
     rows = pq.read_table(folder / "out.parquet").to_pylist()
     assert len(data["rows"]) == 3 * 2 and len(rows) == 3 * 2 * 3
