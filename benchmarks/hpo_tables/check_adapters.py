@@ -7,10 +7,9 @@ venv/bin/python benchmarks/hpo_tables/check_adapters.py
 
 import sys
 
+import hpo_tables
 import numpy as np
 from carps.utils.trials import TrialInfo
-
-import hpo_tables
 from hpo_tables.to_carps import TableObjective
 from hpo_tables.to_syne_tune import TableBlackbox
 
