@@ -13,11 +13,28 @@ from ..knobs import KNOBS, check_value, matters
 from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from . import xlron_rules
+from . import jaxdem_rules, xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
-from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
-from .tables import another_algorithm, find, recognise, system, versions_of
+from .name_mapping import (
+    COMMON,
+    UNKNOWN,
+    NoCounterpart,
+    System,
+    mapping_of,
+    plain_name,
+)
+from .optax_calls import schedule_of
+from .plain_python import Unread
+from .tables import (
+    another_algorithm,
+    find,
+    recognise,
+    system,
+    version_named,
+    version_told,
+    versions_of,
+)
 
 
 def _before_sb3(draft: Draft, source: Source) -> None:
@@ -121,57 +138,18 @@ def _decay_as_torch(draft: Draft) -> None:
     draft.note("weight_decay: PyTorch's Adam adds it to the gradient, so the optimiser is adam_l2")
 
 
-def _before_jaxdem(draft: Draft, source: Source) -> None:
-    defaults = {**draft.system.defaults, "num_epochs": 1000}
-    updates, envs, steps, parts = (
-        count_of(source.values(name, defaults[name])[0]) or 0
-        for name in ("num_epochs", "num_envs", "num_steps_epoch", "num_minibatches")
-    )
-    if "total_timesteps" in source.names() or "env_steps" in source.names():
-        source.drop("num_epochs")
-    elif updates and envs and steps:
-        source.drop("num_epochs")
-        source.constants["env_steps"] = total = updates * envs * steps
-        draft.note(f"num_epochs: {updates:,} updates of {envs} x {steps} env steps are {total:,} "
-                   "env steps")  # fmt: skip
-    size = count_of(source.find("minibatch_size")) or 0
-    if not size or not envs or not steps:
+def _before_lerax(draft: Draft, source: Source) -> None:
+    """Give version 0.0.2 as many minibatches as it has: their rows are of one environment."""
+    if draft.system.tag != "0.0.2":
         return
-    if 0 in source.values("importance_sampling_alpha", 1.0):
-        _passes(draft, source, size, envs * steps, parts)
+    defaults = draft.system.defaults
+    batches, envs = (source.values(name, defaults[name]) for name in ("num_batches", "num_envs"))
+    if len(batches) > 1 or len(envs) > 1:
         return
-    source.put("minibatch_size", size)
-    source.constants.setdefault("num_minibatches", parts)
-
-
-def _passes(draft: Draft, source: Source, size: int, total: int, parts: int) -> None:
-    text, passes = f"{parts} minibatches of {size} env steps are", size * parts / total
-    if not passes.is_integer() or total % size:
-        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
-        raise draft.fault(text, flags={
-            "without": "minibatch_size", "num_minibatches": max(1, round(total / size)),
-            "update_epochs": max(1, round(passes))})  # fmt: skip
-    source.drop("minibatch_size")
-    source.put("num_minibatches", total // size)
-    source.constants["update_epochs"] = int(passes)
-    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {total // size} minibatches "
-               f"over {total}")  # fmt: skip
-
-
-def _after_jaxdem(draft: Draft) -> None:
-    """Let the cosine end where it does there: after as many minibatches as updates."""
-    parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
-    parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
-    together = draft.fixed.get("accumulate_minibatches", 1)
-    if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
-        draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
-        draft.note(f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
-                   "up to the number of updates; 1 for the whole run")  # fmt: skip
-    rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
-    if together > 1 and "learning_rate" not in draft.space:
-        draft.fixed["learning_rate"] = rounded(rate * together)
-        draft.note(f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
-                   f"averaged here, so learning_rate is {together} times")  # fmt: skip
+    parts = int(batches[0]) * int(envs[0])
+    source.put("num_batches", parts)
+    draft.note(f"num_batches: {batches[0]}, of num_steps alone in 0.0.2, so an epoch has {parts} "
+               "minibatches")  # fmt: skip
 
 
 def _before_arlbench(draft: Draft, source: Source) -> None:
@@ -182,32 +160,58 @@ def _before_arlbench(draft: Draft, source: Source) -> None:
 
 
 _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
-    "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": _before_jaxdem,
-    "torch_ppo": _before_torch, "arlbench": _before_arlbench,
+    "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": jaxdem_rules.before,
+    "lerax": _before_lerax, "torch_ppo": _before_torch, "arlbench": _before_arlbench,
 }  # fmt: skip
 """Family of systems -> what changes a source before its names are translated."""
 _AFTER: Mapping[str, Callable[[Draft], None]] = {
-    "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": _after_jaxdem,
+    "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": jaxdem_rules.after,
     "torch_ppo": _decay_as_torch,
 }  # fmt: skip
+
+
+_OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
+_OWN_FLAGS = ("system", "version", "without", "metric", "name")
 
 
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
+        if "version" in given:
+            draft.system = version_named(draft.system, str(given["version"]))
         return
     draft.system, why = recognise((*source.names(), *given), source.words, source.family)
     if source.family and draft.system is COMMON:
         draft.system, why = system(source.family), ""
     if why and not source.family:
         draft.note(f"taken for {draft.system.title}, as {why}; system=none: for none")
-    one, names = draft.system, {name.replace("-", "_") for name in source.names()}
-    others = "; ".join(f"{other.version}: system={other.name}" for other in versions_of(one))
-    if one.name != one.family and any(mark <= names for mark in one.marks):
-        draft.note(f"version: only {one.title} {one.version} has such names; others are {others}")
+    _choose_version(draft, source, given)
+
+
+def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Take the version that the user names, or that only these names tell, and say which."""
+    if "version" in given:
+        draft.system = version_named(draft.system, str(given["version"]))
+        return
+    names = {name.replace("-", "_") for name in (*source.names(), *source.mentioned, *given)}
+    draft.system, told = version_told(draft.system, names)
+    one, reason = draft.system, f"only it has {', '.join(told)}"
+    small = "" if told else jaxdem_rules.counts_segments(draft, source)
+    if small:
+        draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
+        told, reason = ("minibatch_size",), small
+    others = " or ".join(f"version={_first_tag(other)}, {other.version}"
+                         for other in versions_of(one))  # fmt: skip
+    if told and others:
+        draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
-        draft.note(f"version: its names do not distinguish versions; {others}")
+        draft.note(f"version: {one.title} {one.version}, the newest, as nothing in the source "
+                   f"tells; with other defaults: {others}")  # fmt: skip
+
+
+def _first_tag(one: System) -> str:
+    return one.tag.partition(" ")[0]
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
@@ -222,10 +226,14 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         source.drop(name)
         draft.leave_out(name, "another environment is given")
     for name, value in given.items():
-        if not is_of_the_file(name) and name not in ("system", "without", "metric", "name"):
+        if not is_of_the_file(name) and name not in _OWN_FLAGS:
             source.drop(name, name.replace("-", "_"))
             source.constants[name] = value
     leave_out_asked(draft, source)
+    for name, reason in source.objects.items():
+        draft.leave_out(name, reason)
+    if draft.system.family not in _OF_TORCH:
+        _read_schedules(draft, source)
     family = draft.system.family
     if family in _BEFORE:
         _BEFORE[family](draft, source)
@@ -244,6 +252,28 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         _AFTER[family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _read_schedules(draft: Draft, source: Source) -> None:
+    """Read a schedule of optax as the rate that it starts or peaks with; the rest comes later."""
+    for name, value in source.constants.items():
+        if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
+            continue
+        try:
+            schedule = schedule_of(value)
+        except NoCounterpart as reason:
+            text = f"{draft.source}:{value.line}: {name} is {value}: {reason}"
+            raise ConfigError(text, flags={name: "VALUE"}, without={"without": name}) from None
+        if schedule is None:
+            continue
+        source.constants[name] = schedule.learning_rate
+        if any(draft.target(other) == "lr_schedule" for other in source.names()):
+            draft.note(f"{name}: {value} is {schedule.learning_rate:g}, as another name gives its "
+                       "schedule")  # fmt: skip
+            continue
+        draft.schedule = schedule
+        draft.silent |= {row.name for row in draft.system.rows if row.target == "lr_schedule"}
+        draft.note(f"{name}: {value} is {schedule.learning_rate:g} and a schedule")
 
 
 def leave_out_asked(draft: Draft, source: Source) -> None:

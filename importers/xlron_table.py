@@ -271,7 +271,7 @@ XLRON = System(
     programs=("xlron",),
     marks=name_sets("env_type topology_name; topology_name link_resources; "
                     "aggregate_slots CLIP_EPS"),
-    version="1.1.0 (26 June 2026)", exact=True,
+    version="1.1.0 (26 June 2026)", tag="1.1.0", exact=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
     differs=("episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "
@@ -282,7 +282,8 @@ XLRON_JULY = replace(
     rows=tuple(replace(row, note="weights are (N P)^-beta here, and divided by the largest of "
                                  "them there") if row.name == "PRIO_ALPHA" else row
                for row in XLRON.rows),
-    version="with its fixes of 11 July 2026 (pull request 34)", _index={}, _folded={},
+    version="with its fixes of 11 July 2026 (pull request 34)", tag="2026.07",
+    _index={}, _folded={},
     differs=("episodes that are cut bootstrap from their last observation here, and from nothing "
              "there", _UNGATED),
 )
