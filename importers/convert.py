@@ -93,11 +93,35 @@ def _after_sb3(draft: Draft) -> None:
 def _before_torch(draft: Draft, source: Source) -> None:
     for name in ("log_interval", "save_interval"):
         _rollouts(draft, source, name, ("rollout_steps", 2048), ("num_envs", 4))
-    helper = next((call for call in source.calls if call.startswith("train_")), "")
-    if helper == "train_with_transformer_backbone":
-        source.constants.setdefault("backbone_cls", "TransformerPolicyBackbone")
-    if helper:
-        draft.note(f"{helper}: its other settings are taken from PPOConfig")
+    helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
+    if len(helpers) > 1:
+        text = f"it calls {' and '.join(helpers)}, which train with other defaults; keep one"
+        raise draft.fault(text)
+    for helper in helpers:
+        _take_helper(draft, source, helper)
+
+
+_HELPERS: Mapping[str, Mapping[str, Any]] = {
+    "train_discrete": {"env_id": "CartPole-v1", "total_timesteps": 500_000},
+    "train_continuous": {"env_id": "HalfCheetah-v4", "total_timesteps": 1_000_000,
+                         "hidden_sizes": [256, 256], "action_space_type": "continuous"},
+    "train_with_transformer_backbone": {
+        "env_id": "CartPole-v1", "total_timesteps": 500_000,
+        "backbone_cls": "TransformerPolicyBackbone"},
+}  # fmt: skip
+"""Helper of the single-file PPO -> its own defaults; the others are PPOConfig's."""
+
+
+def _take_helper(draft: Draft, source: Source, helper: str) -> None:
+    rows = [draft.row(name) for name in source.names()]
+    set_ = {row.target for row in rows if row is not None}
+    for name, value in _HELPERS[helper].items():
+        row = draft.row(name)
+        if name in source.names() or (row is not None and row.target and row.target in set_):
+            continue
+        source.constants[name] = value
+        draft.defaults.append(f"{name} {value}")
+    draft.note(f"{helper}: its other settings are taken from PPOConfig")
 
 
 def _rollouts(
@@ -138,6 +162,25 @@ def _decay_as_torch(draft: Draft) -> None:
     draft.note("weight_decay: PyTorch's Adam adds it to the gradient, so the optimiser is adam_l2")
 
 
+_RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
+
+
+def _after_torch(draft: Draft) -> None:
+    """Keep actions in the range that the single-file PPO sends to the environment."""
+    _decay_as_torch(draft)
+    kind = draft.fixed.get("distribution")
+    discrete = draft.entry is not None and draft.entry.actions == "discrete"
+    named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}
+    if kind not in _RANGES or discrete or named:
+        return
+    low, high = _RANGES[kind]
+    draft.fixed |= {"action_low": low, "action_high": high}
+    draft.note(
+        f"action_low, action_high: {low:g} and {high:g}, as the environment gets its "
+        f"{kind} actions unscaled there; off: they fill the environment's own range"
+    )
+
+
 def _before_lerax(draft: Draft, source: Source) -> None:
     """Give version 0.0.2 as many minibatches as it has: their rows are of one environment."""
     if draft.system.tag != "0.0.2":
@@ -166,7 +209,7 @@ _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
 """Family of systems -> what changes a source before its names are translated."""
 _AFTER: Mapping[str, Callable[[Draft], None]] = {
     "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": jaxdem_rules.after,
-    "torch_ppo": _decay_as_torch,
+    "torch_ppo": _after_torch,
 }  # fmt: skip
 
 
@@ -201,13 +244,13 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
     if small:
         draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
         told, reason = ("minibatch_size",), small
-    others = " or ".join(f"version={_first_tag(other)}, {other.version}"
+    others = " or ".join(f"version={_first_tag(other)} ({other.version})"
                          for other in versions_of(one))  # fmt: skip
     if told and others:
         draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
-        draft.note(f"version: {one.title} {one.version}, the newest, as nothing in the source "
-                   f"tells; with other defaults: {others}")  # fmt: skip
+        draft.note(f"version: {one.title} {one.version}; its names fit other versions, too: "
+                   f"{others}")  # fmt: skip
 
 
 def _first_tag(one: System) -> str:
@@ -268,12 +311,12 @@ def _read_schedules(draft: Draft, source: Source) -> None:
             continue
         source.constants[name] = schedule.learning_rate
         if any(draft.target(other) == "lr_schedule" for other in source.names()):
-            draft.note(f"{name}: {value} is {schedule.learning_rate:g}, as another name gives its "
+            draft.note(f"{name}: {schedule.learning_rate:g} of {value}, as another name gives the "
                        "schedule")  # fmt: skip
             continue
         draft.schedule = schedule
         draft.silent |= {row.name for row in draft.system.rows if row.target == "lr_schedule"}
-        draft.note(f"{name}: {value} is {schedule.learning_rate:g} and a schedule")
+        draft.note(f"{name}: {value} gives {schedule.learning_rate:g} and lr_schedule")
 
 
 def leave_out_asked(draft: Draft, source: Source) -> None:
@@ -356,7 +399,8 @@ def _is_idle(draft: Draft, target: str) -> bool:
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True
     switches = {"observation_clip": "normalise_observations", "reward_clip": "normalise_rewards",
-                "adv_clip": "normalise_advantages"}  # fmt: skip
+                "adv_clip": "normalise_advantages",
+                "average_reward_initial": "reward_centering"}  # fmt: skip
     switch = switches.get(target)
     if switch is not None:
         return not draft.fixed.get(switch, KNOBS[switch].default) and switch not in draft.space
@@ -370,6 +414,8 @@ def _is_idle(draft: Draft, target: str) -> bool:
 
 
 def _is_set(draft: Draft, target: str) -> bool:
+    if target == "lr_schedule" and draft.schedule is not None:
+        return True
     section, _, key = target.partition(".")
     if target in KNOBS:
         return target in draft.fixed or target in draft.space

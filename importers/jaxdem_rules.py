@@ -17,6 +17,7 @@ from .formats import read_word
 from .name_mapping import rounded
 
 SEGMENTS = "2025.09"  # the version whose minibatch_size counts segments
+MODELS = ("SharedActorCritic", "ActorCritic", "LSTMActorCritic", "MinGRUActorCritic")
 _CLIP_RANGE = (-0.2, 0.2)
 
 
@@ -69,6 +70,10 @@ _TOWERS = ("actor_architecture", "critic_architecture")
 def _model(draft: Draft, source: Source) -> None:
     """Give a model its own default sizes, where the default architecture is not its."""
     model = str(source.find("model") or "")
+    if model and model not in MODELS:
+        source.drop("model")
+        draft.leave_out("model", f"{model!r} is a model of one's own; its network is the default "
+                                 "one here (docs/networks.md registers others)")  # fmt: skip
     if model == "ActorCritic":
         _towers(draft, source)
     if model != "LSTMActorCritic":
@@ -122,14 +127,14 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
         draft.defaults.append(f"minibatch_size {size}")
     if not size:
         return
-    segments = size if old else size // sizes.steps
+    unit, each = ("segments", 1) if old else ("env steps", sizes.steps)
+    segments = size // each
     if not 0 < segments <= sizes.envs:
-        unit = "segments" if old else "env steps"
-        most, least = (sizes.envs, 1) if old else (sizes.envs * sizes.steps, sizes.steps)
-        text = f"minibatch_size is {size} {unit}, and JaxDEM takes {least} to {most} of them"
+        text = f"minibatch_size is {size} {unit}; JaxDEM takes {each} to {sizes.envs * each}"
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
-        _passes(draft, source, sizes, segments)
+        text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
+        _passes(draft, source, sizes, text, segments, sizes.envs * each)
         return
     source.put("minibatch_size", segments * sizes.steps)
     source.constants.setdefault("num_minibatches", sizes.parts)
@@ -137,23 +142,21 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
         draft.note(f"minibatch_size: {segments} segments of {sizes.steps} env steps")
 
 
-def _passes(draft: Draft, source: Source, sizes: _Sizes, segments: int) -> None:
+def _passes(
+    draft: Draft, source: Source, sizes: _Sizes, text: str, segments: int, total: int
+) -> None:
     """Turn minibatches without priorities into whole passes over the rollout."""
-    parts, envs = sizes.parts, sizes.envs
-    text = f"{parts} minibatches of {segments} segments are"
-    passes = segments * parts / envs
-    if not passes.is_integer() or envs % segments:
-        text = f"{text} {passes:.3g} passes over {envs}; here there are whole ones in equal parts"
+    passes = segments * sizes.parts / sizes.envs
+    if not passes.is_integer() or sizes.envs % segments:
+        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
         raise draft.fault(text, flags={
-            "without": "minibatch_size", "num_minibatches": max(1, round(envs / segments)),
+            "without": "minibatch_size", "num_minibatches": max(1, round(sizes.envs / segments)),
             "update_epochs": max(1, round(passes))})  # fmt: skip
     source.drop("minibatch_size")
-    source.put("num_minibatches", envs // segments)
+    source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
-    drawn = "with" if draft.system.tag == SEGMENTS else "without"
-    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {envs // segments} minibatches "
-               f"over {envs}; there each minibatch is drawn by itself, {drawn} replacement "
-               "within it")  # fmt: skip
+    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {sizes.envs // segments} "
+               f"minibatches over {total}; JaxDEM draws each of them by itself")  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ schedules

@@ -103,14 +103,14 @@ def _lerax(one: _Version) -> System:
 _EARLIER_LERAX = {"num_steps": 512, "num_epochs": 16}
 LERAX = (
     _lerax(_Version(
-        "lerax_0_0_2", "0.0.2", "0.0.2 (November 2025)", "", _EARLIER_LERAX, _NEURAL_ODE)),
+        "lerax_0_0_2", "0.0.2", "0.0.2, November 2025", "", _EARLIER_LERAX, _NEURAL_ODE)),
     _lerax(_Version(
-        "lerax_0_0_5", "0.0.5 0.0.4 0.0.3", "0.0.3 to 0.0.5 (December 2025 to January 2026)",
+        "lerax_0_0_5", "0.0.5 0.0.4 0.0.3", "up to 0.0.5, January 2026",
         "NCDEActorCriticPolicy, MLPDQNPolicy, ActorCriticStatefulWrapper, OnPolicyState, "
         "OffPolicyState, state_magnitude_coefficient",
         _EARLIER_LERAX, _NEURAL_ODE)),
     _lerax(_Version(
-        "lerax", "0.0.6", "0.0.6 (since 18 February 2026)",
+        "lerax", "0.0.6", "0.0.6, since 18 February 2026",
         "LoggingCallback, TensorBoardBackend, ConsoleBackend, WandbBackend, MLPSACPolicy, "
         "MLPDeterministicPolicy, ScheduledCurriculum", {})),
 )
@@ -132,9 +132,6 @@ _MODELS: dict[Any, Any] = {
     "MinGRUActorCritic": NoCounterpart("no network here has minGRU layers; gru is the nearest: "
                                        "without=model network=gru"),
 }
-_OTHER_MODEL = NoCounterpart("a model of one's own; docs/networks.md shows how to register one, "
-                             "or import it as an mlp: without=model")
-
 
 def _widths(layers: int) -> Any:
     """Return a reader of the width of an encoder of some equal layers."""
@@ -206,13 +203,12 @@ def _jaxdem(one: _Version, adam_eps: float) -> System:
 
 def _model(**lstm: Any) -> Row:
     read = Settings(network="lstm", shared_encoder=True, **lstm)
-    return taken("model", "network", values=words({**_MODELS, "LSTMActorCritic": read},
-                                                  others=_OTHER_MODEL))
+    return taken("model", "network", values=words({**_MODELS, "LSTMActorCritic": read}))
 
 
 JAXDEM = (
     _jaxdem(_Version(
-        "jaxdem_2025_09", "2025.09", "of September 2025 (until 7 October)",
+        "jaxdem_2025_09", "2025.09", "of September 2025, until 7 October",
         f"learning_rate_decay_exponent, learning_rate_decay_min_fraction, {TWO_OF_TRAIN}",
         {"learning_rate": 2e-2, "max_grad_norm": 0.4, "ppo_value_coeff": 0.5,
          "ppo_entropy_coeff": 0.03, "advantage_rho_clip": 0.5, "advantage_c_clip": 0.5,
@@ -228,7 +224,7 @@ JAXDEM = (
          "step's own value for that of the step after it; here rho_clip multiplies the whole "
          "temporal difference, and the value is that of the next observation")), 1e-5),
     _jaxdem(_Version(
-        "jaxdem", "2025.11", "since 6 November 2025 (0.1, read at June 2026)",
+        "jaxdem", "2025.11", "since 6 November 2025, read at June 2026",
         "drip_decay, skip_frames, actor_sigma_head, stop_at_epoch, MinGRUActorCritic", {},
         (_annealed(lr_end_fraction=0.0), _model(),
          taken("hidden_features", "hidden_sizes", values=_widths(1))),

@@ -19,7 +19,7 @@ from ..studies.yaml_io import text_of, to_yaml
 from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, flags_of, read_data, read_word, words_of
-from .name_mapping import COMMON, System
+from .name_mapping import COMMON, UNKNOWN, System
 from .plain_python import OBJECTS, OTHERS, NotPlain, Unread, read_source
 from .tables import SYSTEMS, find, recognise, system, version_named
 from .xlron_rules import on
@@ -79,9 +79,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         return next((row.fate for row in (its.find(name) for its in versions) if row), "")
 
     try:
-        read = read_source(
-            text_of(path), known, one.calls, given, one.around, one.order, one.made
-        )
+        read = read_source(text_of(path), known, one.calls, given, one.around, one.order, one.made)
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:
@@ -122,6 +120,8 @@ def _keep_objects(
         is_env = name == "env_factory" or (row is not None and row.target == "env")
         if name in found.constants or name in given or (is_env and env_named):
             continue
+        if is_env and row is not None and row.default is UNKNOWN and name != "env_factory":
+            continue  # refused where nothing names it
         if is_env:
             text = f"{path}:{value.line}: {name} is {value}, which cannot be read without running "
             raise ConfigError(f"{text}it; name the environment", env="ID")

@@ -263,6 +263,7 @@ def _schedule(kind: str, end: str) -> Any:
     })
 
 
+_TRAIN = ("train_discrete", "train_continuous", "train_with_transformer_backbone")
 TORCH_PPO = System(
     "torch_ppo", "the single-file PyTorch PPO (PPOConfig)",
     (
@@ -305,18 +306,27 @@ TORCH_PPO = System(
         *left(OUTPUT, "log_dir experiment_name"),
         *left(MACHINE, "device"),
         *refused("a custom network (docs/networks.md); here a transformer reads the last "
-                 "observations: without=backbone_cls network=transformer history=8",
+                 "observations: without=backbone_cls network=transformer history=8 "
+                 "transformer_layers=2",
                  "backbone_cls"),
         *refused("its checkpoints cannot be read here", "resume_from"),
     ),
     (),
     name_sets("rollout_steps clip_epsilon; clip_epsilon_schedule; entropy_coef_schedule; "
               "shared_backbone lr_actor; value_clip_epsilon; rollout_steps lr_actor"),
-    ("PPOConfig", "train_discrete", "train_continuous", "train_with_transformer_backbone"),
+    ("PPOConfig", "PPOAgent", *_TRAIN),
+    {"PPOAgent": "_ env_factory", **dict.fromkeys(_TRAIN, "env_id total_timesteps")},
     version="with 46 fields",
     source="PPOConfig of the single-file PyTorch PPO",
     always={**PLAIN_PPO, "network": "mlp", "observation_clip": None},
-    differs=(ENDED.format("its GAE"),),
+    differs=(
+        ENDED.format("its GAE"),
+        "its GAE reads each done flag one step late, so that the last step of an episode "
+        "bootstraps from the next one; here the flag is the step's own",
+        "its deviation of the advantages divides by n - 1, here by n (0.8 % at 64 rows)",
+        "its evaluate() samples actions, though it says deterministic; evaluations here take the "
+        "most likely ones (evaluation.greedy=false: sampled)",
+    ),
 )
 
 # ----------------------------------------------------------------------------- PureJaxRL

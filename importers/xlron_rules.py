@@ -55,7 +55,8 @@ def after(draft: Draft) -> None:
            for name in ("weight_decay", "vf_weight_decay")):  # fmt: skip
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
-    metric = {"name": "eval/service_blocking_probability", "goal": "minimize"}
+    counted = "bitrate" if draft.env.get("reward") == "bitrate" else "service"
+    metric = {"name": f"eval/{counted}_blocking_probability", "goal": "minimize"}
     draft.rest.setdefault("metric", metric)
     evaluation, env = draft.section("evaluation"), draft.env
     if env.get("continuous"):
@@ -108,12 +109,17 @@ def _length(draft: Draft, source: Source) -> None:
     total, increment, envs, rollout = (int(values[0]) for values in given)
     if min(envs, rollout) < 1:  # refused where they are put
         return
-    increment = max(min(total, increment), rollout * envs)
+    increment = _increment(total, increment, rollout * envs)
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
     trained = updates * rollout * envs
     if trained != total:
         draft.note(f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
                    "updates in increments of STEPS_PER_INCREMENT")  # fmt: skip
+
+
+def _increment(total: int, increment: int, update: int) -> int:
+    """Return the env steps of an increment: at most the whole run, at least one update."""
+    return max(min(total, increment), update)
 
 
 def _traffic(draft: Draft, source: Source) -> None:
@@ -290,12 +296,17 @@ def _init(draft: Draft, source: Source) -> None:
 
 
 def _evaluation(draft: Draft, source: Source) -> None:
-    increment = int(source.find("STEPS_PER_INCREMENT") or _INCREMENT)
+    total, increment, networks, rollout = (
+        max(int(value) for value in source.values(name, default))
+        for name, default in (("TOTAL_TIMESTEPS", 10**6), ("STEPS_PER_INCREMENT", _INCREMENT),
+                              ("NUM_ENVS", 1), ("ROLLOUT_LENGTH", 150))
+    )  # fmt: skip
+    increment = _increment(total, increment, networks * rollout)
     every, steps = source.find("EVAL_FREQUENCY") or 1, source.find("EVAL_TIMESTEPS")
-    networks = min(max(int(count) for count in source.values("NUM_ENVS", 1)), _MOST_NETWORKS)
     section = draft.section("evaluation")
-    if on(source.find("EVAL_DURING_TRAINING")):
-        section.update(every=int(every * increment), episodes=networks,
+    evaluates, saves = on(source.find("EVAL_DURING_TRAINING")), on(source.find("SAVE_MODEL"))
+    if evaluates:
+        section.update(episodes=min(networks, _MOST_NETWORKS),
                        steps=int(steps or (10_000 if steps is None else increment)),
                        greedy=bool(source.find("deterministic")))  # fmt: skip
         if not section["greedy"]:
@@ -303,11 +314,22 @@ def _evaluation(draft: Draft, source: Source) -> None:
     else:
         _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING",
                 "EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")  # fmt: skip
-    if on(source.find("SAVE_MODEL")):
+    apart = int(every * increment) if evaluates else increment
+    once = (
+        "" if apart < total else "evaluated at its end alone, as XLRON does in a single increment"
+    )
+    if (evaluates or saves) and not once:
+        section["every"] = apart
+    elif evaluates:
+        draft.note(f"EVAL_DURING_TRAINING: a run is {once}")
+    if saves and once:
+        draft.note(f"SAVE_MODEL: the policy of the end is kept; a run is {once}")
+    elif saves:
         draft.section("checkpoint")["best_evaluation"] = True
-        section.setdefault("every", increment)
-        each = f"{section['every']:,} env steps; XLRON compares training results, at increments"
-        draft.note(f"SAVE_MODEL: the policy with the best evaluation is kept, of one every {each}")
+        draft.note(
+            f"SAVE_MODEL: the policy with the best evaluation is kept, of one every "
+            f"{apart:,} env steps; XLRON compares training results, at increments"
+        )
     source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", "EVAL_FREQUENCY", "EVAL_TIMESTEPS",
                 "deterministic")  # fmt: skip
     points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
