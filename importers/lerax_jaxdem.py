@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..files.plain_data import is_number
@@ -122,10 +122,17 @@ _ENVS = NoCounterpart(
     "JaxDEM's own environments are not supported; register yours (docs/environments.md), or name "
     "another as env, such as navigators"
 )
-_BODIES = [f"{many}_{body}" for many in ("single", "multi", "swarm")
-           for body in ("navigator", "roller", "roller_3d", "stacking_3d")]
-_OWN_ENVS = {name: _ENVS for whole in (*_BODIES, "two_gears", "three_gears")
-             for name in (whole, whole.replace("_", ""))}
+_OWN_ENVS = frozenset(
+    [f"{many}{body}" for many in ("single", "multi", "swarm")
+     for body in ("navigator", "roller", "roller3d", "stacking3d")] + ["twogears", "threegears"])
+
+
+def _env(value: Any) -> str:
+    if str(value).replace("_", "").lower() in _OWN_ENVS:
+        raise _ENVS
+    return str(value)
+
+
 _MODELS: dict[Any, Any] = {
     "SharedActorCritic": Settings(network="mlp", shared_encoder=True),
     "ActorCritic": Settings(network="mlp", shared_encoder=False),
@@ -145,7 +152,8 @@ def _widths(layers: int) -> Any:
 
 
 _JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
-    taken("env", "env", values=words(_OWN_ENVS)),
+    taken("env", "env", values=replace(
+        parsed(_env, "JaxDEM's own are refused"), table={"TwoGears": _ENVS, "ThreeGears": _ENVS})),
     taken("optimizer", "optimiser", "muon", _OPTIMISER),
     *table("""
         seed =; learning_rate = 1e-2; max_grad_norm = 1.5

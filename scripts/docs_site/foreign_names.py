@@ -18,7 +18,8 @@ def _section(one: System) -> str:
     like = SYSTEMS.get(one.family, one)
     known = () if like is one else like.rows
     rows = [row for row in one.rows if row not in known]
-    parts = [f"### {one.title[0].upper()}{one.title[1:]}",
+    older = f" {one.tag.partition(' ')[0]}" if known and one.title == like.title else ""
+    parts = [f"### {one.title[0].upper()}{one.title[1:]}{older}",
              f"Source: {one.source}{', ' + one.version if one.version else ''}."]  # fmt: skip
     parts += [f"As {like.title}, but (`--system {one.name}`):"] if known else []
     parts.append(_taken([row for row in rows if row.fate == "taken"]))
