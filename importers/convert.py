@@ -191,8 +191,10 @@ def _before_lerax(draft: Draft, source: Source) -> None:
         return
     parts = int(batches[0]) * int(envs[0])
     source.put("num_batches", parts)
-    draft.note(f"num_batches: {batches[0]}, of num_steps alone in 0.0.2, so an epoch has {parts} "
-               "minibatches")  # fmt: skip
+    draft.note(
+        f"num_batches: {batches[0]}, of num_steps alone in 0.0.2, so an epoch has {parts} "
+        "minibatches"
+    )
 
 
 def _before_arlbench(draft: Draft, source: Source) -> None:
@@ -244,13 +246,15 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
     if small:
         draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
         told, reason = ("minibatch_size",), small
-    others = " or ".join(f"version={_first_tag(other)} ({other.version})"
-                         for other in versions_of(one))  # fmt: skip
+    others = " or ".join(
+        f"version={_first_tag(other)} ({other.version})" for other in versions_of(one)
+    )
     if told and others:
         draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
-        draft.note(f"version: {one.title} {one.version}; its names fit other versions, too: "
-                   f"{others}")  # fmt: skip
+        draft.note(
+            f"version: {one.title} {one.version}; its names fit other versions, too: {others}"
+        )
 
 
 def _first_tag(one: System) -> str:
@@ -311,8 +315,10 @@ def _read_schedules(draft: Draft, source: Source) -> None:
             continue
         source.constants[name] = schedule.learning_rate
         if any(draft.target(other) == "lr_schedule" for other in source.names()):
-            draft.note(f"{name}: {schedule.learning_rate:g} of {value}, as another name gives the "
-                       "schedule")  # fmt: skip
+            draft.note(
+                f"{name}: {schedule.learning_rate:g} of {value}, as another name gives the "
+                "schedule"
+            )
             continue
         draft.schedule = schedule
         draft.silent |= {row.name for row in draft.system.rows if row.target == "lr_schedule"}

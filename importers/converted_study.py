@@ -411,8 +411,14 @@ class Draft:
         return "\n".join(lines) + "\n"
 
 
-_COUNTED = ("num_envs", "rollout_length", "num_minibatches", "minibatch_size", "update_epochs",
-            "accumulate_minibatches")  # fmt: skip
+_COUNTED = (
+    "num_envs",
+    "rollout_length",
+    "num_minibatches",
+    "minibatch_size",
+    "update_epochs",
+    "accumulate_minibatches",
+)
 
 
 def _gradient_steps(study: Study) -> int:

@@ -42,8 +42,10 @@ def counts_segments(draft: Draft, source: Source) -> str:
     size, steps = count_of(source.find("minibatch_size")) or 0, _sizes(draft, source).steps
     if not 0 < size < steps:
         return ""
-    return (f"its minibatch_size is {size}: later versions count env steps and need at least "
-            f"num_steps_epoch ({steps})")  # fmt: skip
+    return (
+        f"its minibatch_size is {size}: later versions count env steps and need at least "
+        f"num_steps_epoch ({steps})"
+    )
 
 
 def before(draft: Draft, source: Source) -> None:
@@ -60,8 +62,10 @@ def _length(draft: Draft, source: Source, sizes: _Sizes) -> None:
     elif sizes.updates and sizes.envs and sizes.steps:
         source.drop("num_epochs")
         source.constants["env_steps"] = total = sizes.updates * sizes.envs * sizes.steps
-        draft.note(f"num_epochs: {sizes.updates:,} updates of {sizes.envs} x {sizes.steps} env "
-                   f"steps are {total:,} env steps")  # fmt: skip
+        draft.note(
+            f"num_epochs: {sizes.updates:,} updates of {sizes.envs} x {sizes.steps} env "
+            f"steps are {total:,} env steps"
+        )
 
 
 _TOWERS = ("actor_architecture", "critic_architecture")
@@ -72,8 +76,11 @@ def _model(draft: Draft, source: Source) -> None:
     model = str(source.find("model") or "")
     if model and model not in MODELS:
         source.drop("model")
-        draft.leave_out("model", f"{model!r} is a model of one's own; its network is the default "
-                                 "one here (docs/networks.md registers others)")  # fmt: skip
+        draft.leave_out(
+            "model",
+            f"{model!r} is a model of one's own; its network is the default "
+            "one here (docs/networks.md registers others)",
+        )
     if model == "ActorCritic":
         _towers(draft, source)
     if model != "LSTMActorCritic":
@@ -91,8 +98,10 @@ def _towers(draft: Draft, source: Source) -> None:
     default = draft.system.defaults["architecture"]
     if len(given) != 1 or source.find(given[0]) == default:
         return
-    text = (f"{given[0]} is {source.find(given[0])}, and the other tower {default} by default, "
-            "but both have the same widths here")  # fmt: skip
+    text = (
+        f"{given[0]} is {source.find(given[0])}, and the other tower {default} by default, "
+        "but both have the same widths here"
+    )
     raise draft.fault(text, flags={"without": given[0]})
 
 
@@ -105,8 +114,9 @@ def _clip_actions(draft: Draft, source: Source) -> None:
     ends = list(_CLIP_RANGE) if given is None else given
     if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_number, ends)):
         text = f"clip_range is {ends}, which cannot be read; name its ends"
-        raise draft.fault(text, flags={
-            "without": "clip_actions", "action_low": "LOW", "action_high": "HIGH"})  # fmt: skip
+        raise draft.fault(
+            text, flags={"without": "clip_actions", "action_low": "LOW", "action_high": "HIGH"}
+        )
     low, high = float(ends[0]), float(ends[1])
     source.drop("clip_actions", "clip_range")
     source.constants |= {"action_low": low, "action_high": high}
@@ -121,6 +131,8 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
     old = draft.system.tag == SEGMENTS
     size = count_of(source.find("minibatch_size")) or 0
     if not sizes.envs or not sizes.steps or not sizes.parts:
+        return
+    if "minibatch_size" in draft.without:
         return
     if not size and old and sizes.envs % sizes.parts:
         size = sizes.envs // sizes.parts
@@ -149,14 +161,21 @@ def _passes(
     passes = segments * sizes.parts / sizes.envs
     if not passes.is_integer() or sizes.envs % segments:
         text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
-        raise draft.fault(text, flags={
-            "without": "minibatch_size", "num_minibatches": max(1, round(sizes.envs / segments)),
-            "update_epochs": max(1, round(passes))})  # fmt: skip
+        raise draft.fault(
+            text,
+            flags={
+                "without": "minibatch_size",
+                "num_minibatches": max(1, round(sizes.envs / segments)),
+                "update_epochs": max(1, round(passes)),
+            },
+        )
     source.drop("minibatch_size")
     source.put("num_minibatches", sizes.envs // segments)
     source.constants["update_epochs"] = int(passes)
-    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {sizes.envs // segments} "
-               f"minibatches over {total}; JaxDEM draws each of them by itself")  # fmt: skip
+    draft.note(
+        f"minibatch_size: {text} {int(passes)} pass(es) of {sizes.envs // segments} "
+        f"minibatches over {total}; JaxDEM draws each of them by itself"
+    )
 
 
 # ------------------------------------------------------------------------------ schedules
@@ -169,10 +188,14 @@ def after(draft: Draft) -> None:
     together = draft.fixed.get("accumulate_minibatches", 1)
     if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
         draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
-        draft.note(f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
-                   "up to the number of updates; 1 for the whole run")  # fmt: skip
+        draft.note(
+            f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
+            "up to the number of updates; 1 for the whole run"
+        )
     rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
     if together > 1 and "learning_rate" not in draft.space:
         draft.fixed["learning_rate"] = rounded(rate * together)
-        draft.note(f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
-                   f"averaged here, so learning_rate is {together} times")  # fmt: skip
+        draft.note(
+            f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
+            f"averaged here, so learning_rate is {together} times"
+        )

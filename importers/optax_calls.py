@@ -31,9 +31,14 @@ _DEFAULTS: Mapping[str, Settings] = {
 }
 """What an optimiser does without its arguments, where ours does something else."""
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
-    "eps_root": (0, 0.0), "mu_dtype": (None,), "accumulator_dtype": (None,), "mask": (None,),
-    "adaptive": (False,), "ns_steps": (5,), "adam_eps_root": (0, 0.0),
-}  # fmt: skip
+    "eps_root": (0, 0.0),
+    "mu_dtype": (None,),
+    "accumulator_dtype": (None,),
+    "mask": (None,),
+    "adaptive": (False,),
+    "ns_steps": (5,),
+    "adam_eps_root": (0, 0.0),
+}
 """Argument -> the values at which it does nothing."""
 
 
@@ -84,20 +89,42 @@ def _optimiser_argument(name: str, word: str, value: Any) -> Settings:
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "constant_schedule": ("value",),
     "linear_schedule": ("init_value", "end_value", "transition_steps", "transition_begin"),
-    "polynomial_schedule": ("init_value", "end_value", "power", "transition_steps",
-                            "transition_begin"),
+    "polynomial_schedule": (
+        "init_value",
+        "end_value",
+        "power",
+        "transition_steps",
+        "transition_begin",
+    ),
     "cosine_decay_schedule": ("init_value", "decay_steps", "alpha", "exponent"),
-    "warmup_cosine_decay_schedule": ("init_value", "peak_value", "warmup_steps", "decay_steps",
-                                     "end_value", "exponent"),
+    "warmup_cosine_decay_schedule": (
+        "init_value",
+        "peak_value",
+        "warmup_steps",
+        "decay_steps",
+        "end_value",
+        "exponent",
+    ),
     "warmup_constant_schedule": ("init_value", "peak_value", "warmup_steps"),
-}  # fmt: skip
+}
 """Schedule of optax -> its arguments in order."""
-_UNUSED: Mapping[str, float] = {"transition_begin": 0, "alpha": 0.0, "end_value": 0.0,
-                                "exponent": 1.0}  # fmt: skip
-_OTHERS = ("join_schedules", "exponential_decay", "piecewise_constant_schedule",
-           "piecewise_interpolate_schedule", "sgdr_schedule", "cosine_onecycle_schedule",
-           "linear_onecycle_schedule", "warmup_exponential_decay_schedule",
-           "inject_hyperparams")  # fmt: skip
+_UNUSED: Mapping[str, float] = {
+    "transition_begin": 0,
+    "alpha": 0.0,
+    "end_value": 0.0,
+    "exponent": 1.0,
+}
+_OTHERS = (
+    "join_schedules",
+    "exponential_decay",
+    "piecewise_constant_schedule",
+    "piecewise_interpolate_schedule",
+    "sgdr_schedule",
+    "cosine_onecycle_schedule",
+    "linear_onecycle_schedule",
+    "warmup_exponential_decay_schedule",
+    "inject_hyperparams",
+)
 _WIDEST_WARM_UP = 0.99  # share of a horizon, the most that `lr_warmup_fraction` may be
 
 
@@ -150,8 +177,9 @@ def schedule_of(value: Any) -> Schedule | None:
         return None
     given = _arguments(call)
     if given.get("transition_begin", 0):
-        raise NoCounterpart(f"{call.name} begins after {given['transition_begin']:g} steps, and "
-                            "none here does")  # fmt: skip
+        raise NoCounterpart(
+            f"{call.name} begins after {given['transition_begin']:g} steps, and none here does"
+        )
     if call.name == "polynomial_schedule" and given["power"] != 1:
         raise NoCounterpart(f"a polynomial of power {given['power']:g} has no counterpart")
     return _READERS[call.name](given)
@@ -184,8 +212,13 @@ def _linear(given: Mapping[str, float]) -> Schedule:
 
 
 def _cosine(given: Mapping[str, float]) -> Schedule:
-    return Schedule(given["init_value"], "cosine", _positive(given, "decay_steps"),
-                    given["alpha"], exponent=given["exponent"])  # fmt: skip
+    return Schedule(
+        given["init_value"],
+        "cosine",
+        _positive(given, "decay_steps"),
+        given["alpha"],
+        exponent=given["exponent"],
+    )
 
 
 def _warmup_cosine(given: Mapping[str, float]) -> Schedule:
@@ -195,8 +228,15 @@ def _warmup_cosine(given: Mapping[str, float]) -> Schedule:
         raise NoCounterpart(f"its peak_value is {peak:g}; allowed: above 0")
     if not 0 <= warm <= _WIDEST_WARM_UP * steps:
         raise NoCounterpart(f"its warmup_steps are {warm:g} of {steps:g}; allowed: at most 99 %")
-    return Schedule(peak, "warmup_cosine", steps, given["end_value"] / peak, warm, first / peak,
-                    given["exponent"])  # fmt: skip
+    return Schedule(
+        peak,
+        "warmup_cosine",
+        steps,
+        given["end_value"] / peak,
+        warm,
+        first / peak,
+        given["exponent"],
+    )
 
 
 def _warmup_constant(given: Mapping[str, float]) -> Schedule:
@@ -211,7 +251,10 @@ def _positive(given: Mapping[str, float], name: str) -> float:
 
 
 _READERS = {
-    "constant_schedule": _constant, "linear_schedule": _linear, "polynomial_schedule": _linear,
-    "cosine_decay_schedule": _cosine, "warmup_cosine_decay_schedule": _warmup_cosine,
+    "constant_schedule": _constant,
+    "linear_schedule": _linear,
+    "polynomial_schedule": _linear,
+    "cosine_decay_schedule": _cosine,
+    "warmup_cosine_decay_schedule": _warmup_cosine,
     "warmup_constant_schedule": _warmup_constant,
-}  # fmt: skip
+}

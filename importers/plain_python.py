@@ -15,9 +15,14 @@ from ..errors import ConfigError
 
 _LONGEST = 200_000
 _MOST_STEPS = 4  # from a name to what it stands for
-SCHEDULES = ("constant_schedule", "linear_schedule", "polynomial_schedule",
-             "cosine_decay_schedule", "warmup_cosine_decay_schedule",
-             "warmup_constant_schedule")  # fmt: skip
+SCHEDULES = (
+    "constant_schedule",
+    "linear_schedule",
+    "polynomial_schedule",
+    "cosine_decay_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_constant_schedule",
+)
 """Schedules of optax that have a counterpart."""
 _LARGEST = 2.0**80
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
@@ -248,8 +253,9 @@ class _Reader:
         if not isinstance(node, ast.Call) or any(word.arg is None for word in node.keywords):
             return None
         args = tuple(self._value(self._filled(one), depth) for one in node.args)
-        words = {str(word.arg): self._value(self._filled(word.value), depth)
-                 for word in node.keywords}  # fmt: skip
+        words = {
+            str(word.arg): self._value(self._filled(word.value), depth) for word in node.keywords
+        }
         return Called(_last_name(node.func), args, words)
 
     def _filled(self, node: ast.AST) -> ast.AST:

@@ -106,9 +106,12 @@ def _names_env(one: System, names: Iterable[str]) -> bool:
 
 
 def _keep_objects(
-    path: Path, one: System, found: Source, objects: Mapping[str, Unread],
+    path: Path,
+    one: System,
+    found: Source,
+    objects: Mapping[str, Unread],
     given: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """Read objects, list them, or refuse them: none gives way to a default unsaid.
 
     Raises:

@@ -298,9 +298,13 @@ def _init(draft: Draft, source: Source) -> None:
 def _evaluation(draft: Draft, source: Source) -> None:
     total, increment, networks, rollout = (
         max(int(value) for value in source.values(name, default))
-        for name, default in (("TOTAL_TIMESTEPS", 10**6), ("STEPS_PER_INCREMENT", _INCREMENT),
-                              ("NUM_ENVS", 1), ("ROLLOUT_LENGTH", 150))
-    )  # fmt: skip
+        for name, default in (
+            ("TOTAL_TIMESTEPS", 10**6),
+            ("STEPS_PER_INCREMENT", _INCREMENT),
+            ("NUM_ENVS", 1),
+            ("ROLLOUT_LENGTH", 150),
+        )
+    )
     increment = _increment(total, increment, networks * rollout)
     every, steps = source.find("EVAL_FREQUENCY") or 1, source.find("EVAL_TIMESTEPS")
     section = draft.section("evaluation")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from helpers import imported_files, imported_sweeps, imported_trains
+from helpers.import_command import importer
 from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
@@ -19,20 +20,7 @@ from hpo.studies.load import loads
 
 @pytest.fixture
 def imported(tmp_path, capsys):
-    """Return what runs `hpo import`: the code, what it says, and the study's data and text."""
-
-    def run(kind, text, *flags, name="train.py"):
-        source = tmp_path / name
-        source.parent.mkdir(parents=True, exist_ok=True)
-        source.write_text(text)
-        env = [word for word in flags if word.startswith("--env=")]
-        rest = [word for word in flags if word not in env]
-        code = main(["import", kind, str(source), *env, *(["--", *rest] if rest else [])])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err and (code == 0 or (code == 2 and not out))
-        return (yaml.safe_load(out), out) if code == 0 else (None, err)
-
-    return run
+    return importer(tmp_path, capsys)
 
 
 def sweep(parameters, more="", program="train_ppo.py"):
@@ -221,9 +209,10 @@ def test_two_values_are_refused_with_both_lines_unless_one_is_given(imported):
 
 
 def test_a_schedule_object_has_ways_out(imported):
-    text = "algo = PPO(num_envs=2,\n  learning_rate=optax.linear_schedule(1e-3, 0.0, 100))\n"
+    text = "algo = PPO(num_envs=2,\n  learning_rate=optax.exponential_decay(1e-3, 100, 0.9))\n"
     _, told = imported("lerax", text, "--env=CartPole-v1")
-    assert "train.py:2: learning_rate is optax.linear_schedule(0.001, 0.0, 100)" in told
+    assert "train.py:2: learning_rate is optax.exponential_decay(0.001, 100, 0.9)" in told
+    assert "exponential_decay has no counterpart" in told
     assert "-- --learning_rate VALUE" in told and "-- --without learning_rate" in told
     given = ("--learning_rate", "1e-3", "--lr_schedule", "linear")
     data, _ = imported("lerax", text, "--env=CartPole-v1", *given)
