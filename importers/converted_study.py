@@ -201,6 +201,8 @@ class Draft:
                              "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
                 text = f"{name} is {value}, which cannot be read without running it; give its "
                 text += f"value{schedules.get(row.target, '')}, or leave it out"
+                if row.target == "optimiser":
+                    text = f"{name} is {value}: {reason}"
                 raise ConfigError(f"{self.source}:{value.line}: {text}", flags={name: "VALUE"},
                                   without={"without": name}) from None  # fmt: skip
             if isinstance(reason, ConfigError):

@@ -38,7 +38,8 @@ _GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environ
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _SEEDED = "a random key; see seed"
 OBJECTS: Mapping[str, str] = {
-    "env": "", "optimizer": "",  # read, or refused where they cannot be
+    "env": "an object that cannot be read",
+    "optimizer": "an object that cannot be read",
     "env_params": "an object; give its keys after --, as in --env.max_steps_in_episode 200",
     "env_factory": "a function that makes the environment; name the environment as env",
     "eval_env": "an object; see eval_env and `evaluation`",

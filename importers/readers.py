@@ -25,6 +25,7 @@ from .tables import SYSTEMS, find, recognise, system, version_named
 from .xlron_rules import on
 from .xlron_table import XLRON
 
+_ENVS = ("env", "env_factory")
 _FALLBACKS = ("default", "atari")
 _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
@@ -118,21 +119,23 @@ def _keep_objects(
         ConfigError: the environment is an object that cannot be read, and nothing names it.
     """
     env_named = _names_env(one, (*found.constants, *given))
+    has_default = any(row.target == "env" and row.default is not UNKNOWN for row in one.rows)
     for name, value in objects.items():
         row = one.find(name)
-        is_env = name == "env_factory" or (row is not None and row.target == "env")
-        if name in found.constants or name in given or (is_env and env_named):
+        is_env = name in _ENVS or (row is not None and row.target == "env")
+        if (
+            name in found.constants
+            or name in given
+            or (is_env and name != "env_factory" and env_named)
+        ):
             continue
-        if is_env and row is not None and row.default is UNKNOWN and name != "env_factory":
-            continue  # refused where nothing names it
-        if is_env:
+        if is_env and not env_named and (has_default or name == "env_factory"):
             text = f"{path}:{value.line}: {name} is {value}, which cannot be read without running "
             raise ConfigError(f"{text}it; name the environment", env="ID")
         if name == "optimizer" and row is not None:
             found.constants[name] = value
-        else:
-            reason = row.because if row is not None and row.because else OBJECTS[name]
-            found.objects[name] = reason
+        elif name != "env":  # without a default it is refused where nothing names one
+            found.objects[name] = (row and row.because) or OBJECTS[name]
 
 
 # --------------------------------------------------------------------------- YAML, JSON
