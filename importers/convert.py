@@ -247,7 +247,8 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
         draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
         told, reason = ("minibatch_size",), small
     others = " or ".join(
-        f"version={_first_tag(other)} ({other.version})" for other in versions_of(one)
+        f"version={_first_tag(other)} (system={other.name}, {other.version})"
+        for other in versions_of(one)
     )
     if told and others:
         draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")

@@ -306,44 +306,53 @@ def _evaluation(draft: Draft, source: Source) -> None:
         )
     )
     increment = _increment(total, increment, networks * rollout)
-    every, steps = source.find("EVAL_FREQUENCY") or 1, source.find("EVAL_TIMESTEPS")
-    section = draft.section("evaluation")
+    section, apart = draft.section("evaluation"), increment
     evaluates, saves = on(source.find("EVAL_DURING_TRAINING")), on(source.find("SAVE_MODEL"))
     if evaluates:
-        section.update(episodes=min(networks, _MOST_NETWORKS),
-                       steps=int(steps or (10_000 if steps is None else increment)),
-                       greedy=bool(source.find("deterministic")))  # fmt: skip
-        if not section["greedy"]:
-            draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
+        apart = int((source.find("EVAL_FREQUENCY") or 1) * increment)
+        _evaluate_as_there(draft, source, min(networks, _MOST_NETWORKS), increment)
     else:
-        _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING",
-                "EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")  # fmt: skip
-    apart = int(every * increment) if evaluates else increment
-    once = (
-        "" if apart < total else "evaluated at its end alone, as XLRON does in a single increment"
-    )
-    if (evaluates or saves) and not once:
+        _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING", *_EVALUATIONS)
+    if (evaluates or saves) and apart <= total:
         section["every"] = apart
     elif evaluates:
-        draft.note(f"EVAL_DURING_TRAINING: a run is {once}")
-    if saves and once:
-        draft.note(f"SAVE_MODEL: the policy of the end is kept; a run is {once}")
-    elif saves:
-        draft.section("checkpoint")["best_evaluation"] = True
         draft.note(
-            f"SAVE_MODEL: the policy with the best evaluation is kept, of one every "
-            f"{apart:,} env steps; XLRON compares training results, at increments"
+            f"EVAL_FREQUENCY: {apart:,} env steps are more than a run, which is evaluated "
+            "at its end"
         )
-    source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", "EVAL_FREQUENCY", "EVAL_TIMESTEPS",
-                "deterministic")  # fmt: skip
+    if saves:
+        draft.section("checkpoint")["best_evaluation"] = True
+        when = f"one every {apart:,} env steps" if apart <= total else "the one at its end"
+        draft.note(
+            f"SAVE_MODEL: the policy with the best evaluation is kept, of {when}; XLRON "
+            "compares training results, at increments"
+        )
+    source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", *_EVALUATIONS)
+    _downsample(draft, source)
+
+
+_EVALUATIONS = ("EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")
+
+
+def _evaluate_as_there(draft: Draft, source: Source, networks: int, increment: int) -> None:
+    steps, greedy = source.find("EVAL_TIMESTEPS"), bool(source.find("deterministic"))
+    steps = 10_000 if steps is None else steps or increment
+    draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
+    if not greedy:
+        draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
+
+
+def _downsample(draft: Draft, source: Source) -> None:
     points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
     if points and points <= 1:
         source.drop("DOWNSAMPLE_FACTOR")
     elif points:
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
-        draft.note(f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
-                   "of updates here")  # fmt: skip
+        draft.note(
+            f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
+            "of updates here"
+        )
 
 
 def _schedules(draft: Draft, source: Source) -> None:

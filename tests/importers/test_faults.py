@@ -345,6 +345,61 @@ def test_names_that_resemble_nothing_that_trains_are_left_out(imported, name):
     assert data["fixed"]["rollout_length"] == 32 and f"{name}: no counterpart" in said
 
 
+_DISCRETE = {"env": "CartPole-v1", "env_steps": 500_000}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "widths"),
+    [("train_discrete()", _DISCRETE, [64, 64]),
+     ("train_discrete('Acrobot-v1')", {**_DISCRETE, "env": "Acrobot-v1"}, [64, 64]),
+     ("train_discrete(env_id='Acrobot-v1', total_timesteps=7e4)",
+      {"env": "Acrobot-v1", "env_steps": 70_000}, [64, 64]),
+     ("train_continuous('Pendulum-v1', 40_960, gamma=0.95)",
+      {"env": "Pendulum-v1", "env_steps": 40_960}, [256, 256]),
+     ("train_continuous(env_id='Pendulum-v1')", {"env": "Pendulum-v1", "env_steps": 1_000_000},
+      [256, 256])],
+)  # fmt: skip
+def test_helpers_of_the_single_file_ppo_have_their_own_defaults(imported, call, expected, widths):
+    data, _ = imported("torch_ppo", f"agent = {call}\n")
+    assert {name: data[name] for name in expected} == expected
+    assert data["fixed"].get("hidden_sizes", [64, 64]) == widths
+
+
+def test_a_helper_without_a_length_has_its_own_default_environment(imported):
+    _, told = imported("torch_ppo", "train_continuous(gamma=0.9)\n")
+    assert "HalfCheetah-v4" in told
+    data, _ = imported("torch_ppo", "train_continuous(gamma=0.9)\n", "--env=Pendulum-v1")
+    assert data["env"] == "Pendulum-v1" and data["fixed"]["hidden_sizes"] == [256, 256]
+    _, told = imported("torch_ppo", "train_discrete()\ntrain_continuous()\n")
+    assert "train_discrete and train_continuous, which train with other defaults" in told
+    _, told = imported("torch_ppo", "train_with_transformer_backbone('CartPole-v1')\n")
+    assert "network=transformer history=8 transformer_layers=2" in told
+    flags = ["--without=backbone_cls", "--network=transformer", "--history=8"]
+    data, _ = imported("torch_ppo", "train_with_transformer_backbone('CartPole-v1')\n", *flags)
+    assert data["env_steps"] == 500_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "low", "high"),
+    [("squash_actions=True", -1.0, 1.0), ("continuous_dist='beta'", 0.0, 1.0),
+     ("continuous_dist='gaussian'", None, None)],
+)  # fmt: skip
+def test_bounded_actions_of_the_single_file_ppo_reach_the_environment_unscaled(
+    imported, arguments, low, high
+):
+    data, told = imported("torch_ppo", f"PPOConfig(env_id='Pendulum-v1', {arguments})\n")
+    fixed = data["fixed"]
+    assert (fixed.get("action_low"), fixed.get("action_high")) == (low, high)
+    assert ("unscaled there" in told) == (low is not None)
+
+
+def test_what_the_single_file_ppo_does_otherwise_is_said(imported):
+    _, told = imported("torch_ppo", "PPOConfig(env_id='Pendulum-v1', squash_actions=True)\n")
+    assert "its GAE reads each done flag one step late" in told
+    assert "divides by n - 1, here by n" in told
+    assert "its evaluate() samples actions" in told
+
+
 # -------------------------------------------------------------------------- versions
 
 

@@ -70,7 +70,7 @@ def test_jaxdem_of_september_2025_has_its_own_defaults(imported, flag):
 def test_names_that_only_september_has_choose_it(imported, text, because):
     data, told = imported("jaxdem", text, "--env=navigators")
     assert "Read as JaxDEM, of September 2025" in told and because in told
-    assert "version=2025.11 (since 6 November 2025" in told
+    assert "version=2025.11 (system=jaxdem, since 6 November 2025" in told
     assert data["fixed"]["max_grad_norm"] == 0.4
 
 
