@@ -109,7 +109,7 @@ _HELPERS: Mapping[str, Mapping[str, Any]] = {
         "env_id": "CartPole-v1", "total_timesteps": 500_000,
         "backbone_cls": "TransformerPolicyBackbone"},
 }  # fmt: skip
-"""Helper of the single-file PPO -> its own defaults; the others are PPOConfig's."""
+"""Helper of the single-file PPO -> the defaults in which it differs from PPOConfig."""
 
 
 def _take_helper(draft: Draft, source: Source, helper: str) -> None:
@@ -235,7 +235,7 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 
 
 def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
-    """Take the version that the user names, or that only these names tell, and say which."""
+    """Choose the version: the one given, or the only one with these names, else the newest."""
     if "version" in given:
         draft.system = version_named(draft.system, str(given["version"]))
         return

@@ -72,14 +72,14 @@ _TOWERS = ("actor_architecture", "critic_architecture")
 
 
 def _model(draft: Draft, source: Source) -> None:
-    """Give a model its own default sizes, where the default architecture is not its."""
+    """Set the default sizes of models that do not have the default architecture."""
     model = str(source.find("model") or "")
     if model and model not in MODELS:
         source.drop("model")
         draft.leave_out(
             "model",
-            f"{model!r} is a model of one's own; its network is the default "
-            "one here (docs/networks.md registers others)",
+            f"{model!r} is not a JaxDEM model; the default network is used instead "
+            "(docs/networks.md: how to register one)",
         )
     if model == "ActorCritic":
         _towers(draft, source)

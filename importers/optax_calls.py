@@ -46,7 +46,7 @@ def optimiser_settings(value: Any) -> Any:
     """Read `adam`, `optax.adam`, `optax.adamw(1e-3, b1=0.8)`, `partial(optax.adam, b2=0.99)`.
 
     Raises:
-        NoCounterpart: it is no optimiser here, or has arguments that ours has not.
+        NoCounterpart: the optimiser, or one of its arguments, is unknown here.
     """
     call = value.call if isinstance(value, Unread) else None
     if call is None:
@@ -70,7 +70,7 @@ def _optimiser_named(word: str) -> str:
     name = word.rpartition(".")[2].lower()
     if name not in OPTIMISERS:
         known = ", ".join(sorted(OPTIMISERS))
-        raise NoCounterpart(f"{word} is no optimiser here; known: {known}")
+        raise NoCounterpart(f"unknown optimiser {word}; known: {known}")
     return name
 
 

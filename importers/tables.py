@@ -49,7 +49,7 @@ def find(name: str, of: System = COMMON) -> Row | None:
 
 
 def versions_of(one: System) -> list[System]:
-    """Return the other versions of a system; CleanRL's scripts are no versions of each other."""
+    """Return the other versions of a system. CleanRL's scripts do not count as versions."""
     return [other for other in SYSTEMS.values() if other is not one and other.tag
             and (other.family, other.programs) == (one.family, one.programs)]  # fmt: skip
 

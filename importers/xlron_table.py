@@ -258,7 +258,7 @@ OLDER = {
 """Flag of earlier versions, which its documents still name -> the flag of today."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
 _FIRST_ROW = ("without OFF_POLICY_IAM its loss takes the policy of a minibatch's first row for "
-              "all rows; here each row has its own")
+              "all rows; here each row counts with its policy")
 _UNGATED = "IAM_GATING: the value learns from rows without a valid action there, and not here"
 
 XLRON = System(
