@@ -215,6 +215,7 @@ _AFTER: Mapping[str, Callable[[Draft], None]] = {
 }  # fmt: skip
 
 
+_GONE = object()
 _OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
 _OWN_FLAGS = ("system", "version", "without", "metric", "name")
 
@@ -273,18 +274,17 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     for name in others if _named_env(draft, given) else ():
         source.drop(name)
         draft.leave_out(name, "another environment is given")
-    for name, value in given.items():
-        if not is_of_the_file(name) and name not in _OWN_FLAGS:
-            source.drop(name, name.replace("-", "_"))
-            source.constants[name] = value
-    leave_out_asked(draft, source)
-    for name, reason in source.objects.items():
-        draft.leave_out(name, reason)
-    if draft.system.family not in _OF_TORCH:
-        _read_schedules(draft, source)
-    family = draft.system.family
-    if family in _BEFORE:
-        _BEFORE[family](draft, source)
+    merged = {
+        name: value
+        for name, value in given.items()
+        if not is_of_the_file(name) and name not in _OWN_FLAGS
+    }
+    for name, value in merged.items():
+        source.drop(name, name.replace("-", "_"))
+        source.constants[name] = value
+    _apply_rules(draft, source)
+    changed = (n for n, value in merged.items() if source.constants.get(n, _GONE) != value)
+    draft.ruled = set(changed)
     for name in _named_env(draft, source.names()):  # it decides what other names mean
         if name in source.constants:
             draft.constant(name, source.constants.pop(name))
@@ -296,10 +296,22 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
     add_defaults(draft, source)
-    if family in _AFTER:
-        _AFTER[family](draft)
+    if draft.system.family in _AFTER:
+        _AFTER[draft.system.family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _apply_rules(draft: Draft, source: Source) -> None:
+    """Leave out what the user does not want, and let the system change its names."""
+    leave_out_asked(draft, source)
+    for name, reason in source.objects.items():
+        draft.leave_out(name, reason)
+    family = draft.system.family
+    if family not in _OF_TORCH:
+        _read_schedules(draft, source)
+    if family in _BEFORE:
+        _BEFORE[family](draft, source)
 
 
 def _read_schedules(draft: Draft, source: Source) -> None:

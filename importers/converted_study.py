@@ -15,7 +15,7 @@ from typing import Any
 from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..errors import ConfigError, StudyError
-from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value, complete
+from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import quanta_of
 from ..studies.load import loads
@@ -116,6 +116,7 @@ class Draft:
     lost: list[str] = field(default_factory=list[str])  # searched names that are left out
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
+    ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # of a file of many environments, the one that is imported
     schedule: Schedule | None = None  # of the learning rate, where its source counts its own steps
 
@@ -327,7 +328,7 @@ class Draft:
         """Set the flags given after `--`: foreign names, ours, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
-            if name in ("system", "version", "without"):
+            if name in ("system", "version", "without") or name in self.ruled:
                 continue
             if is_of_the_file(name):
                 self.section(section)[key] = read_word(value)
@@ -377,14 +378,13 @@ class Draft:
         """Set the schedule of the learning rate, now that the length of a run is known."""
         schedule, self.schedule = self.schedule, None
         assert schedule is not None
-        try:
-            total = _gradient_steps(study)
-        except NoCounterpart as reason:
-            text = f"the schedule of learning_rate cannot be taken: {reason}"
-            raise self.fault(text, flags={"lr_schedule": "linear"}) from None
+        total = _gradient_steps(study)
         for name, value in schedule.settings(total).items():
             self.fixed[name] = _named(name, partial(check_value, name, value))
-        self.note(f"lr_schedule: {schedule.kind}, in the optimiser's steps; a run has {total:,}")
+        text = f"lr_schedule: {schedule.kind}, in the optimiser's steps; a run has {total:,}"
+        searched = [name for name in _COUNTED if name in study.space.names]
+        more = f" with the default {' and '.join(searched)}" if searched else ""
+        self.note(f"{text}{more}")
 
     def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():
@@ -424,15 +424,8 @@ _COUNTED = (
 
 
 def _gradient_steps(study: Study) -> int:
-    """Return the optimiser's steps of a whole run, rounded up to whole chunks as runs are.
-
-    Raises:
-        NoCounterpart: the study searches what their number depends on.
-    """
-    searched = [name for name in _COUNTED if name in study.space.names]
-    if searched:
-        raise NoCounterpart(f"it counts the optimiser's steps, whose number {searched[0]} changes")
-    config = complete(study.fixed)
+    """Return the optimiser's steps of a run of the default configuration, in whole chunks."""
+    config = study.default()
     quanta = quanta_of(study, study.steps_per_update(config))
     updates = quanta.schedule_chunks * quanta.updates_per_chunk
     per_epoch = math.ceil(_minibatches(config) / config["accumulate_minibatches"])

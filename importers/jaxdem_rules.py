@@ -146,7 +146,7 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
         raise draft.fault(text, flags={"without": "minibatch_size"})
     if source.values("importance_sampling_alpha", 1.0) == [0]:
         text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
-        _passes(draft, source, sizes, text, segments, sizes.envs * each)
+        _passes(draft, source, sizes, segments, text=text, total=sizes.envs * each)
         return
     source.put("minibatch_size", segments * sizes.steps)
     source.constants.setdefault("num_minibatches", sizes.parts)
@@ -155,7 +155,7 @@ def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
 
 
 def _passes(
-    draft: Draft, source: Source, sizes: _Sizes, text: str, segments: int, total: int
+    draft: Draft, source: Source, sizes: _Sizes, segments: int, *, text: str, total: int
 ) -> None:
     """Turn minibatches without priorities into whole passes over the rollout."""
     passes = segments * sizes.parts / sizes.envs

@@ -53,7 +53,6 @@ _LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
           "smaller of the clipped and the unclipped loss; here it is the larger"),
     taken("optimizer", "optimiser", values=_OPTIMISER),
     *left("computed from num_batches there", "batch_size"),
-    *left("the policy's own memory, which an mlp has not", "state"),
     *refused(_HEADS, "feature_size", (16, None)),
     *refused(_HEADS, "feature_width value_width action_width", (64, None)),
     *refused(_HEADS, "feature_depth value_depth action_depth", (2, None)),

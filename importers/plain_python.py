@@ -103,7 +103,7 @@ class Source:
 def read_source(
     text: str, known: Callable[[str], bool | str], calls: tuple[str, ...] = (),
     given: Mapping[str, Any] | None = None, around: Mapping[str, str] | None = None,
-    order: Mapping[str, str] | None = None, made: Mapping[str, str] | None = None,
+    order: Mapping[str, str] | None = None, *, made: Mapping[str, str] | None = None,
 ) -> Source:  # fmt: skip
     r"""Return the values that a Python file gives to known names, and to names next to them.
 

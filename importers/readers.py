@@ -80,7 +80,9 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         return next((row.fate for row in (its.find(name) for its in versions) if row), "")
 
     try:
-        read = read_source(text_of(path), known, one.calls, given, one.around, one.order, one.made)
+        read = read_source(
+            text_of(path), known, one.calls, given, one.around, one.order, made=one.made
+        )
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:

@@ -678,3 +678,28 @@ def test_json_is_read_as_yaml_is(imported):
     text = json.dumps({"env": "CartPole-v1", "n_steps": 64, "gamma": 0.9})
     data, _ = imported("sb3", text, name="x.json")
     assert data["fixed"]["rollout_length"] == 64 and data["fixed"]["gamma"] == 0.9
+
+
+# ----------------------------------------------------------- flags that rules read, too
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "flags", "expected"),
+    [
+        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64, num_steps_epoch=32)\n",
+         ("--env=navigators", "--num_epochs", "50"), {"env_steps": 50 * 64 * 32}),
+        ("torch_ppo", "PPOConfig(num_envs=2, rollout_steps=128)\n", ("--log_interval", "3"),
+         {"log_every": 3 * 2 * 128}),
+        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64)\n",
+         ("--env=navigators", "--lr_schedule_multiplier", "1"), {"lr_schedule_multiplier": 1.0}),
+        ("xlron", "--env_type=rmsa --LR=1e-3\n", ("--LR_END_FRACTION", "0.2"),
+         {"lr_end_fraction": 0.2 * 1e-3}),
+        ("xlron", "--env_type=rmsa --EVAL_DURING_TRAINING\n", ("--EVAL_FREQUENCY", "2"),
+         {"every": 200_000}),
+    ],
+)  # fmt: skip
+def test_a_flag_means_what_it_means_in_the_source(imported, kind, text, flags, expected):
+    """Flags after `--` went round the rules of their system: 50 updates became 50 env steps."""
+    data, _ = imported(kind, text, *flags, name="flags.txt" if kind == "xlron" else "train.py")
+    found = {**data, **data["fixed"], **data.get("evaluation", {})}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)

@@ -4,8 +4,10 @@ import math
 import re
 
 import pytest
+import yaml
 
 from helpers.import_command import importer
+from hpo.cli import main
 from hpo.importers.optax_calls import Schedule, optimiser_settings, schedule_of
 from hpo.importers.plain_python import OBJECTS, Called, Unread
 from hpo.importers.tables import system
@@ -228,6 +230,18 @@ def test_a_schedule_that_another_name_contradicts_is_its_rate_alone(imported):
     data, told = imported("lerax", text, "--env=CartPole-v1", "--lr_schedule", "cosine")
     assert data["fixed"]["lr_schedule"] == "cosine" and data["fixed"]["learning_rate"] == 1e-3
     assert "as another name gives the schedule" in told
+
+
+def test_a_space_around_a_schedule_keeps_that_of_its_default(tmp_path, capsys):
+    path = tmp_path / "train.py"
+    path.write_text(LERAX % "optax.linear_schedule(1e-3, 0.0, 10_000)")
+    words = ["--env=CartPole-v1", "--space", "--", f"--env_steps={2**17}"]
+    assert main(["import", "lerax", str(path), *words]) == 0
+    out, err = capsys.readouterr()
+    assert "a run has 4,096 with the default update_epochs" in err
+    data = yaml.safe_load(out)
+    assert data["fixed"]["lr_schedule_multiplier"] == pytest.approx(10_000 / STEPS)
+    assert data["space"]["learning_rate"]["default"] == 1e-3
 
 
 def test_a_warm_up_longer_than_the_run_keeps_its_slope():
