@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..errors import ConfigError, StudyError
-from ..knobs import KNOBS, canonical_name, check_value
+from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
+from ..studies.chunk_sizes import quanta_of
 from ..studies.load import loads
+from ..studies.spec import Study
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
 from .formats import env_value, fitted, one_line, plain_value, read_word, translated
 from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
+from .optax_calls import Schedule
 from .plain_python import Unread
 from .tables import find, hints
 
@@ -45,6 +50,9 @@ class Source:
     family: str = ""  # the only system in question, if the user named one
     calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
     used: set[str] = field(default_factory=set[str])  # names that a rule has read
+    # of Python: argument -> an object that cannot be read, as it is listed
+    objects: dict[str, str] = field(default_factory=dict[str, str])
+    mentioned: frozenset[str] = frozenset()  # names anywhere in a Python file
 
     def names(self) -> tuple[str, ...]:
         return (*self.constants, *self.searched)
@@ -108,7 +116,9 @@ class Draft:
     lost: list[str] = field(default_factory=list[str])  # searched names that are left out
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
+    ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # of a file of many environments, the one that is imported
+    schedule: Schedule | None = None  # of the learning rate, where its source counts its own steps
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -192,6 +202,8 @@ class Draft:
                              "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
                 text = f"{name} is {value}, which cannot be read without running it; give its "
                 text += f"value{schedules.get(row.target, '')}, or leave it out"
+                if row.target == "optimiser":
+                    text = f"{name} is {value}: {reason}"
                 raise ConfigError(f"{self.source}:{value.line}: {text}", flags={name: "VALUE"},
                                   without={"without": name}) from None  # fmt: skip
             if isinstance(reason, ConfigError):
@@ -316,7 +328,7 @@ class Draft:
         """Set the flags given after `--`: foreign names, ours, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
-            if name in ("system", "without"):
+            if name in ("system", "version", "without") or name in self.ruled:
                 continue
             if is_of_the_file(name):
                 self.section(section)[key] = read_word(value)
@@ -347,8 +359,11 @@ class Draft:
         keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}
         data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
-        body = to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
+        body = _written(data)
         try:
+            if self.schedule is not None:
+                self._settle_schedule(loads(body, f"{self.source} (imported)"))
+                body = _written(data)
             study = loads(body, f"{self.source} (imported)")
             reasons = list(check(study).mistakes) if not study.imports else []
         except StudyError as error:
@@ -358,6 +373,18 @@ class Draft:
         if reasons:
             raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
         return self.head() + body
+
+    def _settle_schedule(self, study: Study) -> None:
+        """Set the schedule of the learning rate, now that the length of a run is known."""
+        schedule, self.schedule = self.schedule, None
+        assert schedule is not None
+        total = _gradient_steps(study)
+        for name, value in schedule.settings(total).items():
+            self.fixed[name] = _named(name, partial(check_value, name, value))
+        text = f"lr_schedule: {schedule.kind}, in the optimiser's steps; a run has {total:,}"
+        searched = [name for name in _COUNTED if name in study.space.names]
+        more = f" with the default {' and '.join(searched)}" if searched else ""
+        self.note(f"{text}{more}")
 
     def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():
@@ -384,6 +411,41 @@ class Draft:
         lines += _listed("Left out:", self.left_out)
         lines += _wrapped(f"Defaults of {self.system.title}", self.defaults)
         return "\n".join(lines) + "\n"
+
+
+_COUNTED = (
+    "num_envs",
+    "rollout_length",
+    "num_minibatches",
+    "minibatch_size",
+    "update_epochs",
+    "accumulate_minibatches",
+)
+
+
+def _gradient_steps(study: Study) -> int:
+    """Return the optimiser's steps of a run of the default configuration, in whole chunks."""
+    config = study.default()
+    quanta = quanta_of(study, study.steps_per_update(config))
+    updates = quanta.schedule_chunks * quanta.updates_per_chunk
+    per_epoch = math.ceil(_minibatches(config) / config["accumulate_minibatches"])
+    return updates * config["update_epochs"] * per_epoch
+
+
+def _minibatches(config: Mapping[str, Any]) -> int:
+    """Return the minibatches of an epoch: parts of a rollout's steps, or of its segments."""
+    envs, parts = config["num_envs"], config["num_minibatches"]
+    cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
+    drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
+    traced = config["rho_clip"] is not None
+    whole = traced or drawn or config["network"] in RECURRENT_NETWORKS
+    if parts != cut or not whole:
+        return parts
+    return math.ceil(envs / math.ceil(envs / parts))
+
+
+def _written(data: Mapping[str, Any]) -> str:
+    return to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
 
 
 def _wrapped(title: str, items: list[str]) -> list[str]:
