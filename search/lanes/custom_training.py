@@ -17,7 +17,9 @@ from ...core.envs import registry as environments
 from ...core.metrics import rows_of_chunk
 from ...core.policy_document import TRAINING
 from ...core.saved_policy import copy_files
-from ...core.training import Lane, Shapes, Training, method_of, shapes_of
+from ...core.training import Lane, Training
+from ...core.training_check import Shapes, shapes_of
+from ...core.training_errors import method_of
 from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text

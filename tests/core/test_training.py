@@ -14,7 +14,8 @@ from flax.training.train_state import TrainState
 
 from hpo.core.lane_state import lane_key, use_key
 from hpo.core.population import INIT
-from hpo.core.training import Lane, Training, fixed, shapes_of, traced
+from hpo.core.training import Lane, Training, fixed, traced
+from hpo.core.training_check import shapes_of
 from hpo.core.training_program import TrainingProgram
 from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
