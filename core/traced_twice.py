@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +23,7 @@ import numpy as np
 from ..errors import own_place
 from .pytree import is_key
 
+LEAKED = "an array from an earlier trace was kept in a global or an object; keep it in the state"
 _T = TypeVar("_T")
 _LATER = 1_000_003.0  # seconds; float32 shows fewer only after 2 minutes
 
@@ -53,7 +53,7 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
         return Traced(jaxpr, shapes)
     if not drew:
         return Traced(jaxpr, shapes, found.words())
-    line = line_of_change(_generators, _moved, partial(call, *given)) or found.place
+    line = line_of_change(_generators, _moved, call, *given) or found.place
     return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(f"{line}: " if line else "", drew[0]))
 
 
@@ -70,7 +70,8 @@ def _moved(before: dict[str, str], after: dict[str, str]) -> list[str]:
 def line_of_change(
     look: Callable[[], _T],
     changed: Callable[[_T, _T], list[str]],
-    call: Callable[[], Any],
+    call: Callable[..., Any],
+    *given: Any,
 ) -> str:
     """Trace `call` again and return `file:line` of the user's code that changes what `look` sees.
 
@@ -81,7 +82,7 @@ def line_of_change(
     sys.settrace(watch)
     try:
         with _NEW_TRACES("watched"):
-            jax.make_jaxpr(lambda: call())()
+            jax.make_jaxpr(call)(*given)
     except Exception:  # it was traced before, so what it finds now follows from the change
         return watch.found
     finally:
@@ -147,20 +148,21 @@ def _later_clock() -> Generator[None]:
 @dataclass(frozen=True)
 class _Difference:
     place: str  # file:line of the user's code
-    before: Any = None  # the number, if it is one
-    after: Any = None
+    before: float | None = None  # the number, if it is one
+    after: float | None = None
+    leaked: bool = False  # an input is an array of a trace that has ended
 
     def words(self) -> str:
         where = f"{self.place}: " if self.place else ""
-        numbers = f" ({self.before:g}, then {self.after:g})" if self._are_numbers() else ""
+        if self.leaked:
+            return f"{where}{LEAKED}"
+        known = self.before is not None and self.after is not None
+        numbers = f" ({self.before:g}, then {self.after:g})" if known else ""
         return (
             f"{where}Python computes something here that differs each time{numbers}, but only "
             "once, while the program is traced; a counter or running value belongs in the state, "
             "a random number comes from jax.random"
         )
-
-    def _are_numbers(self) -> bool:
-        return isinstance(self.before, float) and isinstance(self.after, float)
 
 
 def _between(one: Any, other: Any) -> _Difference | None:
@@ -195,6 +197,8 @@ def _of_equation(
         if _is_literal(one) and _is_literal(other):
             if not _equal(one.val, other.val):
                 return _Difference(place, _number(one.val), _number(other.val))
+        elif not _is_literal(one) and one not in numbers[0]:
+            return _Difference(place, leaked=True)
         elif not _same_input(one, other, numbers) or one in moved:
             return _Difference(place)
     for name, value in left.params.items():

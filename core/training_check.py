@@ -26,7 +26,7 @@ from .training import Lane, Training, words_of
 from .training_errors import in_user_words, method_of
 
 _CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
-_LARGE = 64 * 2**20  # bytes of constants
+_LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is named
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _Tracer:
         before = contents_of(self.training)
         with in_user_words(self.cls, method):
             found = trace_twice(call, *given)
-        self._refuse_changes(method, before, partial(call, *given))
+        self._refuse_changes(method, before, call, *given)
         if found.difference:
             raise ConfigError(f"{self.cls.__name__}.{method}: {found.difference}")
         called = {str(one.primitive) for one in equations(found.jaxpr.jaxpr)} & set(_CALLBACKS)
@@ -125,15 +125,19 @@ class _Tracer:
         self._constants |= {id(one): one for one in constants(found.jaxpr)}
         return found.shapes
 
-    def _refuse_changes(self, method: str, before: Any, again: Callable[[], Any]) -> None:
+    def _refuse_changes(
+        self, method: str, before: Any, call: Callable[..., Any], *given: Any
+    ) -> None:
         names = changed(before, contents_of(self.training))
         names += _cached_tracers(self.training)
         if names:
-            root = re.split(r"[.\[]", names[-1])[0]
-            line = line_of_change(partial(contents_of, self.training, root), changed, again)
+            root = re.split(r"[.\[]", names[0])[0]
+            there = [name for name in names if name in before]
+            shown = there[-1] if there else root
+            line = line_of_change(partial(contents_of, self.training, root), changed, call, *given)
             where = f"{self.cls.__name__}.{method}: {line}:" if line else self.at(method)
             raise ConfigError(
-                f"{where} self.{names[-1]} changes outside setup, but lanes share one object and "
+                f"{where} self.{shown} changes outside setup, but lanes share one object and "
                 "have no memory on it; keep what changes in the state that init returns and "
                 "update passes on"
             )

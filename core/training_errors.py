@@ -24,6 +24,7 @@ from ..errors import (
     place_of,
     shown_path,
 )
+from .traced_twice import LEAKED
 
 _OWN_MODULE = f"{__package__}.training"
 
@@ -103,7 +104,7 @@ _MISTAKES = (
     ),
     _Mistake(
         "UnexpectedTracerError", "",
-        "an array from an earlier trace was kept in a global or an object; keep it in the state",
+        LEAKED,
     ),
     _Mistake(
         "TypeError", "Shapes must be 1D sequences of concrete values",
