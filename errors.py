@@ -21,7 +21,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -284,6 +285,18 @@ def shown_path(path: str) -> str:
     """Return a path relative to the working folder, if the file is in it."""
     here = os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path
+
+
+@contextmanager
+def user_streams() -> Generator[None]:
+    """Give back stdout and stderr if the user's code took them away."""
+    kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    try:
+        yield
+    finally:
+        for name, stream in kept.items():
+            if getattr(sys, name) is None:
+                setattr(sys, name, stream)
 
 
 def check_platform() -> None:

@@ -167,6 +167,9 @@ class _Difference:
 
 def _between(one: Any, other: Any) -> _Difference | None:
     """Return the first difference of two jaxprs, closed or not."""
+    leaked = _leak(one)
+    if leaked is not None:
+        return leaked
     consts = zip(_consts(one), _consts(other), strict=False)
     one, other = _open(one), _open(other)
     same = [_equal(*pair) for pair in consts]
@@ -187,6 +190,16 @@ def _between(one: Any, other: Any) -> _Difference | None:
     return None
 
 
+def _leak(jaxpr: Any) -> _Difference | None:
+    """Return where an array of a trace that has ended is used, if one is."""
+    pairs = zip(_open(jaxpr).constvars, _consts(jaxpr), strict=False)
+    leaks = {var for var, const in pairs if isinstance(const, jax.core.Tracer)}
+    if not leaks:
+        return None
+    users = [one for one in _open(jaxpr).eqns if any(var in leaks for var in one.invars)]
+    return _Difference(_place(users[0]) if users else "", leaked=True)
+
+
 def _of_equation(
     left: Any, right: Any, moved: set[Any], numbers: tuple[dict[Any, int], dict[Any, int]]
 ) -> _Difference | None:
@@ -197,8 +210,6 @@ def _of_equation(
         if _is_literal(one) and _is_literal(other):
             if not _equal(one.val, other.val):
                 return _Difference(place, _number(one.val), _number(other.val))
-        elif not _is_literal(one) and one not in numbers[0]:
-            return _Difference(place, leaked=True)
         elif not _same_input(one, other, numbers) or one in moved:
             return _Difference(place)
     for name, value in left.params.items():

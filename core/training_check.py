@@ -164,8 +164,12 @@ class _Tracer:
         total = sum(one.nbytes for one in self._constants.values())
         if total <= _LARGE:
             return ""
+        large = [one for one in self._constants.values() if one.nbytes > _SHOWN]
+        kinds = {(one.shape, one.dtype) for one in large}
         owned = [
-            name for name, value in vars(self.training).items() if id(value) in self._constants
+            name
+            for name, value in vars(self.training).items()
+            if (getattr(value, "shape", None), getattr(value, "dtype", None)) in kinds
         ]
         names = f" ({', '.join(f'self.{name}' for name in owned)})" if owned else ""
         return (

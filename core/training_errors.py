@@ -23,6 +23,7 @@ from ..errors import (
     named,
     place_of,
     shown_path,
+    user_streams,
 )
 from .traced_twice import LEAKED
 
@@ -153,18 +154,6 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
     if not knob:
         declare = f"if it comes from a hyperparameter, {declare}"
     return mistake.advice.replace("@KNOB", declare)
-
-
-@contextmanager
-def user_streams() -> Generator[None]:
-    """Give back stdout and stderr if the user's code took them away."""
-    kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
-    try:
-        yield
-    finally:
-        for name, stream in kept.items():
-            if getattr(sys, name) is None:
-                setattr(sys, name, stream)
 
 
 @contextmanager

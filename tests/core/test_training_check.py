@@ -373,7 +373,7 @@ def converting(function):
         (lambda x, h: float(x), "float() of a traced value; leave float() out"),
         (lambda x, h: math.sqrt(x), "float() of a traced value"),
         (lambda x, h: int(x), "to round it write .astype(jnp.int32)"),
-        (lambda x, h: jnp.zeros(int(h.rate)).sum(), "declare rate with hpo.fixed and read self.rate"),
+        (lambda x, h: jnp.zeros(int(h.rate)).sum(), "declare rate with hpo.fixed and read self."),
         (lambda x, h: x.item(), ".item() of a traced value; leave .item() out"),
         (lambda x, h: x.tolist(), ".tolist() of a traced value"),
         (lambda x, h: 1.0 if x > 0 else 2.0, "use jnp.where or jax.lax.cond"),
@@ -405,11 +405,12 @@ class Leaks(Sound):
         return state, {}
 
     def evaluate(self, state, h, key):
-        return {"return": _kept[0] * 2}
+        return {"return": _kept[0] * 2}  # leaks
 
 
 def test_a_traced_array_kept_in_a_global_is_named():
-    assert "an array from an earlier trace was kept in a global" in refusal(Leaks)
+    place = f"Leaks.evaluate: tests/core/test_training_check.py:{line_of('leaks')}: "
+    assert f"{place}an array from an earlier trace was kept in a global" in refusal(Leaks)
 
 
 @pytest.mark.parametrize("method", ["setup", "init", "update", "evaluate"])
