@@ -48,7 +48,7 @@ def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
     drew = _moved(drawn, _generators())
     with _NEW_TRACES("again"), _later_clock():
         again = jax.make_jaxpr(call)(*given)
-    found = _between(jaxpr, again)
+    found = _leak(jaxpr) or _between(jaxpr, again)
     if found is None:
         return Traced(jaxpr, shapes)
     if not drew:
@@ -167,9 +167,6 @@ class _Difference:
 
 def _between(one: Any, other: Any) -> _Difference | None:
     """Return the first difference of two jaxprs, closed or not."""
-    leaked = _leak(one)
-    if leaked is not None:
-        return leaked
     consts = zip(_consts(one), _consts(other), strict=False)
     one, other = _open(one), _open(other)
     same = [_equal(*pair) for pair in consts]
@@ -196,8 +193,12 @@ def _leak(jaxpr: Any) -> _Difference | None:
     leaks = {var for var, const in pairs if isinstance(const, jax.core.Tracer)}
     if not leaks:
         return None
-    users = [one for one in _open(jaxpr).eqns if any(var in leaks for var in one.invars)]
+    users = [one for one in _open(jaxpr).eqns if _reads(one, leaks)]
     return _Difference(_place(users[0]) if users else "", leaked=True)
+
+
+def _reads(equation: Any, variables: set[Any]) -> bool:
+    return any(not _is_literal(one) and one in variables for one in equation.invars)
 
 
 def _of_equation(
@@ -263,8 +264,8 @@ def _same_parameter(one: Any, other: Any) -> bool:
 
 def _equal(one: Any, other: Any) -> bool:
     """Compare constants bit by bit, NaN with NaN."""
-    if one is other:
-        return True
+    if one is other or any(isinstance(value, jax.core.Tracer) for value in (one, other)):
+        return True  # inside, an array of the trace around it, whose wiring is compared there
     left, right = _array(one), _array(other)
     if (left.shape, left.dtype) != (right.shape, right.dtype):
         return False

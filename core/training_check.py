@@ -61,25 +61,27 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
     def init(key: Any, values: Any, shared: Any) -> Any:
         return training.init(key, h(values, shared))
 
-    def update(state: Any, values: Any, shared: Any) -> Any:
+    def update(leaves: Any, values: Any, shared: Any) -> Any:
+        state = lane.reading(shared).state(leaves, values)
         found = training.update(state, h(values, shared))
         if not isinstance(found, tuple) or len(found) != 2:
             raise ConfigError(f"{tracer.at('update')} must return (state, metrics by name)")
         return found[0], tracer.numbers("update", found[1])
 
-    def evaluate(state: Any, values: Any, shared: Any, key: Any) -> Any:
+    def evaluate(leaves: Any, values: Any, shared: Any, key: Any) -> Any:
+        state = lane.reading(shared).state(leaves, values)
         found = training.evaluate(state, h(values, shared), key)
         return tracer.numbers(evaluates, found)
 
     evaluates = "act" if type(training).acts() else "evaluate"
     state = tracer.shapes("init", init, key, hypers, shared)
     _check_state(tracer, state)
-    after, metrics = tracer.shapes("update", update, state, hypers, shared)
+    words = jax.eval_shape(lambda tree: words_of(jax.tree.leaves(tree)), state)
+    after, metrics = tracer.shapes("update", update, words, hypers, shared)
     _check_same_state(tracer, state, after)
-    values = tracer.shapes(evaluates, evaluate, state, hypers, shared, key)
+    values = tracer.shapes(evaluates, evaluate, words, hypers, shared, key)
     if not values:
         raise ConfigError(f"{tracer.at('evaluate')} returns nothing; return a value")
-    words = jax.eval_shape(lambda tree: words_of(jax.tree.leaves(tree)), state)
     leaves = dict(zip(named_leaves(state), words, strict=True))
     return Shapes(leaves, tuple(metrics), tuple(values), tracer.note())
 
