@@ -494,4 +494,4 @@ def has_key(id_: str, name: str) -> bool:
     if not name.startswith("env."):
         return True
     known, key = find(id_), name.removeprefix("env.")
-    return known is None or key in known.params or key in known.keys
+    return known is None or known.is_open or key in known.params or key in known.keys
