@@ -204,18 +204,17 @@ def _reads(equation: Any, variables: set[Any]) -> bool:
 def _of_equation(
     left: Any, right: Any, moved: set[Any], numbers: tuple[dict[Any, int], dict[Any, int]]
 ) -> _Difference | None:
-    place = _place(left)
     if left.primitive.name != right.primitive.name or len(left.invars) != len(right.invars):
-        return _Difference(place)
+        return _Difference(_place(left))
     for one, other in zip(left.invars, right.invars, strict=True):
         if _is_literal(one) and _is_literal(other):
             if not _equal(one.val, other.val):
-                return _Difference(place, _number(one.val), _number(other.val))
+                return _Difference(_place(left), _number(one.val), _number(other.val))
         elif not _same_input(one, other, numbers) or one in moved:
-            return _Difference(place)
+            return _Difference(_place(left))
     for name, value in left.params.items():
         if not _same_parameter(value, right.params.get(name)):
-            return _Difference(place)
+            return _Difference(_place(left))
     inner = zip(_inside(left), _inside(right), strict=False)
     return next(filter(None, (_between(*pair) for pair in inner)), None)
 
