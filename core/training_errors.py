@@ -10,6 +10,8 @@ import inspect
 import linecache
 import re
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from ..errors import (
 )
 from .traced_twice import LEAKED
 
+_LONG = 15.0  # seconds
 _OWN_MODULE = f"{__package__}.training"
 
 
@@ -157,10 +160,25 @@ def _advice(cls: type, mistake: _Mistake, place: str) -> str:
 
 
 @contextmanager
+def _patience(cls: type, method: str) -> Generator[None]:
+    """Say so if a method takes long: a loop of Python without end prints nothing else."""
+    text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
+    text += "Ctrl-C ends it"
+    said = UserWarning(text)
+    timer = threading.Timer(_LONG, lambda: warnings.showwarning(said, UserWarning, __file__, 1))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def in_user_words(cls: type, method: str) -> Generator[None]:
     """Turn any error of a method, also `sys.exit`, into a ConfigError with file and line."""
     try:
-        with user_streams():
+        with user_streams(), _patience(cls, method):
             yield
     except (ConfigError, GeneratorExit):
         raise

@@ -6,7 +6,9 @@ import functools
 import math
 import random
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
 
 import flax.linen as nn
@@ -16,7 +18,7 @@ import numpy as np
 import optax
 import pytest
 
-from hpo.core import training_check
+from hpo.core import training_check, training_errors
 from hpo.core.training import Training, fixed, traced
 from hpo.core.training_check import shapes_of
 from hpo.errors import ConfigError
@@ -438,6 +440,25 @@ def test_a_training_cannot_take_stdout_away():
     kept = sys.stdout
     shapes_of(type("Closes", (Sound,), {"setup": close}).of({}, 100), ("rate",))
     assert sys.stdout is kept
+
+
+def test_a_method_without_end_is_named_while_it_runs(monkeypatch):
+    said, heard = [], threading.Event()
+    monkeypatch.setattr(training_errors, "_LONG", 0.01)
+
+    def show(message, *rest):
+        said.append(str(message))
+        heard.set()
+
+    monkeypatch.setattr(warnings, "showwarning", show)
+
+    def wait(self, state, h):
+        assert heard.wait(60)
+        return state, {"loss": h.rate}
+
+    shapes_of(type("Waits", (Sound,), {"update": wait}).of({}, 100), ("rate",))
+    assert any("Waits.update: tests/core/test_training_check.py:" in text for text in said)
+    assert all(text.endswith("no program is compiled yet; Ctrl-C ends it") for text in said)
 
 
 @pytest.mark.parametrize("steps", [10**30, 10**12 + 1])
