@@ -164,7 +164,9 @@ def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each
     after = check(study)
     assert any("env.inflow is static and searched over real" in text for text in after.warnings)
     advice = programs_note(study, 6, 6)
-    assert "search fewer values of env.inflow; or name it in the environment's constructor" in advice
+    assert (
+        "search fewer values of env.inflow; or name it in the environment's constructor" in advice
+    )
     assert "enqueue" not in advice
 
 

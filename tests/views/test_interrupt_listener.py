@@ -169,7 +169,9 @@ def test_a_compile_that_ends_in_time_ends_the_study_cleanly(handled):
             ended.set()
         return look
 
-    with InterruptListener(lambda: None, lambda: None, leave=left.append, is_stuck=is_stuck) as ear:
+    with InterruptListener(
+        lambda: None, lambda: None, leave=left.append, is_stuck=is_stuck
+    ) as ear:
         ear.arm()
         press()
         assert ended.wait(PATIENCE)
