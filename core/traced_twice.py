@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..errors import own_place
 from .pytree import is_key
@@ -190,7 +191,7 @@ def _between(one: Any, other: Any) -> _Difference | None:
 def _leak(jaxpr: Any) -> _Difference | None:
     """Return where an array of a trace that has ended is used, if one is."""
     pairs = zip(_open(jaxpr).constvars, _consts(jaxpr), strict=False)
-    leaks = {var for var, const in pairs if isinstance(const, jax.core.Tracer)}
+    leaks = {var for var, const in pairs if isinstance(const, Tracer)}
     if not leaks:
         return None
     users = [one for one in _open(jaxpr).eqns if _reads(one, leaks)]
@@ -263,7 +264,7 @@ def _same_parameter(one: Any, other: Any) -> bool:
 
 def _equal(one: Any, other: Any) -> bool:
     """Compare constants bit by bit, NaN with NaN."""
-    if one is other or any(isinstance(value, jax.core.Tracer) for value in (one, other)):
+    if one is other or any(isinstance(value, Tracer) for value in (one, other)):
         return True  # inside, an array of the trace around it, whose wiring is compared there
     left, right = _array(one), _array(other)
     if (left.shape, left.dtype) != (right.shape, right.dtype):

@@ -329,11 +329,12 @@ class Training:
 
 
 def _check_steps(training: Training) -> None:
-    cls, steps = type(training), getattr(training, "steps_per_update", None)
-    whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
-    if whole and 1 <= steps <= _MOST_STEPS:
+    cls = type(training)
+    steps: Any = getattr(training, "steps_per_update", None)
+    is_whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
+    if is_whole and 1 <= steps <= _MOST_STEPS:
         return
-    is_large = whole and steps > _MOST_STEPS
+    is_large = is_whole and steps > _MOST_STEPS
     allowed = f"an integer from 1 to {_MOST_STEPS:,}" if is_large else "an integer above 0"
     raise ConfigError(
         f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the {cls.unit} that "

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ..errors import ConfigError
 from .envs.traced_once import differences
@@ -63,7 +64,7 @@ def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
 
     def update(leaves: Any, values: Any, shared: Any) -> Any:
         state = lane.reading(shared).state(leaves, values)
-        found = training.update(state, h(values, shared))
+        found: Any = training.update(state, h(values, shared))
         if not isinstance(found, tuple) or len(found) != 2:
             raise ConfigError(f"{tracer.at('update')} must return (state, metrics by name)")
         return found[0], tracer.numbers("update", found[1])
@@ -223,7 +224,7 @@ def _cached_tracers(training: Training) -> list[str]:
     cls, found = type(training), []
     for name, value in vars(training).items():
         leaves = jax.tree.leaves(value) if _is_cached_property(cls, name) else ()
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             found.append(name)
     return found
 
@@ -239,7 +240,7 @@ def _paths(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Ite
 def _mark(value: Any) -> Any:
     """Return what tells whether a value is still the same: itself, or the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return value, zlib.crc32(np.ascontiguousarray(value).view(np.uint8).reshape(-1))
+        return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):
         return None, repr(value)
     if isinstance(value, set):
