@@ -289,7 +289,7 @@ def shown_path(path: str) -> str:
 
 @contextmanager
 def user_streams() -> Generator[None]:
-    """Give back stdout and stderr if the user's code took them away."""
+    """Restore stdout and stderr if the user's code removed them."""
     kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Trace a function twice, and find what Python computed anew.
+"""Trace a function twice, and find the numbers that Python draws meanwhile.
 
 A compiled program is traced once. A number that Python draws meanwhile, by `numpy.random`, from
 the clock or from a global that changes, is then the same in every update of every lane. Traced a

@@ -187,7 +187,7 @@ def _kind(value: Any) -> str:
 
 
 def _not_a_number(name: str, value: Any) -> str:
-    """Return what is wrong with a metric or value, in words, or ""."""
+    """Return the fault of a metric or value, in words, or ""."""
     if isinstance(value, Mapping):
         first = next(iter(value), "x")
         return f'is a dict; return its parts side by side, such as "{name}_{first}"'
@@ -238,7 +238,7 @@ def _paths(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Ite
 
 
 def _mark(value: Any) -> Any:
-    """Return what tells whether a value is still the same: itself, or the sum of its bytes."""
+    """Return a value with a mark that changes as it changes, such as the sum of its bytes."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value, zlib.crc32(value.tobytes())
     if isinstance(value, bool | int | float | str):

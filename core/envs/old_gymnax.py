@@ -10,7 +10,7 @@ import jax.numpy as jnp
 def old_gymnax(env: Any) -> Any:
     """Return an environment whose `step` gives the five values of gymnax 0.0.9.
 
-    gymnax 1.0 tells `terminated` from `truncated`, six values in all. rejax, purejaxrl and most
+    gymnax 1.0 gives `terminated` and `truncated`, six values in all. rejax, purejaxrl and most
     programs of that time expect (observation, state, reward, done, info). An environment that
     already gives five is returned as it is.
 
