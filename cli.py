@@ -51,12 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = _parse(given)
+    except SystemExit as end:  # argparse: --help, --version, or a usage error
+        return end.code if isinstance(end.code, int) else 2
+    try:
         check_platform()
         module, function = args.call
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
-    except SystemExit as end:  # argparse: --help, --version, or a usage error
-        return end.code if isinstance(end.code, int) else 2
+    except SystemExit as end:  # of code that the study names: this program never calls it
+        echo(f"the study's code calls sys.exit({end.code}); raise an error there", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         _discard_stdout()
         return _BROKEN_PIPE

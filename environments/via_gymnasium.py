@@ -56,7 +56,9 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    return EnvEntry(id_, "gymnasium", "any", params, keys, _first_sentence(getdoc(creator) or ""))
+    meaning = _first_sentence(getdoc(creator) or "")
+    is_open = _takes_any(creator)
+    return EnvEntry(id_, "gymnasium", "any", params, keys, meaning, is_open=is_open)
 
 
 def module_of(id_: str) -> str:
@@ -87,6 +89,14 @@ def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyTyp
         if name not in found and name not in _NOT_OURS and not isinstance(default, dict):
             found[name] = (_type_of(default, False), default)
     return found
+
+
+def _takes_any(creator: Any) -> bool:
+    """Return whether a constructor takes arguments that its signature does not name."""
+    import inspect
+
+    parameters = inspect.signature(creator).parameters.values()
+    return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
 
 
 def _type_of(default: Any, real: bool) -> KeyType:

@@ -111,9 +111,11 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         if not study.algorithm.is_ppo:
-            return _own_cost(factory, firsts[bucket], workers)
+            cost = _own_cost(factory, firsts[bucket], workers)
+            notes.extend(factory.notes(firsts[bucket]))
+            return cost
         if workers == 1 and not isinstance(factory, SeveralFactory):
-            notes.extend(filter(None, [factory.narrow_note(firsts[bucket])]))
+            notes.extend(factory.notes(firsts[bucket]))
         return _cost(factory, firsts[bucket], len(firsts), workers)
 
     report = check(study, bucket_key, cost_of)

@@ -115,6 +115,15 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}
+    if number is not None and unit in ("epoch", "epochs") and not epoch:
+        notes.add(
+            f"length is {given!r}, but {algorithm.label} does not say how long an epoch is; write "
+            f"`epoch = ...` in the class, the number of {algorithm.unit} in one, or give length "
+            f"in {algorithm.unit}",
+            root,
+            "length",
+        )
+        return 1
     if number is None or unit not in units:
         known = ", ".join(f"a number of {one}" for one in units if one not in ("", "epoch"))
         notes.add(f"length is {given!r}; allowed: {known}", root, "length")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..environments.registry import find
+from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
@@ -17,7 +19,14 @@ from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
 from .portfolio import placement_words
 from .programs import Bucket, Buckets, buckets_of
 from .search_methods import METHODS, method_row
-from .spec import EarlyTerminate, SearchSpec, Study, env_words, metric_words
+from .spec import (
+    EarlyTerminate,
+    SearchSpec,
+    Study,
+    env_words,
+    environments_of,
+    metric_words,
+)
 from .stopping_rules import rule_row
 from .unused_knobs import idle_knobs
 
@@ -94,11 +103,22 @@ def check(
     costs = tuple((bucket, Cost() if cost_of is None else cost_of(bucket.key))
                   for bucket in buckets.found[:_LISTED])  # fmt: skip
     return CheckReport(
-        study, costs, len(buckets.found), not buckets.more,
+        study, costs, len(buckets.found), not (buckets.more or _unknown(study)),
         expected_steps(study, buckets.found[0].quanta), (_DRAWS - len(allowed)) / _DRAWS,
         tuple(_warnings(study, draws, buckets, costs[0][1].lanes)),
         tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
     )  # fmt: skip
+
+
+def _unknown(study: Study) -> list[str]:
+    """Return searched arguments of an environment that is known once `imports` have run.
+
+    Each of their values may need a program.
+    """
+    is_known = all(find(one.id) is not None for one in environments_of(study))
+    if is_known or not is_gymnasium(study.env.id):
+        return []
+    return [name for name in study.space.names if name.startswith("env.")]
 
 
 def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
@@ -123,6 +143,9 @@ def _warnings(
             yield f"forbid {rule} {words.format(f'{_DRAWS} draws')}"
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
+    if names := _unknown(study):
+        text = f"{', '.join(names)}: each value may need a program, which is known once imports "
+        yield f"{text}run; a constructor that names a real argument needs one for all"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
     first = buckets.found[0].quanta

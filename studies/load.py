@@ -19,7 +19,7 @@ from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
-from .resolved import defaults_of_old, resolved_yaml
+from .resolved import defaults_of_old, lanes_of_old, resolved_yaml
 from .sections import (
     named_fields,
     read_early_terminate,
@@ -61,7 +61,9 @@ def loads(
 
 def of_its_day(root: Node) -> list[str]:
     """Return overrides that give a recorded study the defaults of its day."""
-    return [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(plain(root))]
+    data = plain(root)
+    found = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(data)]
+    return [*found, *(f"population.{name}={value}" for name, value in lanes_of_old(data).items())]
 
 
 def recorded(

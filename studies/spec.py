@@ -236,8 +236,14 @@ class PopulationSpec:
     """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
 
     lanes: int | None = key(
-        None, "lanes of a program, or auto; rounded up to a multiple of the devices", low=1,
+        None, "lanes of a program, or auto; rounded up to whole tiles", low=1,
         high=1_000_000, words=("auto",))  # fmt: skip
+    tiles: Literal["auto", "whole", "narrow"] = key(
+        "auto",
+        "how lanes are grouped on a CPU: whole tiles, with which a run has the same numbers for "
+        "any number of lanes; or narrow ones that fit the lanes; auto: whole, but narrow for "
+        "fewer lanes than one tile per device",
+    )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
     workers: int | None = key(
@@ -495,4 +501,4 @@ def has_key(id_: str, name: str) -> bool:
     if not name.startswith("env."):
         return True
     known, key = find(id_), name.removeprefix("env.")
-    return known is None or key in known.params or key in known.keys
+    return known is None or known.is_open or key in known.params or key in known.keys

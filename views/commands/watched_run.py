@@ -45,7 +45,7 @@ from ..leaderboard_text import (
 )
 from ..output import echo, print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
-from ..terminal.run_view import LinesView, QuietView, RunView
+from ..terminal.run_view import PATIENCE, LinesView, QuietView, RunView
 from ..time_spent import time_text
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
@@ -157,6 +157,9 @@ def results_data(results: Results) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_GLANCE = 0.1  # seconds
+
+
 class InterruptListener:
     """Listens for Ctrl-C while entered and armed; only in the main thread.
 
@@ -167,8 +170,10 @@ class InterruptListener:
     def __init__(
         self, on_first: Callable[[], None], on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
+        is_stuck: Callable[[], bool] = lambda: False,
     ):  # fmt: skip
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
+        self._is_stuck = is_stuck  # in a compile, which no signal ends
         self._armed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -203,11 +208,24 @@ class InterruptListener:
             if not pressed:
                 pressed = True
                 self._on_first()
+                threading.Thread(target=self._wait, daemon=True).start()
             elif leaves_at_once(byte[0]):
-                try:
-                    self._on_second()
-                finally:
-                    self._leave(130)
+                self._leave_now()
+
+    def _wait(self) -> None:
+        """Leave if a compile takes too long: batch systems kill after 10 s or more."""
+        end = time.monotonic() + PATIENCE
+        while self._is_stuck():
+            if time.monotonic() > end:
+                self._leave_now()
+                return
+            time.sleep(_GLANCE)
+
+    def _leave_now(self) -> None:
+        try:
+            self._on_second()
+        finally:
+            self._leave(130)
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
@@ -246,7 +264,7 @@ def watch_run(
     run: Callable[..., Results], args: Namespace, command: str, folder: Path, show: _Show
 ) -> Results:
     view = _view(args, command, folder)
-    listener = InterruptListener(view.pressed, view.leaving)
+    listener = InterruptListener(view.pressed, view.leaving, is_stuck=lambda: view.is_compiling)
     view.on_ready = listener.arm
     with listener, view, plain_warnings(view.warn):
         results = run(
