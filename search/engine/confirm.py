@@ -251,8 +251,8 @@ class ConfirmStage:
     def _is_clear(self) -> bool:
         """Return whether the seeds of an interim look decide, or do not favour the winner."""
         ledger, state = self._ledger, self._state
-        if state.winner is None or state.default is None:
-            return False
+        if state.winner is None or state.default is None or ledger.study.constraints:
+            return False  # constraints are tested on all seeds, whatever the values say
         ours, theirs = (ledger.trials[n].by_report_seed for n in (state.winner, state.default))
         shared = len(ours.keys() & theirs.keys())
         found = conclude(

@@ -409,7 +409,8 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
         values = rng.normal(100.0, 8.0, (8, 6))
         rows = [
             TrialRow(
-                trial, TrialState.FINISHED, "random" if trial else "default", 0, "b", {"lr": 0.1},
+                trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
+                {"learning_rate": 1e-3},
                 value=float(np.mean(values[trial])), seed_values=tuple(values[trial].tolist()),
             )
             for trial in range(8)
@@ -422,7 +423,7 @@ def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys,
             data, text = compared(capsys, SimpleNamespace(folder=folder), *pair)
             assert data["decision"] is None and "better" not in text
             assert f"hpo confirm {pair[0]} {pair[1]} --seeds 8" in " ".join(text.split())
-    assert decisions.count("better") > 0.2 * len(decisions)  # what it would have said
+    assert decisions.count("better") > 0.1 * len(decisions)  # what it would have said
 
 
 def test_compare_and_the_end_of_a_run_name_the_same_command(capsys, tmp_path):
