@@ -82,7 +82,8 @@ def baseline_entries(
             difference, around = None, None
             if best is not None and len(best.values) == len(values):
                 difference = mean([a - b for a, b in zip(best.values, values, strict=True)])
-                if stream == Stream.REPORT or len(entries) == 1:
+                chose = stream != Stream.REPORT and len(entries) > 1
+                if not chose and stream not in best.copies:
                     around = paired_interval(best.values, values)
             beside = (stream, difference, around)
             found.append(

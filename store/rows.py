@@ -80,6 +80,8 @@ class TrialRow:
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
     rung_env_steps: int | None = None  # training env steps of each replicate at `rung`
+    # streams on which two seeds trained alike, bit for bit: they are one run, not two
+    copies: tuple[str, ...] = ()
 
     @property
     def by_report_seed(self) -> dict[int, float]:

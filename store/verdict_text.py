@@ -333,13 +333,14 @@ def concluded(
     if lone and first is not None and winner is not None and not meta.objectives:
         return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
     # The winner ran on test seeds, even if it diverged on all of them.
+    copied = _copied(rows, first)
     tested = first is not None and winner is not None and (
         first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged)
     )  # fmt: skip
-    if first is None or winner is None or meta.objectives or not tested:
-        return _with_sentences(
-            replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front)
-        )
+    if first is None or winner is None or meta.objectives or copied or not tested:
+        none = conclude(None, None, goal=meta.goal)
+        sentences = tuple(copied or why)
+        return _with_sentences(replace(none, why=sentences, front=front))
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
     named = {} if apart else _by_baseline(baselines, Stream.REPORT)
@@ -378,6 +379,35 @@ def concluded(
     return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(meta, rows, winner)))
 
 
+def _copied(rows: Sequence[TrialRow], first: Entry | None) -> list[str]:
+    """Return why there is no verdict if seeds of the winner or the default trained alike."""
+    by_number, default = {row.trial: row for row in rows}, default_of(rows)
+    if first is None or first.value is None:
+        return []
+    sides = [by_number[first.trial]]
+    if default is not None and default.trial != first.trial:
+        sides.append(default)
+    stream = first.value_from
+    alike = [row for row in sides if stream in row.copies]
+    if not alike:
+        return []
+    names = " and ".join(
+        "the default" if row is default else f"trial {row.trial}" for row in alike
+    )
+    return [copies_sentence(names, stream), COPIES_REMEDY]
+
+
+def copies_sentence(names: str, stream: str) -> str:
+    kind = {"report": "test seeds", "choose": "selection seeds"}.get(stream, "search seeds")
+    return f"No verdict: {kind} of {names} trained alike, bit for bit."
+
+
+COPIES_REMEDY = (
+    "They are one run, not several: the training or its environment makes nothing of its key, "
+    "such as a fixed key in `init`."
+)
+
+
 def _among_chosen(
     meta: StudyMeta, rows: Sequence[TrialRow], winner: TrialRow
 ) -> ChosenTrial | None:
@@ -390,7 +420,8 @@ def _among_chosen(
         row for row in rows
         if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
     ]  # fmt: skip
-    if winner not in those:
+    stream = "choose" if winner.choose_values else "search"
+    if winner not in those or any(stream in row.copies for row in those):
         return None
     values = [[sign * value for value in getattr(row, of)] for row in those]
     return chance_of_best(values, those.index(winner))

@@ -111,6 +111,8 @@ def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
     untested = conclusion.winner is None and conclusion.front is None and not first.objectives
     if not untested or first.value is None or first.is_default or first.value_from == "report":
         return 0
+    if first.copies:
+        return 0
     return seeds_to_propose(0, 0)
 
 

@@ -7,7 +7,7 @@ as divergence, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +80,7 @@ def count_chunk(
             _diverge(ledger, bucket, run, "a number of its training is not finite")
         elif trains:
             shown[lane] = run
+    _digest(shown, result)
     trained = [bucket.trained(run) for run in shown.values()]
     rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
     for made in rows:
@@ -92,6 +93,16 @@ def count_chunk(
         )
     failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
     fail_replicates(ledger, failed)
+
+
+def _digest(shown: Mapping[int, Run], result: ChunkResult) -> None:
+    """Add a chunk's metrics to the digest of each replicate; without metrics there is none."""
+    names = sorted(result.metrics)
+    if not names:
+        return
+    table = np.stack([np.asarray(result.metrics[name], np.float64) for name in names], axis=-1)
+    for lane, run in shown.items():
+        run.digest_chunk(table[lane].tobytes())
 
 
 def retire_diverged(
@@ -158,6 +169,8 @@ def take_evaluations(
         run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
         if trained == bucket.schedule.length:
             run.end()
+            if ledger.trials[run.trial].note_copies(run.stream):
+                ledger.touch(ledger.trials[run.trial])
         if run.stream is Stream.SEARCH:
             ledger.trials[run.trial].see_values()
     ledger.unwritten.add(*written)

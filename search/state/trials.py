@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
@@ -65,6 +66,11 @@ class Run:
     # environment -> episodes, return, length in the rolling means
     recents: dict[str, list[float]] = field(default_factory=dict)
     kept: bool = False  # its state was taken out of its lane and is not in one again
+    # digests of its training metrics, of the first chunk and of all: two seeds that train alike
+    # have the same ones
+    first_digest: str = ""
+    digest: str = ""
+    varies: bool = False  # its metrics are not the same in all chunks
 
     @property
     def is_live(self) -> bool:
@@ -81,6 +87,14 @@ class Run:
 
     def advance(self) -> None:
         self.chunks += 1
+
+    def digest_chunk(self, metrics: bytes) -> None:
+        """Add the training metrics of a chunk to the digest."""
+        own = blake2b(metrics, digest_size=8).hexdigest()
+        self.first_digest = self.first_digest or own
+        self.varies = self.varies or own != self.first_digest
+        joined = f"{self.digest}{own}".encode()
+        self.digest = blake2b(joined, digest_size=8).hexdigest()
 
     def skip_to(self, chunks: int) -> None:
         self.chunks = chunks
@@ -326,6 +340,18 @@ class Trial(TrialRow):
 
     def forget_lack(self) -> None:
         self.error = ""
+
+    def note_copies(self, stream: Stream) -> bool:
+        """Note if two seeds of a stream trained alike; return whether that is new.
+
+        Metrics that never change tell no seeds apart, and prove nothing.
+        """
+        ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
+        alike = len({run.digest for run in ended}) < len(ended)
+        if not alike or str(stream) in self.copies:
+            return False
+        self.copies = (*self.copies, str(stream))
+        return True
 
     def lack(self, what: str) -> None:
         """Record why a replicate diverged, or why its confirmation is incomplete.

@@ -132,7 +132,7 @@ class _Tables:
             self._seeds(sql) | dict.fromkeys(one.report_diverged, math.nan)
             for sql, one in ((ours, row), (theirs, default))
         )
-        if not (both := a.keys() & b.keys()):
+        if not (both := a.keys() & b.keys()) or "report" in (*row.copies, *default.copies):
             return None
         study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(

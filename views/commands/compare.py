@@ -38,6 +38,7 @@ from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.statistics import NO_INTERVAL, interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
+from ...store.verdict_text import COPIES_REMEDY, copies_sentence
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
@@ -102,6 +103,7 @@ class _Side:
     looks: tuple[Look, ...]  # earlier numbers of test seeds
     default: bool = False
     ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])  # trials with values
+    copies: tuple[str, ...] = ()  # streams of which two seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
 
 
@@ -111,6 +113,7 @@ class _Chosen:
     paired: bool  # value i of both is from the same seed
     streams: tuple[Stream, Stream]
     ranked: bool = False  # by these values: the pair was picked with them
+    copied: tuple[str, ...] = ()  # sides whose seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
     earlier: tuple[int, ...] = ()  # pairs at each earlier look
@@ -132,53 +135,96 @@ def do_compare(args: Namespace) -> int:
     else:
         meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
+    chosen = replace(chosen, copied=_copied(sides, chosen))
     result = _result(chosen)
-    cautions: list[str] = []
-    if meta.objectives:
-        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
-    if unfit := [side.name for side in sides if side.unfit]:
-        cautions.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
-    differs = apart(sides[0].world, sides[1].world)
-    refused = f"no verdict: they were evaluated in different environments ({differs})"
-    weights = [0.0 if stream is Stream.REPORT else side.weight
-               for side, stream in zip(sides, chosen.streams, strict=True)]  # fmt: skip
-    if not differs and weights[0] != weights[1]:
-        differs = (f"training returns count {weights[0]:g} in the values of {sides[0].name} and "
-                   f"{weights[1]:g} in the values of {sides[1].name}")  # fmt: skip
-        refused = f"no verdict: {differs}"
-    if not differs and chosen.ranked:
-        refused = _why_ranked(result, sides, chosen)
-    decided = not differs and not chosen.ranked
-    seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
-    names = sides[0].scores.names if decided else ()
-    called = [one.name for one in sides]
-    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired, called)
-    unpaired = "" if chosen.paired else _why_unpaired(*sides)
-    data = {
-        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
-        **asdict(result), **on_each, "decision": result.verdict if decided else None,
-        "verdict": result.sentence() if decided else refused, "caution": " ".join(cautions),
-        "unpaired": unpaired, "at": chosen.at,
-    }  # fmt: skip
-    more = [unpaired, *lines] if unpaired else lines[1:]
-    which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
-    first = _verdict(result, sides, chosen) if decided else f"N{refused[1:]}."
-    asks = chosen.ranked or result.verdict == "undecided"
-    deciding = _what_decides(result, sides, chosen, which) if asks and not differs else []
-    lines = [first, "", *_values(sides, chosen, result)]
-    lines += [_seed_by_seed(result, sides, chosen)] if result.paired and not differs else []
-    text = _text(lines, " ".join(cautions), more, deciding)
+    refused = _refused(result, sides, chosen)
+    data, text = _answer(meta, result, sides, chosen, refused)
     text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
 
+@dataclass(frozen=True)
+class _Refusal:
+    why: str  # there is no verdict
+    comparable: bool = True  # the values are of one kind, so that their difference means something
+
+
+def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Refusal | None:
+    """Return why there is no verdict; None if there is one."""
+    if differs := apart(sides[0].world, sides[1].world):
+        why = f"they were evaluated in different environments ({differs})"
+        return _Refusal(why, comparable=False)
+    weights = [
+        0.0 if stream is Stream.REPORT else side.weight
+        for side, stream in zip(sides, chosen.streams, strict=True)
+    ]
+    if weights[0] != weights[1]:
+        first, second = (
+            f"{weight:g} in the values of {side.name}"
+            for weight, side in zip(weights, sides, strict=True)
+        )
+        return _Refusal(f"training returns count {first} and {second}", comparable=False)
+    if chosen.copied:
+        alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
+        return _Refusal(alike.removeprefix("No verdict: ").rstrip("."))
+    return _Refusal(_why_ranked(result, sides, chosen)) if chosen.ranked else None
+
+
+def _copied(sides: Sequence[_Side], chosen: _Chosen) -> tuple[str, ...]:
+    """Return the sides whose seeds trained alike."""
+    each = zip(sides, chosen.streams, strict=True)
+    return tuple(side.name for side, stream in each if str(stream) in side.copies)
+
+
+def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    said: list[str] = []
+    if chosen.copied:
+        said.append(COPIES_REMEDY)
+    if meta.objectives:
+        said.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
+    if unfit := [side.name for side in sides if side.unfit]:
+        said.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
+    return " ".join(said)
+
+
+def _answer(
+    meta: StudyMeta, result: Comparison, sides: Sequence[_Side], chosen: _Chosen,
+    refused: _Refusal | None,
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """Return the answer as JSON data and as text."""
+    seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
+    names = sides[0].scores.names if refused is None else ()
+    called = [one.name for one in sides]
+    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired, called)
+    unpaired = "" if chosen.paired else _why_unpaired(*sides)
+    caution = _cautions(meta, sides, chosen)
+    data = {
+        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
+        **asdict(result), **on_each,
+        "decision": result.verdict if refused is None else None,
+        "verdict": result.sentence() if refused is None else f"no verdict: {refused.why}",
+        "caution": caution, "unpaired": unpaired, "at": chosen.at,
+    }  # fmt: skip
+    first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
+    comparable = refused is None or refused.comparable
+    shown = [first, "", *_values(sides, chosen, result)]
+    if result.paired and comparable:
+        shown.append(_seed_by_seed(result, sides, chosen))
+    deciding: list[str] = []
+    if comparable and not chosen.copied and (chosen.ranked or result.verdict == "undecided"):
+        which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
+        deciding = _what_decides(result, sides, chosen, which)
+    more = [unpaired, *lines] if unpaired else lines[1:]
+    return data, _text(shown, caution, more, deciding)
+
+
 def _result(chosen: _Chosen) -> Comparison:
-    """Compare the values; on seeds that ranked the trials there is a difference and no more."""
+    """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
     ours, theirs = chosen.values
     found = compare(ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds,
                     chosen.interim)  # fmt: skip
-    if not chosen.ranked:
+    if not chosen.ranked and not chosen.copied:
         return found
     return replace(
         found,
@@ -192,7 +238,7 @@ def _result(chosen: _Chosen) -> Comparison:
 def _why_ranked(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
     what = "chose the trials" if sides[0].study != sides[1].study else "ranked the trials"
     which = "which" if Stream.REPORT not in chosen.streams else "some of which"
-    return f"no verdict: {_lead(result, sides, chosen)}, {which} also {what}"
+    return f"{_lead(result, sides, chosen)}, {which} also {what}"
 
 
 def number_in(word: str) -> int | None:
@@ -387,7 +433,7 @@ def _side(
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
         weight=study.metric.training_weight, unfit=entry.feasible is False,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
-        default=entry.is_default, ranked=board.ranked,
+        default=entry.is_default, copies=row.copies, ranked=board.ranked,
     )  # fmt: skip
 
 
@@ -450,7 +496,8 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
 def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        around = chosen.bounds.around(interval(values))
+        spread = NO_INTERVAL if side.name in chosen.copied else interval(values)
+        around = chosen.bounds.around(spread)
         few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
