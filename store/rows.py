@@ -161,6 +161,14 @@ class AttributeRow:
     value: Any  # JSON data
 
 
+EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
+"""Noted where a trial had no training return at a point that compares: then no value has any."""
+
+
+def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:
+    return EVALUATIONS_ALONE in attributes
+
+
 @dataclass(frozen=True)
 class BaselineRow:
     """The results of a heuristic baseline on the episodes that policies are evaluated on."""

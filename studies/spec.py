@@ -457,9 +457,13 @@ def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
 
 
-def value_words(study: Study) -> str:
-    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`."""
-    return metric_words(study) + (WITH_TRAINING if study.metric.training_weight else "")
+def value_words(study: Study, alone: bool = False) -> str:
+    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`.
+
+    `alone`: evaluations alone count, since some trial had no training return.
+    """
+    mixed = study.metric.training_weight and not alone
+    return metric_words(study) + (WITH_TRAINING if mixed else "")
 
 
 def only_one_environment(study: Study, what: str) -> None:

@@ -144,6 +144,7 @@ def take_evaluations(
 ) -> list[EvaluationRow]:
     """Record evaluations and return their rows; replicates at their full length end."""
     written: list[EvaluationRow] = []
+    lacking = False
     failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
               if result.failed]  # fmt: skip
     fail_replicates(ledger, failed)
@@ -166,7 +167,13 @@ def take_evaluations(
             env_steps=bucket.env_steps_of(run),
         )  # fmt: skip
         written.append(row)
-        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
+        rungs = len(bucket.schedule.rungs_at(trained))
+        alone = objective.of_test.measure(result) if objective.metric.training_weight else None
+        run.measure(value, extras, rungs, scores, alone)
+        compared = rungs > 0 or trained == bucket.schedule.length
+        lacking = lacking or (compared and objective.lacks_training(result))
+        if alone is not None:
+            ledger.alone.see(row, alone)
         if trained == bucket.schedule.length:
             run.end()
             if ledger.trials[run.trial].note_copies(run.stream):
@@ -174,6 +181,8 @@ def take_evaluations(
         if run.stream is Stream.SEARCH:
             ledger.trials[run.trial].see_values()
     ledger.unwritten.add(*written)
+    if lacking:
+        ledger.count_evaluations_alone()
     return written
 
 

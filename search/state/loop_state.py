@@ -253,6 +253,10 @@ class LoopState:
     def learn(self, gains: Iterable[Gain], most: int) -> None:
         self.gains = [*self.gains, *gains][-most:]
 
+    def forget_gains(self) -> None:
+        """Drop what was learnt from values that have been replaced."""
+        self.gains = []
+
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
         self.kept = list(policies)
 

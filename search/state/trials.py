@@ -50,6 +50,8 @@ class Run:
     chunks: int = 0  # run so far, warm-up included
     rung_values: list[float] = field(default_factory=list)  # the metric at each passed rung
     value: float | None = None  # the metric at its last evaluation
+    alone: float | None = None  # the same without training returns, where these count
+    rung_alone: list[float] = field(default_factory=list)
     extras: list[float] = field(default_factory=list)  # of that evaluation, see `Objectives`
     rung_extras: list[list[float]] = field(default_factory=list)  # at each passed rung
     recent_episodes: float = 0.0  # training episodes in the rolling means, at most 100
@@ -100,20 +102,33 @@ class Run:
         self.chunks = chunks
 
     def measure(
-        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = ()
-    ) -> None:
-        """Record an evaluation, at so many rungs."""
+        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = (),
+        alone: float | None = None,
+    ) -> None:  # fmt: skip
+        """Record an evaluation, at so many rungs; `alone`: without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
+        self.alone = alone
         for _ in range(rungs):
             self.rung_values.append(value)
+            self.rung_alone += [] if alone is None else [alone]
             self.rung_extras.append(self.extras)
             self.rung_scores.append(self.scores)
+
+    def take_alone(self) -> None:
+        """Let evaluations alone count, also in earlier values."""
+        if self.alone is None:
+            return
+        self.value = self.alone
+        if len(self.rung_alone) == len(self.rung_values):
+            self.rung_values = list(self.rung_alone)
 
     def end(self) -> None:
         self.state = RunState.ENDED
 
     def end_at(self, rung: int) -> None:
         self.value = self.rung_values[rung]
+        if len(self.rung_alone) == len(self.rung_values):
+            self.alone = self.rung_alone[rung]
         self.extras = self.rung_extras[rung] if self.rung_extras else []
         self.scores = self.rung_scores[rung] if self.rung_scores else []
         self.end()
@@ -230,6 +245,7 @@ class Trial(TrialRow):
     # replicates of search and confirm, while it is live or confirmed
     runs: list[Run] = field(default_factory=list)
     reports: list[float] = field(default_factory=list)  # its value at each judged rung
+    report_steps: list[int] = field(default_factory=list)  # env steps of each
     # its extras there, see `Objectives`
     extra_reports: list[list[float]] = field(default_factory=list)
     lost: bool = False  # diverged, without lanes, waits for another trial's state
@@ -275,6 +291,7 @@ class Trial(TrialRow):
         """Enter the next rung, with a value there, after `env_steps` per replicate."""
         self.rung, self.rung_value, self.rung_env_steps = self.rung + 1, value, env_steps
         self.reports.append(value)
+        self.report_steps.append(env_steps)
 
     def report_extras(self, extras: list[float], constraints: tuple[float, ...]) -> None:
         self.extra_reports.append(extras)
@@ -340,6 +357,27 @@ class Trial(TrialRow):
 
     def forget_lack(self) -> None:
         self.error = ""
+
+    def remeasure(
+        self,
+        reports: Sequence[float],
+        seed_values: tuple[float, ...],
+        choose_values: tuple[float, ...],
+        value: float | None,
+    ) -> None:
+        """Replace the values that choose by those of evaluations alone."""
+        self.reports = list(reports)
+        if self.reports and self.rung >= 0:
+            self.rung_value = self.reports[-1]
+        self.seed_values, self.choose_values, self.value = seed_values, choose_values, value
+        for run in self.runs:
+            run.take_alone()
+
+    def take_reports(self, reports: Sequence[float]) -> None:
+        self.reports = list(reports)
+
+    def correct_value(self, value: float) -> None:
+        self.value = value
 
     def note_copies(self, stream: Stream) -> bool:
         """Note if two seeds of a stream trained alike; return whether that is new.
@@ -426,6 +464,7 @@ class Trial(TrialRow):
         return cls(
             **vars(row),
             reports=[decision.value for decision in decisions],
+            report_steps=[decision.env_steps for decision in decisions],
             extra_reports=[list(decision.extras) for decision in decisions],
             attributes=dict(attributes),
             paused_at=[one.rung for one in decisions if one.action in ("pause", "promote")],

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import StoreError
 from ...files.plain_data import is_dict, is_list
+from ...search.analysis.checkpoint_values import ranking_objective
 from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
@@ -51,6 +52,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     with Journal(folder) as journal, journal.at_one_commit():
         rows, meta = as_left(journal.trials()), journal.meta
         entries, conclusion = leaderboard_of(meta, rows), conclusion_of(journal)
+        objective = ranking_objective(journal)
         looks, columns = looks_of(journal.attributes()), episode_columns(journal)
         default = default_of(rows)
         limited = [
@@ -62,7 +64,8 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
     asked, by_number = recorded(meta.study_text), {row.trial: row for row in rows}
-    tables, metric = _Tables(folder, meta, columns, Objective.of(asked)), value_words(asked)
+    tables = _Tables(folder, meta, columns, objective)
+    metric = value_words(asked, alone=not objective.metric.training_weight)
     best = first is entries[0]
     claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
     if first.measured_value is not None and (value := tables.value(first)) is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
-from ...search.analysis.checkpoint_values import fresh_seeds, read_points
+from ...search.analysis.checkpoint_values import fresh_seeds, ranking_objective, read_points
 from ...search.analysis.verdict import apart, conclusion_of, evaluated_in
 from ...store.aggregate_environments import BySeed, beside, on_each, profiles
 from ...store.codec import finite_json
@@ -390,6 +390,7 @@ class _Board:
     scores: EnvironmentScores
     fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # by replicate, of ended runs
     looks: tuple[Look, ...]
+    weight: float  # of training returns in values that choose
 
     @property
     def ranked(self) -> dict[Stream, int]:
@@ -431,7 +432,7 @@ def _side(
         wins=entry.rank == 1 and len(board.entries) > 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=study.metric.training_weight, unfit=entry.feasible is False,
+        weight=board.weight, unfit=entry.feasible is False,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
         default=entry.is_default, copies=row.copies, ranked=board.ranked,
     )  # fmt: skip
@@ -443,8 +444,9 @@ def _board(folder: StudyFolder) -> _Board:
         meta = journal.meta
         scores = environment_scores(journal, list(rows.values()))
         fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
+        weight = ranking_objective(journal).metric.training_weight
     entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
-    return _Board(meta, rows, entries, scores, fresh, looks)
+    return _Board(meta, rows, entries, scores, fresh, looks, weight)
 
 
 def _text(lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]) -> str:

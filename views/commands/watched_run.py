@@ -27,6 +27,7 @@ from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.leaderboard import Entry
+from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
@@ -219,7 +220,9 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         names = [metric.name for metric in study.objectives]
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
-        print_results(console(sys.stdout), results, value_words(study), args.quiet, names,
+            alone = counts_evaluations_alone(journal.attributes())
+        words = value_words(study, alone)
+        print_results(console(sys.stdout), results, words, args.quiet, names,
                       environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)

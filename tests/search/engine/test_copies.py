@@ -14,7 +14,6 @@ from hpo.store.journal import Journal
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import Confirm
 
-
 POOR = samples.Space(
     (
         samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"),
