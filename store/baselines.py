@@ -70,9 +70,9 @@ def _as_tuples(lists: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 def baseline_entries(
     rows: Sequence[BaselineRow], entries: Sequence[Entry], goal: str
 ) -> list[BaselineEntry]:
-    """Return the baselines beside the best trial, the best first.
+    """Return the baselines, best first, each compared with the best trial.
 
-    On seeds that chose the trial, which flatter it, the difference has no interval.
+    Search and selection seeds favour that trial, so their difference has no interval.
     """
     best = entries[0] if entries and entries[0].value is not None else None
     stream = str(best.value_from if best is not None else Stream.SEARCH)

@@ -1,8 +1,8 @@
 """Whether a trial keeps the constraints of a study, tested on its test seeds.
 
-Selection seeds prefer trials that keep the constraints, so they flatter whoever won. A trial is
-said to keep or to violate a limit only if the interval of its mean on test seeds lies on one side
-of it. A verdict about two trials needs both tests, so it is wrong no more often than one of them.
+Selection seeds prefer trials that keep the constraints, so they favour the winner. A trial keeps
+or violates a limit only if the interval of its mean on test seeds is on one side of it. A verdict
+about two trials needs both tests, so it is wrong no more often than one of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class ConstraintTest:
-    """One trial beside one limit."""
+    """The test of one limit for one trial."""
 
     limit: Limit
     state: State

@@ -276,6 +276,12 @@ class Conclusion:
             return self.front.verdict
         return self.against.verdict if self.copying is None else self.copying.verdict
 
+    @property
+    def better_rule(self) -> Against | None:
+        """The heuristic that is furthest ahead of the winner, of those that are better."""
+        ahead = [one for one in self.baselines if one.verdict == "worse"]
+        return min(ahead, key=lambda one: one.difference or 0.0, default=None)
+
     def __str__(self) -> str:
         return "\n".join(self.said)
 
@@ -359,7 +365,7 @@ def conclude(
 def with_constraints(
     against: Against, samples: ConstraintSamples, rival: Values | None, level: float
 ) -> Against:
-    """Return a comparison with the verdict that constraints allow; `by_value` keeps its own."""
+    """Return a comparison with the verdict that constraints allow; `by_value` has the other."""
     both = LimitsOfBoth(
         winner=feasibility(samples.limits, samples.winner, level, samples.seen),
         rival=feasibility(samples.limits, rival, level, samples.seen),

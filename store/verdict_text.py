@@ -65,20 +65,24 @@ def sentences(conclusion: Conclusion) -> list[str]:
         winner = conclusion.winner
         least = ["No trial keeps the constraints on the selection seeds; "
                 f"{winner} violates them least there."]  # fmt: skip
-    said: list[str] = []
+    rule = conclusion.better_rule
+    said = [] if rule is None else _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
     if conclusion.lone:
         others = [one for one in conclusion.baselines if one.verdict != "nothing"]
+        others.sort(key=lambda one: one is not rule)
         each = [_of_one(conclusion, one) for one in others]
-        said += each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
+        said = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
         said += [more[0] for more in each[1:]]
         return [*said, *least, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _shared(conclusion)
     for against in conclusion.baselines:
+        if against is rule:
+            continue  # it came first
         ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
     return [*said, *least, *([conclusion.tells] if conclusion.tells else [])]
@@ -105,7 +109,7 @@ def _lower(text: str) -> str:
 
 
 def _ruled(winner: str, against: Against) -> str:
-    """Return the verdict where constraints decide it, and who is better by value."""
+    """Return the verdict that constraints decide, and the better side by value."""
     rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
     is_worse = against.by_value == "worse"
     if against.verdict == "feasible" and is_worse:
@@ -122,7 +126,7 @@ def _ruled(winner: str, against: Against) -> str:
 
 
 def _open(winner: str, against: Against) -> str:
-    """Return whose constraints the test seeds leave open, as a sentence; "" for nobody's."""
+    """Return which side's constraints the test seeds leave open, as a sentence, or ""."""
     limits = against.limits
     if limits is None:
         return ""
@@ -380,7 +384,7 @@ def concluded(
 
 
 def _copied(rows: Sequence[TrialRow], first: Entry | None) -> list[str]:
-    """Return why there is no verdict if seeds of the winner or the default trained alike."""
+    """Return sentences if two seeds of the winner or the default trained alike."""
     by_number, default = {row.trial: row for row in rows}, default_of(rows)
     if first is None or first.value is None:
         return []

@@ -90,7 +90,7 @@ class Metric:
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
     training_weight: float = key(
         0.0, "weight of the mean return of the last 100 training episodes in values that choose; "
-        "test seeds show the evaluation alone", low=0.0, high=1.0, late=True)  # fmt: skip
+        "test seeds show the evaluation alone, as do all if a trial has no training episode", low=0.0, high=1.0, late=True)  # fmt: skip
 
 
 @dataclass(frozen=True)

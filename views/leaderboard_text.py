@@ -93,8 +93,8 @@ def deciding_command(
 ) -> tuple[str, str] | None:
     """Return the command that decides between the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
-    if default is None:
-        return None
+    if default is None or conclusion.better_rule is not None:
+        return None  # a heuristic is better than the first trial: who else is does not matter
     seeds = _deciding_seeds(conclusion, entries)
     if not seeds:
         return None
@@ -103,7 +103,7 @@ def deciding_command(
 
 
 def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
-    """Return how many test seeds would decide; 0 where none would, or the verdict stands."""
+    """Return how many test seeds would decide; 0 where none would, or a verdict is known."""
     against, first = conclusion.against, entries[0]
     if against.verdict == "undecided":
         more = against.more_seeds or 0

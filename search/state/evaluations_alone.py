@@ -21,7 +21,7 @@ class EvaluationsAlone:
         self._points: dict[tuple[int, Stream], dict[int, dict[int, float]]] = {}
 
     def see(self, row: EvaluationRow, value: float) -> None:
-        """Add an evaluation; its training returns are no part of the value."""
+        """Add the value of an evaluation, without training returns."""
         of_trial = self._points.setdefault((row.trial, row.stream), {})
         of_trial.setdefault(row.replicate, {})[row.env_steps] = value
 

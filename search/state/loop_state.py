@@ -254,7 +254,7 @@ class LoopState:
         self.gains = [*self.gains, *gains][-most:]
 
     def forget_gains(self) -> None:
-        """Drop what was learnt from values that have been replaced."""
+        """Drop the gains, which were learnt from replaced values."""
         self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:

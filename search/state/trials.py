@@ -50,8 +50,6 @@ class Run:
     chunks: int = 0  # run so far, warm-up included
     rung_values: list[float] = field(default_factory=list)  # the metric at each passed rung
     value: float | None = None  # the metric at its last evaluation
-    alone: float | None = None  # the same without training returns, where these count
-    rung_alone: list[float] = field(default_factory=list)
     extras: list[float] = field(default_factory=list)  # of that evaluation, see `Objectives`
     rung_extras: list[list[float]] = field(default_factory=list)  # at each passed rung
     recent_episodes: float = 0.0  # training episodes in the rolling means, at most 100
@@ -73,6 +71,8 @@ class Run:
     first_digest: str = ""
     digest: str = ""
     varies: bool = False  # its metrics are not the same in all chunks
+    alone: float | None = None  # `value` without training returns, where these count
+    rung_alone: list[float] = field(default_factory=list)
 
     @property
     def is_live(self) -> bool:
@@ -382,7 +382,7 @@ class Trial(TrialRow):
     def note_copies(self, stream: Stream) -> bool:
         """Note if two seeds of a stream trained alike; return whether that is new.
 
-        Metrics that never change tell no seeds apart, and prove nothing.
+        Metrics that never change prove nothing: different trainings may share them.
         """
         ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
         alike = len({run.digest for run in ended}) < len(ended)

@@ -1,8 +1,8 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
 Values are compared on the seeds that both ran on, test seeds first. Seeds that ranked the trials
-get no verdict: whoever looks at a leaderboard picks two trials that its seeds have set apart, and
-a test on the same seeds is then wrong in a third of studies. There the difference is printed, and
+get no verdict: two trials picked from a leaderboard differ on its seeds even if they are equal. A
+test on the same seeds is then wrong in a third of studies. There the difference is printed, and
 the command that runs both on test seeds. Studies with the same `seed` share the seeds of their
 replicates. Different environments get no verdict.
 """
@@ -151,7 +151,7 @@ class _Refusal:
 
 
 def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Refusal | None:
-    """Return why there is no verdict; None if there is one."""
+    """Return the reason against a verdict, if any."""
     if differs := apart(sides[0].world, sides[1].world):
         why = f"they were evaluated in different environments ({differs})"
         return _Refusal(why, comparable=False)
@@ -477,7 +477,7 @@ def _lead(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
 
 
 def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
-    """Return who is ahead, who is behind, and by how much."""
+    """Return the leader, the other side, and the lead."""
     a, b = (side.name for side in sides)
     ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
     low, high = result.difference_interval.low, result.difference_interval.high

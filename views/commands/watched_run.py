@@ -125,7 +125,11 @@ def next_commands(
     commands: list[tuple[str, str]] = []
     if deciding := deciding_command(conclusion, entries, folder):
         commands.append((deciding[0], f"decide: {deciding[1]}"))
-    if conclusion.against.verdict == "worse":
+    if (rule := conclusion.better_rule) is not None:
+        file = shlex.quote(str(folder / "study.yaml"))
+        run_rule = f"hpo eval --env {file} --heuristic {shlex.quote(rule.rival)}"
+        commands.append((run_rule, f"run {rule.rival}, which was better"))
+    elif conclusion.against.verdict == "worse":
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "train the default, which was better, and keep its policy"))
