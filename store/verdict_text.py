@@ -334,17 +334,18 @@ def concluded(
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
     winner = by_number[first.trial] if first is not None else None
-    if lone and first is not None and winner is not None and not meta.objectives:
+    copied = _copied(rows, first)
+    alone_here = lone and not copied and not meta.objectives
+    if alone_here and first is not None and winner is not None:
         return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
     # The winner ran on test seeds, even if it diverged on all of them.
-    copied = _copied(rows, first)
     tested = first is not None and winner is not None and (
         first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged)
     )  # fmt: skip
     if first is None or winner is None or meta.objectives or copied or not tested:
         none = conclude(None, None, goal=meta.goal)
-        sentences = tuple(copied or why)
-        return _with_sentences(replace(none, why=sentences, front=front))
+        shown = None if copied else front
+        return _with_sentences(replace(none, why=tuple(copied or why), front=shown))
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
     named = {} if apart else _by_baseline(baselines, Stream.REPORT)

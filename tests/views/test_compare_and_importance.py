@@ -66,7 +66,7 @@ def test_a_trial_that_violates_a_constraint_is_named(capsys, tmp_path):
     two = [entry for entry in results.leaderboard if entry.confirmed][:2]
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
-    said = f"By value alone: constraints are violated by {' and '.join(unfit)}."
+    said = f"By value alone: on seeds that ranked them, constraints are violated by {' and '.join(unfit)}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 

@@ -62,7 +62,6 @@ _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
 _FRESH = (Stream.CHOOSE, Stream.REPORT)
 _LISTED = 8  # values of a side, at most, that are printed one by one
-_UNRANKED = 2  # trials of a study: the only pair was not picked by its values
 
 
 def _environment_part(
@@ -184,7 +183,9 @@ def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
     if meta.objectives:
         said.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
     if unfit := [side.name for side in sides if side.unfit]:
-        said.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
+        said.append(
+            f"By value alone: on seeds that ranked them, constraints are violated by {' and '.join(unfit)}."
+        )
     return " ".join(said)
 
 
@@ -273,7 +274,7 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
             values,
             paired,
             (stream, stream),
-            ranked=a.ranked.get(stream, 0) > _UNRANKED,
+            ranked=stream is not Stream.REPORT,
             at=a.at,
             earlier=earlier if tested else (),
             interim=interim,
