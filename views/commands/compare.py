@@ -183,9 +183,8 @@ def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
     if meta.objectives:
         said.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
     if unfit := [side.name for side in sides if side.unfit]:
-        said.append(
-            f"By value alone: on seeds that ranked them, constraints are violated by {' and '.join(unfit)}."
-        )
+        where = "on seeds that ranked them, constraints are violated by"
+        said.append(f"By value alone: {where} {' and '.join(unfit)}.")
     return " ".join(said)
 
 
