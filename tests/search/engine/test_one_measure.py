@@ -9,11 +9,12 @@ from helpers import search_samples as samples
 from helpers.loading import run_file
 from hpo.cli import main
 from hpo.search.run import run
+from hpo.search.state.warm_start import warm_start
 from hpo.search.what_if import what_if
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState, counts_evaluations_alone
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, Racing, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, Metric, Racing, Seeds, WarmStart
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
 dies, Died = growing.dies, growing.Died
@@ -172,3 +173,12 @@ def test_a_replay_of_the_study_counts_as_the_study_did(tmp_path, kind):
     found = what_if(tmp_path / "s", quantum=lambda study, config: 1_000)
     own = next(row for row in found.rows if row.own)
     assert own.why == "" and own.exact
+
+
+def test_a_warm_start_says_that_the_earlier_values_are_of_evaluations_alone(tmp_path):
+    for name, above in (("some", 0.02), ("all", 9.0)):
+        go(tmp_path / name, SomeShow(lanes=4, silent_above=above), confirm=None)
+        asked = samples.study(samples.REAL, "tpe", metric=MIXED)
+        search = dataclasses.replace(asked.search, warm_start=WarmStart(str(tmp_path / name)))
+        words = warm_start(dataclasses.replace(asked, search=search)).words
+        assert ("metric.training_weight 0.0 -> 0.5" in words) == (name == "some")
