@@ -21,7 +21,15 @@ from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
 from ...search.analysis.checkpoint_values import fresh_seeds, ranking_objective, read_points
 from ...search.analysis.verdict import apart, conclusion_of, evaluated_in
-from ...store.aggregate_environments import BySeed, beside, on_each, profiles
+from ...store.aggregate_environments import (
+    Beside,
+    BySeed,
+    Estimate,
+    OneEnvironment,
+    beside,
+    on_each,
+    profiles,
+)
 from ...store.codec import finite_json
 from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare, constant
 from ...store.interim_analyses import (
@@ -65,8 +73,9 @@ _LISTED = 8  # values of a side, at most, that are printed one by one
 
 
 def _environment_part(
-    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
+    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str],
+    decides: bool,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     if not names or not ours or not theirs:
         return {}, []
     if paired:
@@ -74,6 +83,7 @@ def _environment_part(
         ours, theirs = ({n: side[n] for n in common} for side in (ours, theirs))
     sides = (ours, theirs)
     found = beside(*sides, paired=paired)
+    found = found if decides else _without_intervals(found)
     told = [on_each(side) for side in sides]
     data = {
         "names": list(names),
@@ -84,6 +94,17 @@ def _environment_part(
     }
     lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE]
     return {"environments": finite_json(data)}, lines
+
+
+def _without_intervals(found: Beside) -> Beside:
+    """Return differences on seeds that ranked the trials, which have no interval."""
+    each = [
+        OneEnvironment(Estimate(one.difference.value), Estimate(one.probability.value))
+        for one in found.each
+    ]
+    differences = {over: Estimate(one.value) for over, one in found.differences.items()}
+    improvement = Estimate(found.improvement.value)
+    return replace(found, each=tuple(each), differences=differences, improvement=improvement)
 
 
 @dataclass(frozen=True)
@@ -194,9 +215,12 @@ def _answer(
 ) -> tuple[dict[str, Any], str]:  # fmt: skip
     """Return the answer as JSON data and as text."""
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
-    names = sides[0].scores.names if refused is None else ()
+    comparable = refused is None or refused.comparable
+    names = sides[0].scores.names if comparable else ()
     called = [one.name for one in sides]
-    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired, called)
+    on_each, lines = _environment_part(
+        names, seeds[0], seeds[1], chosen.paired, called, decides=refused is None
+    )
     unpaired = "" if chosen.paired else _why_unpaired(*sides)
     caution = _cautions(meta, sides, chosen)
     data = {
@@ -207,7 +231,6 @@ def _answer(
         "caution": caution, "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
     first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
-    comparable = refused is None or refused.comparable
     shown = [first, "", *_values(sides, chosen, result)]
     if result.paired and comparable:
         shown.append(_seed_by_seed(result, sides, chosen))
