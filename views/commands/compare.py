@@ -74,7 +74,7 @@ _LISTED = 8  # values of a side, at most, that are printed one by one
 
 def _environment_part(
     names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str],
-    decides: bool,
+    *, decides: bool,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     if not names or not ours or not theirs:
         return {}, []
