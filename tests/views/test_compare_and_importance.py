@@ -49,6 +49,7 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     assert data["difference"] == pytest.approx(mean(apart))
     assert data["decision"] is None  # three trials ran on these seeds, which picked the winner
     assert data["difference_interval"]["low"] is None and data["more_seeds"] is None
+    assert data["probability"] is None
     assert text.startswith("No verdict: trial ") and "5 shared selection seeds, which" in text
     pair = f"{winner.trial} {other.trial}"
     words = " ".join(text.split())

@@ -230,6 +230,8 @@ def _answer(
         "verdict": result.sentence() if refused is None else f"no verdict: {refused.why}",
         "caution": caution, "unpaired": unpaired, "at": chosen.at,
     }  # fmt: skip
+    if chosen.ranked or chosen.copied:
+        data["probability"] = None
     first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
     shown = [first, "", *_values(sides, chosen, result)]
     if result.paired and comparable:
