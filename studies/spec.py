@@ -89,8 +89,13 @@ class Metric:
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
     training_weight: float = key(
-        0.0, "weight of the mean return of the last 100 training episodes in values that choose; "
-        "test seeds show the evaluation alone, as do all if a trial has no training episode", low=0.0, high=1.0, late=True)  # fmt: skip
+        0.0,
+        "weight of the mean return of the last 100 training episodes in values that choose; "
+        "test seeds show the evaluation alone, as do all if a trial has no training episode",
+        low=0.0,
+        high=1.0,
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
