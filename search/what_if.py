@@ -22,7 +22,14 @@ import numpy as np
 from ..errors import ConfigError, StudyError, UnknownNameError
 from ..store.codec import plain_json
 from ..store.journal import Journal
-from ..store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ..store.rows import (
+    AskRow,
+    DecisionRow,
+    Stream,
+    TrialRow,
+    TrialState,
+    counts_evaluations_alone,
+)
 from ..studies.chunk_sizes import quanta_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
@@ -70,6 +77,7 @@ class Record:
     devices: int  # over which its lanes were spread
     quantum: Quantum
     shortened: int | None = None  # env steps of a run that were asked for, if `study` has fewer
+    evaluations_alone: bool = False  # training returns did not count in the end
 
     @property
     def seeds(self) -> int:
@@ -102,6 +110,7 @@ class Record:
     def value(self, trial: int, env_steps: int) -> float | None:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
+        objective = objective.of_test if self.evaluations_alone else objective
         shown = [self.at(*key, env_steps) for key in self.results
                  if key[0] == trial and key[1] < self.seeds]  # fmt: skip
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
@@ -142,6 +151,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
                   for row in rows),
             dict(results), journal.decisions(), journal.asks(),
             LoopState.from_text(journal.head().loop_state), journal.meta.devices, quantum,
+            evaluations_alone=counts_evaluations_alone(journal.attributes()),
         )  # fmt: skip
     if not results:
         raise ConfigError(f"no trial of {study.name} has been evaluated yet; run it first")

@@ -80,6 +80,8 @@ class TrialRow:
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
     rung_env_steps: int | None = None  # training env steps of each replicate at `rung`
+    # streams on which two seeds trained alike, bit for bit: they are one run, not two
+    copies: tuple[str, ...] = ()
 
     @property
     def by_report_seed(self) -> dict[int, float]:
@@ -157,6 +159,14 @@ class AttributeRow:
     trial: int | None
     name: str  # a later value replaces an earlier one
     value: Any  # JSON data
+
+
+EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
+"""Noted where a trial had no training return at a point that compares: then no value has any."""
+
+
+def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:
+    return EVALUATIONS_ALONE in attributes
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,13 @@ class Metric:
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
     training_weight: float = key(
-        0.0, "weight of the mean return of the last 100 training episodes in values that choose; "
-        "test seeds show the evaluation alone", low=0.0, high=1.0, late=True)  # fmt: skip
+        0.0,
+        "weight of the mean return of the last 100 training episodes in values that choose; "
+        "test seeds show the evaluation alone, as do all if a trial has no training episode",
+        low=0.0,
+        high=1.0,
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -470,9 +475,13 @@ def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
 
 
-def value_words(study: Study) -> str:
-    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`."""
-    return metric_words(study) + (WITH_TRAINING if study.metric.training_weight else "")
+def value_words(study: Study, alone: bool = False) -> str:
+    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`.
+
+    `alone`: evaluations alone count, since some trial had no training return.
+    """
+    mixed = study.metric.training_weight and not alone
+    return metric_words(study) + (WITH_TRAINING if mixed else "")
 
 
 def only_one_environment(study: Study, what: str) -> None:

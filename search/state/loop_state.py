@@ -253,6 +253,10 @@ class LoopState:
     def learn(self, gains: Iterable[Gain], most: int) -> None:
         self.gains = [*self.gains, *gains][-most:]
 
+    def forget_gains(self) -> None:
+        """Drop the gains, which were learnt from replaced values."""
+        self.gains = []
+
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
         self.kept = list(policies)
 

@@ -20,7 +20,7 @@ from ...files.atomic_files import is_plain_file, write_text
 from ...files.atomic_files import read_text as read_file
 from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
-from ...store.rows import StudyMeta, TrialRow, TrialState
+from ...store.rows import StudyMeta, TrialRow, TrialState, counts_evaluations_alone
 from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded
 from ...studies.spec import Study
@@ -91,12 +91,14 @@ def _past(
 
 
 def _read(study: Study, path: Path) -> tuple[list[Past], str]:
-    rows, meta = _rows_of(path)
+    rows, meta, alone = _rows_of(path)
     rows = [row for row in rows if row.state is not TrialState.REFERENCE]
     other: dict[str, Any] = {}
     if meta is not None:
         _check_same_metrics(study, meta, path)
         other = as_recorded(meta.study_text, str(path))
+        if alone:  # its values have no training returns
+            other = {**other, "metric": {**other.get("metric", {}), "training_weight": 0.0}}
     found: list[Past] = []
     left_out: Counter[str] = Counter()
     for row in rows:
@@ -116,14 +118,18 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
     return found, words + _differences(study, other)
 
 
-def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None]:
-    """Read a study's folder, or a table; a table next to a journal is read from the journal."""
+def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
+    """Read a study's folder, or a table; a table next to a journal is read from the journal.
+
+    The last value says whether evaluations alone counted.
+    """
     folder = path.parent if path.name == "trials.parquet" else path
     if (folder / JOURNAL_NAME).is_file():
         with Journal(folder) as journal:
-            return list(journal.trials()), journal.meta
+            alone = counts_evaluations_alone(journal.attributes())
+            return list(journal.trials()), journal.meta, alone
     if path.is_file():
-        return _rows_of_table(path), None
+        return _rows_of_table(path), None, False
     raise ConfigError(
         f"search.warm_start: {path} holds no study; give the folder of one, or a trials.parquet"
     )

@@ -96,7 +96,7 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     trial = trial_data(folder, 0)
     policy = folder.policies / "trial_0"
     names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
-             "env_steps", "evaluations", "curve")  # fmt: skip
+             "env_steps", "evaluations", "curve", "training_weight")  # fmt: skip
     return {
         "name": study.name, "env": env_words(study), "metric": metric_words(study),
         "folder": str(results.folder), **{name: trial[name] for name in names},
@@ -137,8 +137,9 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        source = "" if study.metric.training_weight else ", from evaluation episodes"
-        lines += [f"value    {value}", f"         {value_words(study)}, {how}{source}"]
+        alone = not data["training_weight"]
+        source = ", from evaluation episodes" if alone else ""
+        lines += [f"value    {value}", f"         {value_words(study, alone)}, {how}{source}"]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
         if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")

@@ -27,6 +27,7 @@ from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.leaderboard import Entry
+from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
@@ -124,7 +125,11 @@ def next_commands(
     commands: list[tuple[str, str]] = []
     if deciding := deciding_command(conclusion, entries, folder):
         commands.append((deciding[0], f"decide: {deciding[1]}"))
-    if conclusion.against.verdict == "worse":
+    if (rule := conclusion.better_rule) is not None:
+        file = shlex.quote(str(folder / "study.yaml"))
+        run_rule = f"hpo eval --env {file} --heuristic {shlex.quote(rule.rival)}"
+        commands.append((run_rule, f"run {rule.rival}, which was better"))
+    elif conclusion.against.verdict == "worse":
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "train the default, which was better, and keep its policy"))
@@ -237,7 +242,9 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         names = [metric.name for metric in study.objectives]
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
-        print_results(console(sys.stdout), results, value_words(study), args.quiet, names,
+            alone = counts_evaluations_alone(journal.attributes())
+        words = value_words(study, alone)
+        print_results(console(sys.stdout), results, words, args.quiet, names,
                       environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)
