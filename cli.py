@@ -225,6 +225,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
+    _option(judged, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
     plot = verb("plot", "read_study", "draw a study as a picture")
     picture = types.one_of("picture", _PICTURES)
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)

@@ -32,6 +32,7 @@ from .checks import (
     check_continues,
     check_runnable,
     gives_new_bits,
+    kept_text,
     study_meta,
     takes_changed_files,
 )
@@ -158,12 +159,6 @@ def run(
         return _run(ledger, store, factory, proposer, observers, settings)
 
 
-def kept_text(folder: StudyFolder) -> str:
-    if not folder.study_file.is_file():
-        return ""
-    return folder.study_file.read_text(encoding="utf-8", errors="replace")
-
-
 def _continued(
     before: StudyMeta, now: StudyMeta, ledger: Ledger, goes_on: bool, settings: Settings
 ) -> StudyMeta:
@@ -171,7 +166,7 @@ def _continued(
     if not goes_on:
         return replace(before, name=now.name, study_hash=now.study_hash, study_text=now.study_text)
     accept = settings.accept_changed_files
-    files = takes_changed_files(before.name, before.files, ledger.study, accept)
+    files = takes_changed_files(before.name, before.files, ledger.study.source, accept)
     differs = gives_new_bits(before, now, settings.accept_new_bits) or files
     bits = max(before.bits, ledger.state.bits) + differs
     return replace(now, created_at=before.created_at, bits=bits)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers import search_samples as samples
+from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
@@ -13,6 +14,7 @@ from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
+from hpo.store.rows import Commit
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
 
 
@@ -77,6 +79,91 @@ def test_the_policy_that_lanes_start_from_counts(tmp_path):
     assert sorted(files_of_study(study)) == ["p/arrays/SHA256SUMS", "p/policy.json"]
     restored = dataclasses.replace(study, init=Init("p", optimiser="restored"))
     assert files_of_study(restored).keys() - files_of_study(study) == {"p/parts/optimiser.npz"}
+
+
+TRAINING = """
+import pathlib
+
+import jax.numpy as jnp
+
+import hpo
+
+RATE = 0.3
+
+
+class Bowl(hpo.Training):
+    rate = hpo.traced(RATE, low=0.0)
+
+    def setup(self):
+        self.steps_per_update = 5
+
+    def init(self, key, h):
+        return jnp.ones(2)
+
+    def update(self, state, h):
+        return state * (1 - h.rate), {}
+
+    def evaluate(self, state, h, key):
+        return {"return": -jnp.sum(state**2)}
+"""
+TRAINED = """
+algorithm: bowl.py:Bowl
+length: 40
+space: {rate: {min: 0.1, max: 0.9, distribution: uniform}}
+search: {method: random}
+evaluation: {episodes: 1, every: 20}
+seeds: {per_config: 1}
+budget: {trials: 3}
+population: {lanes: 2}
+confirm: null
+"""
+
+
+def trap(file, marker):
+    """Change a file so that it leaves a mark when it is run."""
+    text = file.read_text()
+    file.write_text(f"import pathlib\npathlib.Path({str(marker)!r}).write_text('ran')\n{text}")
+
+
+@pytest.mark.parametrize("changed", ["bowl.py", "beside.py"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["what-if"],
+        ["replay", "0"],
+        ["confirm", "0", "--seeds", "2"],
+        ["run", "study.yaml", "--set", "budget.trials=6"],
+        ["run", "study.yaml"],
+    ],
+)
+def test_a_changed_file_is_never_run_before_it_is_compared(
+    tmp_path, monkeypatch, capsys, words, changed
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, beside_py="", bowl_py=TRAINING.replace("import hpo", "import hpo, beside"))
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    if words == ["run", "study.yaml"]:  # as if it had been interrupted
+        with Journal(tmp_path / "results/study", writable=True) as journal:
+            head = journal.head()
+            journal.commit(Commit(head.number + 1, head.loop_state, head.checkpoint, head.at))
+    trap(tmp_path / changed, tmp_path / "mark")
+    capsys.readouterr()
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert f"{changed}: its sha256 was" in error
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_finished_study_is_shown_whatever_its_files_hold_now(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, bowl_py=TRAINING)
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    trap(tmp_path / "bowl.py", tmp_path / "mark")
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert "finished" in capsys.readouterr().out
+    assert main(["confirm", "0", "--seeds", "2", "--accept-changed-files", "--quiet"]) == 0
 
 
 class Cut(Observer):

@@ -170,8 +170,9 @@ def _indent(line: str) -> int:
 
 
 def do_run(args: Namespace) -> int:
-    study = load(args.file, args.set, args.name)
+    from .watched_run import check_before_code, run_watched
+
+    study = load(args.file, args.set, args.name, check_before_code(args))
     text = Path(args.file).read_text(encoding="utf-8")
-    from .watched_run import run_watched
 
     return run_watched(study, text, args)
