@@ -335,7 +335,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
     @cached_property
     def _workers(self) -> Workers | None:
-        return workers_of(self.study, self._cores)
+        return workers_of(self.study, self._cores, self.warn)
 
 
 def _check_alike(plan: Plan) -> None:

@@ -164,14 +164,17 @@ class InterruptListener:
     """Listens for Ctrl-C while entered and armed; only in the main thread.
 
     The listening thread calls `on_first` at the first signal that ends a study and `on_second` at
-    the next Ctrl-C; then the process ends with code 130. The journal is whole at any moment.
+    the next Ctrl-C or later SIGTERM; then the process ends with code 130. The journal is whole at
+    any moment.
     """
 
     def __init__(
         self, on_first: Callable[[], None], on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
+        clock: Callable[[], float] = time.monotonic,
     ):  # fmt: skip
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
+        self._clock = clock
         self._armed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -197,16 +200,16 @@ class InterruptListener:
         self._thread = None
 
     def _listen(self) -> None:
-        pressed = False
+        pressed, since = False, 0.0
         while byte := self._hears.recv(1):
             if byte[0] not in HEARD or not self._armed.is_set():
                 continue
             if byte[0] == signal.SIGHUP:
                 let_go_of_terminal()
             if not pressed:
-                pressed = True
+                pressed, since = True, self._clock()
                 self._on_first()
-            elif leaves_at_once(byte[0]):
+            elif leaves_at_once(byte[0], self._clock() - since):
                 try:
                     self._on_second()
                 finally:
