@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt32
 
 from ..errors import ConfigError, format_error_if_own, named, shown_path
+from ..files.working_folder import same_working_folder
 from ..knobs.table import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
@@ -198,7 +199,8 @@ class Training:
     ):
         """Make the training of one combination of fixed values; `setup` runs once for it."""
         self.fixed_values, self.length, self.given = dict(values), length, given
-        self.setup()
+        with same_working_folder():
+            self.setup()
 
     def setup(self) -> None:
         """Prepare what all lanes share: networks, data, environments; set `steps_per_update`."""

@@ -82,26 +82,28 @@ def run(
     out = Path(out)
     name = free_name(out, study.name) if new else checked_name(study.name)
     study = replace(study, name=name)
+    shown = out / name
+    place = shown.absolute()  # before any code of the study runs, which may change the folder
     if not new:
-        asked = resolved(as_begun(study, out / name))
+        asked = resolved(as_begun(study, place))
         check_files_to_resume(
-            out / name,
+            place,
             study.source,
             accept_changed_files,
             lambda meta: not diff(as_recorded(meta.study_text), asked),
         )
     run_own_code(study)
     check_registered(study)
-    failure = "" if new else common_failure(out / name)
+    failure = "" if new else common_failure(place)
     if failure:
         warn(f"every trial of {name} failed, so it starts over; the last error was: {failure}")
     else:
-        study = as_begun(study, out / name)
-        if note := resume_note(study, out / name):
+        study = as_begun(study, place)
+        if note := resume_note(study, place):
             warn(note)
     if note := own_evaluation_note(study):
         warn(note)
-    earlier = warm_start(study, None if failure else out / name)
+    earlier = warm_start(study, None if failure else place)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
     settings = Settings(
@@ -113,9 +115,10 @@ def run(
         callbacks=tuple(callbacks),
         resume=not new,
         anew=bool(failure),
+        shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, out / name, factory, observers, settings, earlier)
+        return run_study(study, place, factory, observers, settings, earlier)
 
 
 def train(
@@ -214,7 +217,8 @@ def confirm(
     `budget` does not bound these runs, neither its env steps, which they do not use up, nor its
     wall time.
     """
-    study, folder = asked.study, asked.folder.path
+    study, shown = asked.study, asked.folder.path
+    place = shown.absolute()
     run_own_code(study)
     check_registered(study)
     settings = Settings(
@@ -222,9 +226,10 @@ def confirm(
         accept_changed_files=accept_changed_files,
         study_text=asked.text,
         sinks=sinks_of(study, warn),
+        shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, folder, factory, observers, settings)
+        return run_study(study, place, factory, observers, settings)
 
 
 def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from ..errors import StoreError
 from ..files.atomic_files import delete_copies, has_refused
+from ..files.working_folder import as_given
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import StopRequest
@@ -102,6 +103,7 @@ class Settings:
     given: Given | None = None  # the command that runs it, kept with the file
     sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
+    shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 
 def run(
@@ -121,20 +123,23 @@ def run(
         StoreError: its folder is locked, damaged, or of another study.
     """
     settings = settings or Settings()
+    shown = settings.shown or Path(directory)
+    place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
     if earlier is None:
-        earlier = warm_start(study, None if settings.anew else Path(directory))
+        earlier = warm_start(study, None if settings.anew else place)
     if settings.anew:  # nothing above has refused the study
-        delete_results(Path(directory))
+        delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
     seconds = settings.publish_seconds
-    with StudyStore(
-        StudyFolder(Path(directory)), meta, sinks=settings.sinks, publish_seconds=seconds
-    ) as store:
+    folder = StudyFolder(place)
+    with StudyStore(folder, meta, sinks=settings.sinks, publish_seconds=seconds) as store:
         if not store.created:
             if not settings.resume:
-                raise StoreError(f"{directory} has a study already; start another", new=True)
+                raise StoreError(
+                    f"{as_given(shown, place)} has a study already; start another", new=True
+                )
             kept = kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
@@ -155,8 +160,10 @@ def run(
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
             store.publish(force=True)
-            return replace(_results("finished", ledger, store), finished_at=store.head.at)
-        return _run(ledger, store, factory, proposer, observers, settings)
+            found = replace(_results("finished", ledger, store), finished_at=store.head.at)
+        else:
+            found = _run(ledger, store, factory, proposer, observers, settings, shown=shown)
+    return replace(found, folder=as_given(shown, place))
 
 
 def _continued(
@@ -179,6 +186,8 @@ def _run(
     proposer: Proposer,
     observers: Sequence[Observer],
     settings: Settings,
+    *,
+    shown: Path,
 ) -> Results:
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
@@ -187,7 +196,8 @@ def _run(
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
-    telling.tell("on_start", study, store.folder.path, not store.created)
+    folder = as_given(shown, store.folder.path)
+    telling.tell("on_start", study, folder, not store.created)
     measure_baselines(
         ledger, factory, baselines_of(store.journal), partial(telling.tell, "on_baseline")
     )

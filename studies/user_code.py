@@ -16,6 +16,7 @@ from typing import Any
 from ..environments.registry import fitting_distributions
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError
+from ..files.working_folder import same_working_folder
 from ..knobs import KNOBS, check_value
 from .spec import Study, environments_of
 
@@ -153,7 +154,8 @@ def _run(path: Path, shown: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with same_working_folder():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error

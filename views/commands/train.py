@@ -53,7 +53,7 @@ def do_confirm(args: Namespace) -> int:
     results = watch_run(run, args, command, asked.folder.path, write_report_of)
     if results.state == "interrupted":
         return INTERRUPTED
-    shown = Namespace(study=str(asked.folder.path), out=args.out, json=args.json)
+    shown = Namespace(study=str(results.folder), out=args.out, json=args.json)
     if len(asked.trials) != 2:
         return do_top(Namespace(**vars(shown), n=None, explain=False))
     a, b = map(str, asked.trials)
