@@ -108,7 +108,7 @@ def brief(report: CheckReport, note: str, file: str) -> str:
             confirmed += f"; then {last}{confirm.report} more" if tested else ""
         else:
             confirmed = f"{last}{counted(confirm.report, 'new seed')}"
-    lines = [_answer(report), "", f"  search    {method}{searched}; {seeds} per trial"]
+    lines = [_answer(report, file), "", f"  search    {method}{searched}; {seeds} per trial"]
     lines += [f"  stopping  {_stopping(report)}", f"  confirm   {confirmed}"]
     unit, fresh = study.algorithm.unit, expected.confirm + expected.asked
     parts = [f"confirm {steps(fresh)}"] if fresh else []
@@ -136,11 +136,15 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     return "\n".join(lines)
 
 
-def _answer(report: CheckReport) -> str:
+def _answer(report: CheckReport, file: str) -> str:
     if report.mistakes:
         return f"This study has {counted(len(report.mistakes), 'mistake')}."
     trials, env = report.expected.trials, env_words(report.study)
     what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
+    if report.not_run:
+        files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
+        told = f"The study file is OK; what {files} brings is not checked, as only {way} runs it"
+        return f"{told}. Runs {what}."
     if report.time is None:
         why = f"; time not known: {report.time_note}" if report.time_note else ""
         return f"OK. Runs {what}{why}."
