@@ -176,6 +176,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
+    _flag(run, "--retry-failed", "run failed trials again, once their cause is gone")
     _add_export(train, "copy")
 
 

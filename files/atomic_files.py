@@ -89,10 +89,10 @@ _PROBE_BYTES = 65_536
 
 
 def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path | None:
-    """Return the folder of temporary files if that is what is full, else None.
+    """Return the folder of temporary files if it is full, else None.
 
-    `place` is what was being written when a disk was full, None if nothing is known; with `sure`
-    the error itself named it. Some errors name no file, and libraries write temporary files.
+    `place` is the file that a full disk refused, None if unknown; with `sure` the error named it.
+    Some errors name no file, and libraries write temporary files.
     """
     folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
     if place is not None and _is_ours(place.absolute(), folder):

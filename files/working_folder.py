@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def same_working_folder() -> Generator[None]:
-    """Change back to the working folder at the end, if what runs inside has left it.
+    """Change back to the working folder at the end, if the code inside has left it.
 
     Configuration libraries change it while they start; paths such as `results/` are relative to
     the one where the command was typed.

@@ -49,7 +49,7 @@ class Workers:
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
     must call `worker.serve`. A call of an environment may take `limit` seconds, one that makes it
-    `opening_limit`; `warn` is told of one that takes long.
+    `opening_limit`; `warn` takes a line about one that takes long.
     """
 
     def __init__(

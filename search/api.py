@@ -46,6 +46,7 @@ def run(
     new: bool = False,
     accept_new_bits: bool = False,
     accept_changed_files: bool = False,
+    retry_failed: bool = False,
     study_text: str = "",
     given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
@@ -63,6 +64,7 @@ def run(
         new: start another study `name-2` and leave an existing one alone.
         accept_new_bits: resume although results on this machine differ in the last digits.
         accept_changed_files: resume although a file that the study names has changed.
+        retry_failed: run the trials again that failed, as they were proposed.
         study_text: the file as it was given, if `study` is loaded.
         given: the command that runs it, if one does.
         compiling: entered around each compile, with its name.
@@ -90,7 +92,7 @@ def run(
             place,
             study.source,
             accept_changed_files,
-            lambda meta: not diff(as_recorded(meta.study_text), asked),
+            lambda meta: not retry_failed and not diff(as_recorded(meta.study_text), asked),
         )
     run_own_code(study)
     check_registered(study)
@@ -115,6 +117,8 @@ def run(
         callbacks=tuple(callbacks),
         resume=not new,
         anew=bool(failure),
+        retry_failed=retry_failed,
+        warn=warn,
         shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:

@@ -49,6 +49,7 @@ from .engine.loop import Loop
 from .engine.notify import Telling
 from .engine.pbt_step import make_evolver
 from .engine.refill import Intake
+from .engine.retry_failed import lacks_test_seeds, retry, retry_note, to_retry
 from .lanes.contract import PopulationFactory, Resolver
 from .ray_tune.loop import drive
 from .rules.registry import make_pruner
@@ -103,6 +104,8 @@ class Settings:
     given: Given | None = None  # the command that runs it, kept with the file
     sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
+    retry_failed: bool = False  # trials that failed run again
+    warn: Callable[[str], None] = lambda text: None  # takes lines about that
     shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 
@@ -149,7 +152,12 @@ def run(
         if not store.created:
             lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
         # also because the bounds of the study grew
-        goes_on = ledger.state.go_on(json.dumps([study.budget, study.confirm], default=vars))
+        again = to_retry(ledger) if settings.retry_failed else []
+        lacks = settings.retry_failed and lacks_test_seeds(ledger)
+        if settings.retry_failed:
+            settings.warn(retry_note(ledger, again, lacks))
+        bounds = json.dumps([study.budget, study.confirm], default=vars)
+        goes_on = ledger.state.go_on(bounds, again=bool(again) or lacks)
         if not store.created:
             store.journal.replace_meta(_continued(store.meta, meta, ledger, goes_on, settings))
         ledger.state.take_bits(store.meta.bits)
@@ -162,7 +170,9 @@ def run(
             store.publish(force=True)
             found = replace(_results("finished", ledger, store), finished_at=store.head.at)
         else:
-            found = _run(ledger, store, factory, proposer, observers, settings, shown=shown)
+            found = _run(
+                ledger, store, factory, proposer, observers, settings, shown=shown, again=again
+            )
     return replace(found, folder=as_given(shown, place))
 
 
@@ -188,6 +198,7 @@ def _run(
     settings: Settings,
     *,
     shown: Path,
+    again: Sequence[int],
 ) -> Results:
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
@@ -223,6 +234,7 @@ def _run(
             policies=policies, telling=telling, beside=beside, shelf=shelf,
         )  # fmt: skip
         outcome: Outcome = "finished"
+        retry(engine, store, again)
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
                 outcome = drive(engine, interrupts)

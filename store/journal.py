@@ -495,6 +495,8 @@ class Journal:
         kinds = self.meta.param_kinds
         texts = ((row, codec.trial_to_text(row, kinds)) for row in commit.trials)
         self._put("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
+        for table in ("evaluations", "decisions"):
+            self._delete(table, "trial = ?", [(int(number),) for number in commit.restarted])
         self._put("evaluations", map(codec.evaluation_cells, commit.evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]
         self._delete("decisions", "trial = ? AND rung = ?", promoted)  # what paused these trials

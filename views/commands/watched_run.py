@@ -232,6 +232,8 @@ def check_before_code(args: Namespace) -> BeforeCode:
 
 def _is_as_before(args: Namespace, folder: Path, meta: StudyMeta) -> bool:
     """Return whether a study is given by the same text and settings as when it ran last."""
+    if getattr(args, "retry_failed", False):
+        return False
     kept = kept_text(StudyFolder(folder))
     before = given_in(kept)
     settings = () if before is None else before.overrides
@@ -267,7 +269,8 @@ def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results
     name = study.name if args.new else args.name
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
 
-    run = partial(run_study, study, args.out, study_text=text, given=given)
+    again = getattr(args, "retry_failed", False)
+    run = partial(run_study, study, args.out, study_text=text, given=given, retry_failed=again)
     return watch_run(run, args, command, Path(args.out) / study.name, show)
 
 
@@ -287,13 +290,18 @@ def watch_run(
         since = max(0.0, time.time() - results.finished_at)
         echo(f"{folder.name} finished {duration(since)} ago; nothing to do.")
     show(results)
+    states = [entry.state for entry in results.leaderboard]
+    if hasattr(args, "retry_failed") and "failed" in states and "finished" in states:
+        view.write(
+            "To run failed trials again, once their cause is gone:", f"{command} --retry-failed"
+        )
     if results.state == "interrupted":
         view.write("Interrupted; everything so far is kept. Resume with:", command)
     return results
 
 
 def resume_command(argv: Sequence[str], name: str | None) -> str:
-    words = [word for word in argv if word != "--new"]
+    words = [word for word in argv if word not in ("--new", "--retry-failed")]
     if name is not None:
         words += ["--name", name]
     return shlex.join(["hpo", *words])
