@@ -6,7 +6,7 @@ The same call does all three; a resumed study ends with the same tables as one n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -161,7 +161,8 @@ class CurveParts:
 
     def drop(self, trials: Collection[int]) -> None:
         """Remove the rows of trials: parts that have some are written again, without them."""
-        unwanted = pc.field("trial").isin(list(trials))
+        numbers = list(trials)
+        unwanted = pc.field("trial").isin(numbers)
         for part in self.live:
             path = self.directory / part.name
             if part.name in self._merged:
@@ -170,7 +171,8 @@ class CurveParts:
                 continue
             schema = unified_schema(self.directory, [part])
             tables = part_batches(self.directory, [part], schema)
-            kept = [rest for table in tables if (rest := table.filter(~unwanted)).num_rows]
+            rests = (table.filter(_others(table, numbers)) for table in tables)
+            kept = [rest for rest in rests if rest.num_rows]
             self._merged.append(part.name)
             if kept:
                 self._pending.append(self._write(kept, schema, part.first, part.level))
@@ -208,6 +210,12 @@ class CurveParts:
         self._pending, self._merged = [], []
         for name in gone:
             atomic_files.delete_file(self.directory / name)
+
+
+def _others(table: pa.Table, trials: Sequence[int]) -> pc.Expression:
+    """Return a filter for the rows of all other trials in a table."""
+    found = {int(trial) for trial in table["trial"].to_pylist()}
+    return pc.field("trial").isin(sorted(found - set(trials)))
 
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:

@@ -174,9 +174,13 @@ def _indent(line: str) -> int:
 
 
 def do_run(args: Namespace) -> int:
-    from .watched_run import check_before_code, run_watched
+    def before_code(name: str) -> None:  # a mistake in the file is told without jax
+        from .watched_run import check_before_code
 
-    study = load(args.file, args.set, args.name, check_before_code(args))
+        check_before_code(args)(name)
+
+    study = load(args.file, args.set, args.name, before_code)
     text = Path(args.file).read_text(encoding="utf-8")
+    from .watched_run import run_watched
 
     return run_watched(study, text, args)
