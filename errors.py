@@ -10,6 +10,7 @@ command line exits with `exit_code`.
     ├── UnknownNameError    an id that no registry knows; suggests the nearest
     │   └── UnimportedModuleError  an id names a module that only `imports` may bring in
     ├── StoreError          results on disk are missing, locked, damaged or of another study
+    │   └── UnreadableError    files that this user may not read
     ├── MissingExtraError   an optional package is not installed; names the extra
     └── SearchError         the search cannot continue (all trials diverged, too many failures)
         └── CallbackError   a user's callback raised; the results so far are kept
@@ -52,6 +53,10 @@ class ConfigError(HpoError):
 
 class StoreError(HpoError):
     """Results on disk are missing, locked, damaged or belong to another study."""
+
+
+class UnreadableError(StoreError):
+    """Results on disk that this user may not read."""
 
 
 class SearchError(HpoError):

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt32
 
 from ..errors import ConfigError
+from ..files.working_folder import same_working_folder
 from ..knobs.table import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
@@ -196,7 +197,8 @@ class Training:
     ):
         """Make the training of one combination of fixed values; `setup` runs once for it."""
         self.fixed_values, self.length, self.given = dict(values), length, given
-        self.setup()
+        with same_working_folder():
+            self.setup()
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._check_setup(name)

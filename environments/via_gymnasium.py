@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ConfigError, MissingExtraError, UnknownNameError
+from ..files.working_folder import same_working_folder
 from .table import EnvEntry, EnvKey, KeyType
 
 PREFIX = "gym:"
@@ -115,7 +116,8 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
     _creator(id_, spec)
     _hear_mujoco()
     try:
-        return gymnasium.make(spec, disable_env_checker=True, **values)
+        with same_working_folder():
+            return gymnasium.make(spec, disable_env_checker=True, **values)
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
     except BaseException as error:  # any error of a constructor is due to the given values

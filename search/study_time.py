@@ -263,7 +263,7 @@ def _timed(
         costs = timings.known.get(key)
         if costs is None and timing and (first or time.monotonic() - started < _TIMING_SECONDS):
             if not new:
-                told("timing this study here; the compiled program is kept for the run")
+                told("compiling this study to time it here; the run uses the compiled program")
             new.append(program.factory)
             costs = time_program(program, bool(program.factory.study.baselines) and first)
             timings.keep(key, costs)

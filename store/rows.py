@@ -229,6 +229,7 @@ class Commit:
     parts: Sequence[Part] = ()  # added to the list of live curve parts
     merged: Sequence[str] = ()  # removed from that list: their rows are in one of `parts`
     phase: Phase = "running"
+    restarted: Sequence[int] = ()  # trials whose evaluations and decisions are removed first
 
 
 @dataclass(frozen=True)

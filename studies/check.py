@@ -58,6 +58,7 @@ class CheckReport:
     warm_start: str = ""
     time: TimeEstimate | None = None
     time_note: str = ""  # why `time` is None
+    not_run: tuple[str, ...] = ()  # files of `imports`, of whose contents nothing was checked
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -69,7 +70,7 @@ class CheckReport:
             "rejected_share": self.rejected_share, "warnings": list(self.warnings),
             "mistakes": list(self.mistakes), "warm_start": self.warm_start or None,
             "time": None if self.time is None else self.time.as_data(),
-            "time_note": self.time_note or None,
+            "time_note": self.time_note or None, "imports_not_run": list(self.not_run),
         }  # fmt: skip
 
     def text(self) -> str:
@@ -85,12 +86,12 @@ class CheckReport:
 
 def check(
     study: Study, bucket_key: Callable[[Config], str] | None = None,
-    cost_of: Callable[[str], Cost] | None = None,
+    cost_of: Callable[[str], Cost] | None = None, not_run: tuple[str, ...] = (),
 ) -> CheckReport:  # fmt: skip
     """Examine a study; refuse one of which no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, `cost_of` that name to
-    the cost of its program.
+    the cost of its program; `not_run` are files that may set what cannot be seen without them.
     """
     import numpy as np
 
@@ -105,8 +106,8 @@ def check(
     return CheckReport(
         study, costs, len(buckets.found), not (buckets.more or _unknown(study)),
         expected_steps(study, buckets.found[0].quanta), (_DRAWS - len(allowed)) / _DRAWS,
-        tuple(_warnings(study, draws, buckets, costs[0][1].lanes)),
-        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
+        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
+        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])), not_run=not_run,
     )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
 
 
 def _warnings(
-    study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None
+    study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None, complete: bool
 ) -> Iterator[str]:
     early, method, checkpoint = study.early_terminate, study.search.method, study.checkpoint
     for rule in study.space.forbid:
@@ -170,7 +171,8 @@ def _warnings(
         text = "checkpoint.policies_every keeps policies of the best trials alone"
         yield f"{text}, and checkpoint.keep_best is 0: none is kept"
     yield from (*buckets.notes, *(idle_knobs(study) if study.algorithm.is_ppo else ()))
-    yield from filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
+    limits = endless_note(study) if complete else ""
+    yield from filter(None, [own_evaluation_note(study), limits, spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
         yield f"search.random_share changes nothing: {method} learns from no result"

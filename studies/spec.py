@@ -256,8 +256,8 @@ class PopulationSpec:
         words=("auto",))  # fmt: skip
     step_timeout: float | None = key(
         None, "that a call of a gym: environment may take in a worker until it counts as hung, or "
-        "auto: 5m; 0: any", type="seconds", low=0, high=1e9, words=("auto",),
-        late=True)  # fmt: skip
+        "auto: 2m for a step, 5m to make one; 0: any", type="seconds", low=0, high=1e9,
+        words=("auto",), late=True)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from ..environments.registry import fitting_distributions
 from ..environments.table import ENVIRONMENTS
 from ..errors import ConfigError, is_interrupt, user_streams
+from ..files.working_folder import same_working_folder
 from ..knobs import KNOBS, check_value
 from .spec import Study, environments_of
 
@@ -153,7 +154,7 @@ def _run(path: Path, shown: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with user_streams():
+        with user_streams(), same_working_folder():
             spec.loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(name, None)

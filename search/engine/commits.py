@@ -166,7 +166,7 @@ class Committer:
                 checkpoint=self._save_lanes(),
                 trials=[ledger.trials[number] for number in sorted(new.trials)],
                 evaluations=new.evaluations, decisions=new.decisions, asks=new.asks,
-                attributes=new.attributes, phase=phase,
+                attributes=new.attributes, phase=phase, restarted=new.restarted,
             )  # fmt: skip
         ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import jax.numpy as jnp
@@ -62,7 +61,7 @@ class SavedStart:
         if init is None:
             self._saved = None
             return
-        self._folder = Path(split.study.source) / init.folder
+        self._folder = split.source / init.folder
         self._saved = load_policy(self._folder)
 
     def check(self) -> None:
@@ -366,7 +365,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
     @cached_property
     def _workers(self) -> Workers | None:
-        return workers_of(self.study, self._cores)
+        return workers_of(self.study, self._cores, self.warn)
 
 
 def _check_alike(plan: Plan) -> None:

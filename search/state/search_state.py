@@ -37,6 +37,7 @@ class Unwritten:
     """Rows since the last commit."""
 
     trials: set[int] = field(default_factory=set)
+    restarted: list[int] = field(default_factory=list)  # whose earlier rows go
     evaluations: list[EvaluationRow] = field(default_factory=list)
     decisions: list[DecisionRow] = field(default_factory=list)
     asks: list[AskRow] = field(default_factory=list)
@@ -128,6 +129,20 @@ class Ledger:
 
     def touch(self, trial: Trial) -> None:
         self.unwritten.trials.add(trial.number)
+
+    def restart(self, number: int) -> Trial:
+        """Return a failed trial as it was proposed; the rows of its first attempt will go."""
+        old = self.trials[number]
+        new = Trial(
+            number, TrialState.WAITING, old.proposed_by, old.batch, "", old.params,
+            attributes=old.attributes,
+        )  # fmt: skip
+        self._pasts.pop(number, None)
+        self._resolved.pop(number, None)
+        self._judged = [[one for one in rung if one != number] for rung in self._judged]
+        self.state.restart(number)
+        self.unwritten.restarted.append(number)
+        return new
 
     def live(self) -> list[Trial]:
         return [trial for trial in self.state.live.values() if trial.is_live]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, counted, not_as_written
-from ...files.atomic_files import is_plain_file, write_text
+from ...files.atomic_files import check_readable, is_plain_file, write_text
 from ...files.atomic_files import read_text as read_file
 from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
@@ -66,6 +66,7 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
 
 def _read_copy(path: Path) -> tuple[list[Past], str]:
     """Read the copy in the study's folder; older ones have no checksum."""
+    check_readable(path)
     try:
         data = json.loads(read_file(path))
         found, words = [_past(**row) for row in data["trials"]], str(data["words"])

@@ -143,6 +143,30 @@ def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_come
     assert (told, left) == ([1, 2], [130])
 
 
+def test_a_later_sigterm_leaves():
+    now, told, left, gone = [0.0], [], [], threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *given: None)
+
+    def leave(code):
+        left.append(code)
+        gone.set()
+
+    try:
+        first = threading.Event()
+        with InterruptListener(
+            first.set, lambda: told.append(2), leave=leave, clock=lambda: now[0]
+        ) as ear:
+            ear.arm()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert first.wait(PATIENCE)
+            now[0] = 60.0
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert gone.wait(PATIENCE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (told, left) == ([2], [130])
+
+
 def test_a_compile_that_goes_on_is_left_without_a_second_press(handled, monkeypatch):
     left, told, gone = [], [], threading.Event()
     monkeypatch.setattr(watched_run, "PATIENCE", 0.2)
