@@ -12,7 +12,14 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
-from .comparison import UNBOUNDED, Bounds, chance_of_better, decided_pairs, paired_interval
+from .comparison import (
+    UNBOUNDED,
+    Bounds,
+    Unless,
+    chance_of_better,
+    decided_pairs,
+    paired_interval,
+)
 from .interim_analyses import fewest_pairs, next_level
 from .libraries import np, special
 from .statistics import NO_INTERVAL, Interval, mean
@@ -210,6 +217,7 @@ class Against:
     probability: float | None = None  # that the winner is better on a new seed, a tie half
     probability_interval: Interval = NO_INTERVAL
     more_seeds: int | None = None  # that would decide, if it is undecided
+    unless: Unless | None = None  # only outcomes that no seed has shown stand against a verdict
     own_diverged: int = 0  # seeds on which the winner has no finite value
     why: str = ""  # there is nothing to compare, as a sentence
 
@@ -395,5 +403,6 @@ def _compared(
         probability=chance,
         probability_interval=chance_interval,
         more_seeds=more,
+        unless=found.unless if verdict == "undecided" else None,
         own_diverged=own_lost,
     )
