@@ -9,10 +9,10 @@ of the values seen can know of it. One rule covers every side, constant or noisy
 - *How many.* So many as the seeds allow. The lower end of a mean is a quantile of randomly
   weighted seeds, of which one more has the worst outcome (Gaffke 2005; Learned-Miller and Thomas
   2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
-- *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies,
-  and falls with the fourth power of its deviation over its distance from the worst outcome: 1/2 at
-  a tenth, 1/17 at a fifth, where the values seen tell more. It is also at least the fourth power
-  of how much longer this side's tail is than the other's.
+- *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
+  It falls with the fourth power of its deviation over its distance from the worst outcome, or over
+  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth, where the values seen tell more. It is
+  also at least the fourth power of how much longer this side's tail is than the other's.
 
 The numbers were chosen by simulation: `scripts/acceptance statistics 2` has their errors.
 """
@@ -30,6 +30,7 @@ from .statistics import LEVEL, Interval, has_interval, interval, mean, variance
 _FROM_ZERO, _BEYOND = 1.5, 1.2
 _SETTLED, _POWER = 0.1, 4
 _SETTLED_ALONE = 0.02  # one mean has no second side that its noise must be judged by
+_LEAST_SCALE = 1e-3  # of the distance, for values around 0
 _DRAWS, _MANY = 10_000, 100
 _MOST_CHANCE = 0.5  # beyond, the quantile says nothing about an end
 
@@ -98,8 +99,17 @@ def _farthest(
     distance = sign * (end - mean(own))
     if distance <= 0.0:
         return end, 0.0
-    settled = 1.0 / (1.0 + (math.sqrt(variance(own)) / distance / _SETTLED) ** _POWER)
+    settled = 1.0 / (1.0 + (_relative_noise(own, distance) / _SETTLED) ** _POWER)
     return end, max(settled, longer**_POWER)
+
+
+def _relative_noise(values: Sequence[float], distance: float) -> float:
+    """Return the deviation over the distance from the worst outcome, or from 0 if that is less.
+
+    Returns of 22 with a deviation of 5 do vary, even where 500 is possible.
+    """
+    from_zero = (1.0 + _FROM_ZERO) * abs(mean(values)) + _LEAST_SCALE * distance
+    return math.sqrt(variance(values)) / min(distance, from_zero)
 
 
 def _assumed_end(
@@ -262,6 +272,6 @@ def _lowest_alone(values: Sequence[float], worst: float) -> float:
     distance = mean(values) - worst
     if not math.isfinite(worst) or distance <= 0.0:
         return math.inf
-    ratio = math.sqrt(variance(values)) / distance / _SETTLED_ALONE
+    ratio = _relative_noise(values, distance) / _SETTLED_ALONE
     chance = (1.0 - LEVEL) * (1.0 + ratio**_POWER)
     return lowest_mean(values, worst, chance) if chance < _MOST_CHANCE else math.inf

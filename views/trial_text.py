@@ -18,8 +18,8 @@ from ..store.journal import Journal
 from ..store.leaderboard import default_of, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import AskRow, EvaluationRow, StudyMeta, TrialRow, TrialState
-from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
+from ..store.unobserved import bounded_interval
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
@@ -133,7 +133,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
             of_all = environment_scores(journal, rows)
             scores = each_data(meta, of_all, entry.trial, entry.value_from)
-        around = value_bounds(meta).around(interval(row.report_values))
+        around = bounded_interval(row.report_values, value_bounds(meta))
     return {
         "study": folder.name, "metric": meta.metric,
         "training_weight": (study.get("metric") or {}).get("training_weight", 0.0),

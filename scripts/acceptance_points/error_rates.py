@@ -1,10 +1,10 @@
 """How often each verdict is wrong where nothing differs: five kinds of returns, 5 to 32 seeds.
 
-Both sides have the same distribution, or one of them always has the mean of the other, so every
-*better* and *worse*, every interval of a difference without 0 and, of equal distributions, every
-probability of improvement without 1/2 is an error; an interval of one trial errs where it misses
-the truth. The side at its mean is constant, or has a thousandth of the other's noise. A second look does what the first one advised: it adds the seeds that "would decide" and
-decides again.
+Both sides have the same distribution, or one of them always has the mean of the other (or nearly:
+a thousandth of the other's noise), so every *better* and *worse*, every interval of a difference
+without 0 and, of equal distributions, every probability of improvement without 1/2 is an error; an
+interval of one trial errs where it misses the truth. A second look does what the first advised: it
+adds the seeds that "would decide" and decides again.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
@@ -349,7 +349,7 @@ def _text(
         lines.append(_seed_by_seed(result, sides, chosen))
     lines += ["", chosen.caution] if chosen.caution and not result.equal else []
     lines += ["", *more] if more else []
-    if not refused and result.verdict == "undecided":
+    if not refused and result.verdict == "undecided" and result.more_seeds:
         lines += _what_decides(result, sides, chosen, which)
     return "\n".join(lines)
 
@@ -385,7 +385,7 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
 def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        around = chosen.bounds.around(interval(values))
+        around = bounded_interval(values, chosen.bounds)
         few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
