@@ -6,8 +6,8 @@ interval is Student's, or Hall's as far as the sides vary differently (differenc
 skewed as one of them). It includes 0 wherever the exact test does not exclude it, and ends at the
 bounds of the difference.
 
-None of these knows of an outcome that no seed has shown. So both ends allow for one of either
-side, the more the less that side varies (`unobserved`).
+None of these knows of an outcome that no seed has shown. So the end next to 0 allows for one of
+either side, the more the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def paired_interval(
 ) -> Interval:
     """Return the interval of the mean of `ours` less `theirs`, seed by seed.
 
-    It excludes 0 only where the exact test does (`sign_flip_p`), and its ends allow for outcomes
-    that no seed has shown (`unobserved`). There is none below 6 pairs, where the exact test
-    excludes nothing, nor if both sides vary with the same difference on every seed. `level`: the
-    error rate, by default that of a first look; `bounds`: of the values of both sides.
+    It excludes 0 only where the exact test does (`sign_flip_p`), and where outcomes that no seed
+    has shown could not turn its sign (`unobserved`). There is none below 6 pairs, where the exact
+    test excludes nothing, nor if both sides vary with the same difference on every seed. `level`:
+    the error rate, by default that of a first look; `bounds`: of the values of both sides.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
@@ -130,11 +130,15 @@ def _with_unseen(
     unseen: Sequence[End],
     bounds: Bounds,
 ) -> _Found:
-    """Move the ends of an interval for unseen outcomes, within the range of the difference."""
+    """Move the end next to 0 for unseen outcomes, at most to 0, within the range of differences.
+
+    They may take a verdict away; how far beyond 0 they could reach is not told by so few seeds.
+    """
     if seen.low is None or seen.high is None:
         return _NOTHING
-    low = min(seen.low, *(end.at for end in unseen if end.cause.sign < 0.0), math.inf)
-    high = max(seen.high, *(end.at for end in unseen if end.cause.sign > 0.0), -math.inf)
+    falls = min((end.at for end in unseen if end.cause.sign < 0.0), default=math.inf)
+    rises = max((end.at for end in unseen if end.cause.sign > 0.0), default=-math.inf)
+    low, high = min(seen.low, max(falls, 0.0)), max(seen.high, min(rises, 0.0))
     kind = seen.kind if (low, high) == (seen.low, seen.high) else "unseen"
     centre = mean(ours) - mean(theirs)
     turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
@@ -537,9 +541,9 @@ def unpaired_interval(
     """Return the interval of a difference of means with different variances (Welch 1947).
 
     At the level of a first look, degrees of freedom rounded down. It includes 0 wherever the exact
-    test of equal distributions does not exclude it (`deal_p`), and its ends allow for outcomes
-    that no seed has shown (`unobserved`). There is none below 5 values of either side, or with a
-    non-finite value.
+    test of equal distributions does not exclude it (`deal_p`), and where outcomes that no seed has
+    shown could turn its sign (`unobserved`). There is none below 5 values of either side, or with
+    a non-finite value.
     """
     return _unpaired(a, b, bounds).whole
 
@@ -554,6 +558,6 @@ def _unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> _Found:
         degrees = welch_degrees(shares, (len(a), len(b)))
         reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
     seen = Interval(centre - reach, centre + reach, "t")
-    if deal_p([a], [b]) > level:
+    if deal_p([a], [b]) > level or is_rounding(centre, a, b):
         seen = _with_zero(seen)
     return _with_unseen(seen, a, b, unpaired_ends(a, b, level, bounds), bounds)
