@@ -6,8 +6,8 @@ interval is Student's, or Hall's as far as the sides vary differently (differenc
 skewed as one of them). It includes 0 wherever the exact test does not exclude it, and ends at the
 bounds of the difference.
 
-None of these knows of an outcome that no seed has shown. So the end next to 0 allows for one of
-either side, the more the less that side varies (`unobserved`).
+None of these detects outcomes that no seed has shown. So the end next to 0 allows for such
+outcomes of either side, more so the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; below, no verdict and no interval
 
 @dataclass(frozen=True)
 class Unless:
-    """A difference that the seeds show, and that outcomes they do not show could turn."""
+    """A difference that outcomes without an observation could reverse."""
 
     interval: Interval  # of the mean difference without such outcomes
     one_in: int  # seeds: it holds unless at least one in so many has such an outcome
@@ -132,7 +132,7 @@ def _with_unseen(
 ) -> _Found:
     """Move the end next to 0 for unseen outcomes, at most to 0, within the range of differences.
 
-    They may take a verdict away; how far beyond 0 they could reach is not told by so few seeds.
+    They can prevent a verdict; few seeds cannot say how far beyond 0 they reach.
     """
     if seen.low is None or seen.high is None:
         return _NOTHING

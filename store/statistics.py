@@ -107,7 +107,7 @@ def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
     There is none below 5 seeds (median and IQM: 11), for `min` and `max` (resampling does not show
-    how far they are from the distribution's), with a non-finite value, nor of equal values: they
+    how far they are from the distribution's), with a non-finite value, nor for equal values: they
     show no spread. `unobserved.bounded_interval` has one where the range of values is known.
     """
     count = len(values)

@@ -1,7 +1,7 @@
 """Outcomes that so few seeds may not have shown, and what they could do to a mean.
 
 Eight seeds of a side that fails on one seed in ten show no failure in 43 % of cases, and no test
-of the values seen can know of it. One rule covers every side, constant or noisy:
+of observed values can detect it. One rule covers every side, constant or noisy:
 
 - *Where.* The worst unseen outcome is the known bound of the values. If there is none, it lies
   beyond all values of both sides by 1.5 times their distance from 0, or by 1.2 times their range
@@ -11,10 +11,9 @@ of the values seen can know of it. One rule covers every side, constant or noisy
   2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
 - *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   It falls with the fourth power of its deviation over its distance from the worst outcome, or over
-  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth, where the values seen tell more. It is
-  also at least the fourth power of how much longer this side's tail is than the other's.
+  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least the fourth power of how much longer this side's tail is than the other's.
 
-The numbers were chosen by simulation: `scripts/acceptance statistics 2` has their errors.
+The numbers were chosen by simulation on all pairs of recorded evaluations (docs/results.md).
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def _farthest(
 def _relative_noise(values: Sequence[float], distance: float) -> float:
     """Return the deviation over the distance from the worst outcome, or from 0 if that is less.
 
-    Returns of 22 with a deviation of 5 do vary, even where 500 is possible.
+    Returns of 22 with a deviation of 5 vary much, even if 500 is possible.
     """
     from_zero = (1.0 + _FROM_ZERO) * abs(mean(values)) + _LEAST_SCALE * distance
     return math.sqrt(variance(values)) / min(distance, from_zero)
@@ -167,7 +166,7 @@ def paired_ends(
 def unpaired_ends(
     ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds = UNBOUNDED
 ) -> list[End]:
-    """Return the ends that unseen outcomes set to a difference of means of unlike seeds."""
+    """Return the ends that unseen outcomes set to a difference of unpaired means."""
     causes = _that_count(hidden(ours, theirs, bounds), level)
     if not causes:
         return []
