@@ -11,7 +11,8 @@ of observed values can detect it. One rule covers every side, constant or noisy:
   2020, "A New Confidence Interval for the Mean of a Bounded Random Variable").
 - *How strictly.* The quantile is `level / weight`. The weight is 1 for a side that hardly varies.
   It falls with the fourth power of its deviation over its distance from the worst outcome, or over
-  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least the fourth power of how much longer this side's tail is than the other's.
+  2.5 times that from 0: 1/2 at a tenth, 1/17 at a fifth. It is also at least the fourth power of
+  how much longer this side's tail is than the other's.
 
 The numbers were chosen by simulation on all pairs of recorded evaluations (docs/results.md).
 """
