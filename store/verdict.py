@@ -38,7 +38,7 @@ class ChosenTrial:
 
     @property
     def words(self) -> str:
-        """Say the chance as coarsely as it is known.
+        """Return the chance in words, as coarsely as it is known.
 
         Of simulated studies with six kinds of trials and three of noise, the best was chosen in 96
         to 99 % of those from 0.9 on, 60 to 80 % from 0.6 on, 35 to 51 % from 0.3 on, 12 to 26 %
