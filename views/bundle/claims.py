@@ -26,8 +26,9 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of
 from ...store.query import query
 from ...store.rows import StudyMeta, TrialRow, as_left
-from ...store.statistics import aggregate, interval
+from ...store.statistics import aggregate
 from ...store.tables import episode_columns
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...store.verdict import Against, ConstraintSamples, conclude
 from ...store.verdict_text import as_json, details
@@ -118,7 +119,7 @@ class _Tables:
         how = self.meta.aggregate if entry.measured_from == "search" else "mean"
         numbers = {"value": aggregate(found, how), "seeds": len(found)}
         if entry.ci_low is not None:
-            around = value_bounds(self.meta).around(interval(found, how))
+            around = bounded_interval(found, value_bounds(self.meta), how)
             numbers |= {"low": around.low, "high": around.high}
         return sql, numbers
 

@@ -14,7 +14,8 @@ from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
 from ...store.rows import DecisionRow, Stream, TrialState
-from ...store.statistics import interval, mean
+from ...store.statistics import mean
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import number, param, steps
 from ..leaderboard_text import front_line
@@ -185,7 +186,7 @@ def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
 
 
 def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
-    around = bounds.around(interval(values))
+    around = bounded_interval(values, bounds)
     if around.low is None or around.high is None:
         return min(values), max(values)
     return around.low, around.high

@@ -16,7 +16,8 @@ from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, StoreError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.comparison import Bounds
-from ...store.statistics import interval, mean
+from ...store.statistics import mean
+from ...store.unobserved import bounded_interval
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
@@ -81,7 +82,7 @@ def do_eval(args: Namespace) -> int:
 
 
 def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
-    around = bounds.around(interval(returns))
+    around = bounded_interval(returns, bounds)
     found = {
         "return_mean": mean(returns), "ci_low": around.low, "ci_high": around.high,
         "return_min": min(returns), "return_max": max(returns), "length_mean": mean(lengths),

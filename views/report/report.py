@@ -14,8 +14,8 @@ from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
 from ...store.rows import Stream
-from ...store.statistics import interval
 from ...store.study_folder import StudyFolder
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ...version import __version__
@@ -333,7 +333,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 def _default_words(snapshot: Snapshot) -> str:
     default = snapshot.default
     values = () if default is None else snapshot.rows[default].report_values
-    around = value_bounds(snapshot.meta).around(interval(values))
+    around = bounded_interval(values, value_bounds(snapshot.meta))
     seeds = counted(len(values), "test seed")
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
 
