@@ -61,7 +61,9 @@ def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
         rule=name,
         studies=len(rows),
         exact=sum(row.exact for row in rows),
-        stopped=_median(row.stopped / max(1, row.trials) for row in rows if row.stopped is not None),
+        stopped=_median(
+            row.stopped / max(1, row.trials) for row in rows if row.stopped is not None
+        ),
         saved=_median(row.saved for row in rows if row.saved is not None),
         kept=statistics.fmean(kept) if kept else 0.0,
     )

@@ -95,7 +95,9 @@ def curves(snapshot: Snapshot) -> Picture:
     others = [n for n in snapshot.searched if n not in {entry.trial for entry in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
     search = (str(Stream.SEARCH),)
-    own = {entry.trial: _FRESH if _on_fresh_seeds(snapshot, entry) else search for entry in leaders}
+    own = {
+        entry.trial: _FRESH if _on_fresh_seeds(snapshot, entry) else search for entry in leaders
+    }
     searched = dict.fromkeys((*own, *shown), search)
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
     trained = {**searched, **own}
@@ -152,7 +154,9 @@ def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
 def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
     """Return the words of a legend: the trial, and the seeds that its curve is of."""
     name = f"trial {entry.trial}"
-    if entry.is_default and snapshot.study.space.parameters:
+    if entry.trial < 0:
+        name = "the default"
+    elif entry.is_default and snapshot.study.space.parameters:
         name += ", default"
     row = snapshot.rows[entry.trial]
     fresh = {"selection": len(row.choose_values), "test": len(row.report_values)}

@@ -323,7 +323,9 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     if best is not None and not snapshot.meta.objectives:
         around = between(best.ci_low, best.ci_high)
         seeds = value_source(best.value_from, best.seeds, len(snapshot.entries)).split(",")[0]
-        found.append((snapshot.winner_word, number(best.value), f"trial {best.trial} {around} on {seeds}"))
+        found.append(
+            (snapshot.winner_word, number(best.value), f"trial {best.trial} {around} on {seeds}")
+        )
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
         found.append(("default", number(against.means[1]), _default_words(snapshot)))
