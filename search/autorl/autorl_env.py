@@ -360,9 +360,9 @@ class AutoRLEnv:
     def _set(self, wanted: Sequence[Configuration]) -> None:
         """Change the hyperparameters of the runs that have not ended."""
         moved = {
-            int(run): self._resolver.of(wanted[run])
-            for run in np.flatnonzero(self._alive)
-            if wanted[run] != self._params[run]
+            run: self._resolver.of(new)
+            for run, new in enumerate(wanted)
+            if self._alive[run] and new != self._params[run]
         }
         changes: list[Change] = []
         for run, resolved in moved.items():
