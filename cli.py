@@ -48,6 +48,8 @@ _Parser = argparse.ArgumentParser
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
     given = list(sys.argv[1:] if argv is None else argv)
+    # XLA's alarms of slow compiles go straight to stderr; its errors are raised as well
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _open_streams()
     try:
         args = _parse(given)
@@ -198,7 +200,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
     query = verb("query", "read_study", "query the results in SQL")
-    _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
+    _option(query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
     _flag(best, "--onnx", "with --export: also write policy.onnx")

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...core.checkpoint import restore_lane, save_lane, write_parts
+from ...core.checkpoint import restore_lane, restore_tree, save_lane, save_tree, write_parts
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
 from ...core.host.batch import EnvironmentsFailed
@@ -234,6 +234,23 @@ class LocalPopulation(ProgramLanes):
             EvaluationResult.failure(failed[at]) if at in failed else next(results)
             for at in places
         ]
+
+    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Write chosen fields of all lanes' states, those without arrays left out."""
+        new_folder(directory)
+        for name, value in self._fields(names).items():
+            save_tree(directory / name, value)
+
+    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Read fields back that `save_fields` wrote; nothing changes if one cannot be read."""
+        old = self._fields(names)
+        found = {name: restore_tree(directory / name, value) for name, value in old.items()}
+        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
+        self._lanes = self._lanes.replace(state=self._lanes.state.replace(**placed))
+
+    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
+        found = {name: getattr(self._lanes.state, name) for name in names}
+        return {name: value for name, value in found.items() if jax.tree.leaves(value)}
 
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}

@@ -45,6 +45,7 @@ from ..leaderboard_text import (
     knob_columns,
     value_source,
 )
+from ..resuming import resuming
 from ..time_spent import time_facts
 from .page import Cell, facts, figure, page, table
 
@@ -306,6 +307,9 @@ def _conclusion(snapshot: Snapshot) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
+    if snapshot.standing in ("interrupted", "died"):
+        left = "It was interrupted" if snapshot.standing == "interrupted" else "Its process died"
+        shown += f'<p class="note">{left}; {escape(resuming(snapshot.folder.path))}</p>'
     if best is not None and best.params:
         params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
@@ -319,8 +323,9 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     if best is not None and not snapshot.meta.objectives:
         around = between(best.ci_low, best.ci_high)
         seeds = value_source(best.value_from, best.seeds, len(snapshot.entries)).split(",")[0]
-        name = "winner" if best.confirmed else "first"
-        found.append((name, number(best.value), f"trial {best.trial} {around} on {seeds}"))
+        found.append(
+            (snapshot.winner_word, number(best.value), f"trial {best.trial} {around} on {seeds}")
+        )
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
         found.append(("default", number(against.means[1]), _default_words(snapshot)))
