@@ -269,10 +269,12 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
     _option(verify, "file", "FILE", "from `hpo bundle`")
-    _flag(verify, "--play", "evaluate its policy again")
-    episodes = "--play: evaluate N episodes (default: 100)"
+    _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
+    episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
-    _flag(verify, "--retrain", "train its trial again, as `hpo replay`")
+    _flag(verify, "--retrain", "train the seeds that its claims rest on again")
+    some = "--retrain: N seeds of each trial, drawn at random (default: all)"
+    _option(verify, "--seeds", "N", some, type=types.positive)
     _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
     for parser in (bundle, verify):
         _add_json(parser)

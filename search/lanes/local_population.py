@@ -23,10 +23,11 @@ from ...core.hypers import Hypers
 from ...core.lane_state import LaneState, RewardState
 from ...core.metrics import split_rows
 from ...core.program import Program
-from ...core.saved_policy import SavedPolicy, save_policy
+from ...core.saved_policy import SavedPolicy, load_policy, save_policy
 from ...environments.via_gymnasium import is_gymnasium
-from ...errors import ConfigError
+from ...errors import ConfigError, StoreError
 from ...files.atomic_files import new_folder
+from ...files.plain_data import freeze
 from ...store.rows import Stream
 from ...studies.chunk_sizes import row_ends, rows_per_chunk
 from ...studies.user_code import imported_files
@@ -275,6 +276,22 @@ class LocalPopulation(ProgramLanes):
         code = {path: source / path for path in imported_files(saved.imports, source)}
         save_policy(directory, saved, code)
         write_parts(directory, parts)
+
+    def evaluate_kept(
+        self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
+    ) -> EvaluationResult:
+        saved, asked = load_policy(directory), knobs_of(resolved.config)
+        apart = [name for name, value in asked.items() if saved.config.get(name) != freeze(value)]
+        if apart:
+            raise StoreError(f"{directory} has another {apart[0]} than the trial")
+        self.compile_evaluation()
+        policies = saved.as_lane(self._split.study.seed, STREAMS[stream], replicate)
+        hypers = jax.tree.map(lambda x: np.asarray(x)[None], parts_of(resolved).hypers)
+        try:
+            found = self._program.evaluate_policy(policies.replace(hypers=hypers))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{directory} has arrays of another network: {error}") from error
+        return results_of(found, range(1))[0]
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
         """Return the parts of a lane that the study saves with its policies.
