@@ -216,11 +216,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
             said = [said if len(said) < _COLUMNS else f"{word} from {rival}."]
             said += [_upper(text) for text in _ahead(winner, against, seeds)]
         case "undecided":
-            word, ahead = _upper(WORDS[against.verdict]), _ahead(winner, against, seeds)
-            said = [" ".join([f"{word}:", *ahead])]
-            if not ahead or len(said[0]) >= _COLUMNS:
-                said = [f"{word} against {rival}.", *map(_upper, ahead)]
-            said += _unless(winner, against)
+            said = _unless(winner, against, seeds) or _undecided(winner, against, seeds)
             if against.more_seeds:
                 more = counted(against.more_seeds, "more test seed")
                 few = against.interval.low is None
@@ -256,16 +252,29 @@ def _ends(against: Against, sign: float) -> str:
     return f" [{_number(low)}, {_number(high)}]"
 
 
-def _unless(winner: str, against: Against) -> list[str]:
-    """Say what the seeds show, and on what condition it holds."""
+def _undecided(winner: str, against: Against, seeds: str) -> list[str]:
+    word, ahead = _upper(WORDS[against.verdict]), _ahead(winner, against, seeds)
+    said = " ".join([f"{word}:", *ahead])
+    if ahead and len(said) < _COLUMNS:
+        return [said]
+    return [f"{word} against {against.rival}.", *map(_upper, ahead)]
+
+
+def _unless(winner: str, against: Against, seeds: str) -> list[str]:
+    """Say which side is better on the condition that rare outcomes are rare enough, or []."""
     found, difference = against.unless, against.difference
     if found is None or difference is None:
         return []
-    ahead, sign = (winner, 1.0) if difference > 0.0 else (against.rival, -1.0)
+    ahead, behind, sign = winner, against.rival, 1.0
+    if difference < 0.0:
+        ahead, behind, sign = behind, ahead, -1.0
     on_these = replace(against, interval=found.interval)
     by = f"{_number(abs(difference))}{_ends(on_these, sign)}"
-    holds = f"if fewer than 1 in {found.one_in} seeds have an outcome that these did not show"
-    return [f"{_upper(ahead)} is better by {by} {holds}."]
+    first = f"{_upper(ahead)} is better than {behind}"
+    return [
+        f"{first} unless 1 in {found.one_in} seeds gives a result not seen here.",
+        f"The difference is {by} on {seeds}.",
+    ]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:

@@ -303,7 +303,7 @@ def test_baselines_have_their_own_verdicts() -> None:
     assert first(found).startswith("ksp_ff is better than the winner: by ")
     assert sentences(found)[1].startswith("The winner is better than the default")
     assert sum("ksp_ff" in said for said in sentences(found)) == 1
-    both = {"ksp_ff": drawn(500, seed=2), "ksp_bf": drawn(520, seed=2)}
+    both = {"ksp_ff": drawn(900, seed=2), "ksp_bf": drawn(920, seed=2)}
     open_one = conclude(HIGH, HIGH, baselines=both)
     assert first(open_one).startswith("ksp_bf is better than the winner")
     assert any(said.startswith("ksp_ff is better") for said in sentences(open_one)[1:])
