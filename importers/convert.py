@@ -16,6 +16,7 @@ from ..studies.study_values import count_of
 from . import xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
+from .lost_names import ask_about_the_system, refuse_lost
 from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
 from .tables import another_algorithm, find, recognise, system, versions_of
 
@@ -217,8 +218,8 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     begin(draft, source, given)
     source.negate(draft.system)
     draft.read = list(source.names())
-    others = [name for name in _named_env(draft, source.names()) if name not in given]
-    for name in others if _named_env(draft, given) else ():
+    others = [name for name in named_env(draft, source.names()) if name not in given]
+    for name in others if named_env(draft, given) else ():
         source.drop(name)
         draft.leave_out(name, "another environment is given")
     for name, value in given.items():
@@ -226,14 +227,13 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
             source.drop(name, name.replace("-", "_"))
             source.constants[name] = value
     leave_out_asked(draft, source)
+    draft.sought = set(source.searched)
     family = draft.system.family
     if family in _BEFORE:
         _BEFORE[family](draft, source)
-    for name in _named_env(draft, source.names()):  # it decides what other names mean
-        if name in source.constants:
-            draft.constant(name, source.constants.pop(name))
-        elif len(source.searched[name].get("values", ())) == 1:
-            draft.constant(name, source.searched.pop(name)["values"][0])
+    put_env(draft, source)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
     _check_targets(draft, source)
     for name, value in source.constants.items():
         draft.constant(name, value)
@@ -246,6 +246,15 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
 
 
+def put_env(draft: Draft, source: Source) -> None:
+    """Put the environment first, as it decides what other names mean."""
+    for name in named_env(draft, source.names()):
+        if name in source.constants:
+            draft.constant(name, source.constants.pop(name))
+        elif len(source.searched[name].get("values", ())) == 1:
+            draft.constant(name, source.searched.pop(name)["values"][0])
+
+
 def leave_out_asked(draft: Draft, source: Source) -> None:
     for name in source.names():
         row = draft.row(name)
@@ -255,7 +264,7 @@ def leave_out_asked(draft: Draft, source: Source) -> None:
             draft.leave_out(name, "as asked")
 
 
-def _named_env(draft: Draft, names: Iterable[str]) -> list[str]:
+def named_env(draft: Draft, names: Iterable[str]) -> list[str]:
     rows = {name: find(name, draft.system) for name in names}
     return [name for name, row in rows.items() if row and row.target == "env"]
 

@@ -20,13 +20,14 @@ from ..files.plain_yaml import PlainLoader
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
-from .name_mapping import NoCounterpart, Row
+from .name_mapping import NoCounterpart, Row, rounded
 
 Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
 _FILE = "flagfile"
 _DEEPEST = 8
 _MOST_PROGRAMS = 16
+_MOST_STEPS = 200
 _INSIDE = 1e-6  # of a range, where its end is not legal itself
 _MOST_EVENTS = 40_000
 _IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
@@ -174,6 +175,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.Order
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return target -> distribution, or {"value": ...} for a setting that all values share."""
+    fields = _with_listed_steps(note, name, row, fields)
     try:
         read = _values if "values" in fields else _bounds
         return read(note, name, row, dict(fields))
@@ -181,6 +183,22 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
         shown = fields.get("values", [fields.get("min"), fields.get("max")])
         text = f"{name} is searched over {shown}: {reason}; import without it"
         raise ConfigError(text, flags={"without": name}) from None
+
+
+def _with_listed_steps(
+    note: Note, name: str, row: Row, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """List the values of a range with steps whose steps are unequal ones here."""
+    low, high, step = (fields.get(key) for key in ("min", "max", "q"))
+    if not row.values.steps_differ or not step or low is None or high is None:
+        return fields
+    count = round((high - low) / step) + 1
+    if count > _MOST_STEPS:
+        text = f"{name} is searched in {count:,} steps; list the values that matter"
+        raise ConfigError(text, flags={"without": name})
+    note(f"{name}: its {count} steps are listed")
+    kept = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
+    return {**kept, "values": [rounded(low + step * index) for index in range(count)]}
 
 
 def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,6 +269,8 @@ def fitted(
     real = knob.type == "int" and fields.get("distribution") in log
     if real and all(float(fields[end]).is_integer() for end in ("min", "max")):
         fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
+        if fields.get("q") and float(fields["q"]).is_integer():
+            fields["q"] = int(fields["q"])
         fields["distribution"] = log[fields["distribution"]]
         note(f"{name}: whole numbers, as {target} takes no others")
     if not knob.traced and "min" in fields:
