@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,18 @@ from . import xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
 from .lost_names import ask_about_the_system, refuse_lost
-from .name_mapping import COMMON, UNKNOWN, NoCounterpart, mapping_of, plain_name, rounded
+from .name_mapping import (
+    COMMON,
+    UNKNOWN,
+    NoCounterpart,
+    Row,
+    Settings,
+    in_words,
+    mapping_of,
+    plain_name,
+    rounded,
+)
+from .plain_python import Unread
 from .tables import another_algorithm, find, recognise, system, versions_of
 
 
@@ -175,16 +187,112 @@ def _after_jaxdem(draft: Draft) -> None:
                    f"averaged here, so learning_rate is {together} times")  # fmt: skip
 
 
+_PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
+          "trajectories": "trajectories"}  # fmt: skip
+"""What ARLBench writes into a checkpoint -> a part of ours."""
+_TRACKED = {"track_metrics": ("losses", "gradients", "advantages"),
+            "track_trajectories": ("trajectories",)}  # fmt: skip
+
+
 def _before_arlbench(draft: Draft, source: Source) -> None:
+    _steps_of_autorl(draft, source)
+    count, total = count_of(source.find("n_eval_steps")), source.values("n_total_timesteps", 10**6)
+    if count and len(total) == 1:
+        every = max(1, (count_of(total[0]) or 0) // count)
+        source.put("n_eval_steps", every if count > 1 else "rungs")
+        draft.note(f"n_eval_steps: {count} evaluations in a run, one every {every:,} env steps")
+    _parts_of_arlbench(draft, source)
     brax = "brax" in [source.find(name) for name in source.names() if name.endswith("framework")]
     for name in {"environment.name", "autorl.env_name", "env_name"} & source.constants.keys():
         if brax and ":" not in (env := str(source.find(name))):
             source.constants[name] = f"brax:{env}"
 
 
+_AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
+"""Defaults of AutoRLEnv that are not those of the training itself."""
+
+
+def _steps_of_autorl(draft: Draft, source: Source) -> None:
+    """Drop the steps that an AutoRLEnv may take, which have the name of a rollout's length."""
+    of_env = ["autorl.n_steps"] if "autorl.n_steps" in source.constants else []
+    if "AutoRLEnv" in source.calls and "n_steps" in source.constants:
+        of_env.append("n_steps")
+    for name in of_env:
+        steps = source.find(name)
+        del source.constants[name]
+        draft.leave_out(name, f"an AutoRLEnv takes at most {steps} steps there, a training each")
+    for name, value in _AUTORL.items() if "AutoRLEnv" in source.calls else ():
+        if name not in source.names():
+            source.constants[name] = value
+            draft.defaults.append(f"{name} {value}")
+
+
+def _parts_of_arlbench(draft: Draft, source: Source) -> None:
+    """Put what is saved and tracked: parts that are written with each policy."""
+    parts = dict[str, None]()
+    for name in tuple(source.constants):
+        leaf, value = name.rsplit(".", 1)[-1], source.find(name)
+        found: Iterable[str] = ()
+        if leaf == "checkpoint":
+            words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
+            odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
+            if odd:
+                text = f"{name} has {odd[0]!r}; known: {', '.join(_PARTS)}, all"
+                raise draft.fault(text, flags={"without": name})
+            found = _PARTS.values() if "all" in words else [_PARTS.get(one, "") for one in words]
+        elif leaf in _TRACKED and value is True:
+            found = _TRACKED[leaf]
+        parts |= dict.fromkeys(filter(None, found))
+        if found:
+            source.drop(name)
+            draft.taken[name] = ["checkpoint.parts"]
+        elif leaf in ("checkpoint", *_TRACKED):
+            source.drop(name)
+            draft.idle.append(f"{name} {value}")
+    if parts:
+        draft.section("checkpoint")["parts"] = list(parts)
+        draft.note("checkpoint.parts: written with the policies of the best trials")
+
+
+def _before_brax(draft: Draft, source: Source) -> None:
+    """Turn unrolls into a rollout: brax collects `batch_size` x `num_minibatches` of them."""
+    defaults = draft.system.defaults
+    names = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
+    given = {name: source.values(name, defaults.get(name, 32)) for name in names}
+    searched = [name for name, values in given.items() if len(values) != 1]
+    if searched:
+        text = f"{searched[0]} is searched, which decides the length of a rollout with "
+        text += ", ".join(name for name in names if name != searched[0])
+        raise draft.fault(f"{text}; import the sweep once for each value",
+                          flags={searched[0]: given[searched[0]][0]})  # fmt: skip
+    envs, batch, parts, unroll = (count_of(given[name][0]) or 0 for name in names)
+    if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
+        text = f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of "
+        raise draft.fault(f"{text}num_envs ({envs})", flags={"num_envs": parts})
+    source.drop("batch_size")
+    source.put("unroll_length", unroll * (batch * parts // envs))
+    source.constants |= {"num_envs": envs, "num_minibatches": parts}
+    draft.note(f"batch_size: {batch} x {parts} unrolls of {unroll} env steps make an update, so "
+               f"rollout_length is {unroll * (batch * parts // envs)}")  # fmt: skip
+    total, evals = count_of(source.find("num_timesteps")), count_of(source.find("num_evals"))
+    source.drop("num_evals")
+    if total and evals and evals > 1:
+        source.constants["num_evals"] = max(1, total // (evals - 1))
+    if not {"network_factory", "hidden_sizes"} & set(source.names()):
+        text = "its layers are brax's own, 4 of 32 for the policy and 5 of 256 for the value, but "
+        raise draft.fault(f"{text}both have the same here; name them",
+                          flags={"hidden_sizes": "[256,256]"})  # fmt: skip
+    length = source.constants.get("episode_length")
+    if isinstance(length, Unread):
+        source.drop("episode_length")
+        draft.leave_out("episode_length", f"{length}; the environment's own length is taken")
+
+
+NOT_NAMES = ("system", "without", "metric", "name", "imports")
+"""Flags of the import that are no names of a source."""
 _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
     "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": _before_jaxdem,
-    "torch_ppo": _before_torch, "arlbench": _before_arlbench,
+    "torch_ppo": _before_torch, "arlbench": _before_arlbench, "brax": _before_brax,
 }  # fmt: skip
 """Family of systems -> what changes a source before its names are translated."""
 _AFTER: Mapping[str, Callable[[Draft], None]] = {
@@ -222,8 +330,10 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     for name in others if named_env(draft, given) else ():
         source.drop(name)
         draft.leave_out(name, "another environment is given")
+    if named_lengths(draft, given):
+        source.loops = {}
     for name, value in given.items():
-        if not is_of_the_file(name) and name not in ("system", "without", "metric", "name"):
+        if not is_of_the_file(name) and name not in NOT_NAMES:
             source.drop(name, name.replace("-", "_"))
             source.constants[name] = value
     leave_out_asked(draft, source)
@@ -232,6 +342,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     if family in _BEFORE:
         _BEFORE[family](draft, source)
     put_env(draft, source)
+    _count_loops(draft, source)
     ask_about_the_system(draft, source, given)
     refuse_lost(draft, source)
     _check_targets(draft, source)
@@ -244,6 +355,23 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
         _AFTER[family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _count_loops(draft: Draft, source: Source) -> None:
+    """Multiply the length of a training call that a loop repeats on one agent."""
+    calls = ("step",) if "AutoRLEnv" in source.calls else ("learn", "train")
+    name = next((name for name in source.constants
+                 if (row := draft.row(name)) and row.target == "env_steps"), None)  # fmt: skip
+    called = next((call for call in calls if source.loops.get(call, 1) != 1), None)
+    total = None if name is None else count_of(source.find(name))
+    if name is None or called is None or total is None:
+        return
+    times = source.loops[called]
+    if not times:
+        text = f"{called} is called in a loop, and how often cannot be read; give the env steps of "
+        raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
+    source.constants[name] = total * times
+    draft.note(f"{name}: {total:,}, {times} times in a loop")
 
 
 def put_env(draft: Draft, source: Source) -> None:
@@ -262,6 +390,10 @@ def leave_out_asked(draft: Draft, source: Source) -> None:
             source.constants.pop(name, None)
             source.searched.pop(name, None)
             draft.leave_out(name, "as asked")
+
+
+def named_lengths(draft: Draft, names: Iterable[str]) -> list[str]:
+    return [name for name in names if (row := draft.row(name)) and row.target == "env_steps"]
 
 
 def named_env(draft: Draft, names: Iterable[str]) -> list[str]:
@@ -295,8 +427,18 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
+def _add_critic(draft: Draft) -> None:
+    """Give the critic its own optimiser where a source has a learning rate for it."""
+    name = next((name for name in draft.taken if plain_name(name) in ("critic_lr", "lr_critic")
+                 and draft.taken[name] == ["vf_learning_rate"]), None)  # fmt: skip
+    if name is not None and "separate_vf_optimiser" not in draft.fixed:
+        draft.fixed["separate_vf_optimiser"] = True
+        draft.note(f"{name}: the critic has its own optimiser (separate_vf_optimiser)")
+
+
 def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
+    _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     known = [row for row in draft.system.rows if row.default is not UNKNOWN]
     for row in known:
@@ -304,11 +446,11 @@ def add_defaults(draft: Draft, source: Source) -> None:
         idle = _is_set(draft, row.target) or _is_idle(draft, row.target)
         if row.fate != "taken" or named or idle:
             continue
-        draft.defaults.append(f"{row.name} {row.default}")
         try:
             settings = row.settings(row.default)
         except NoCounterpart as reason:
             raise draft.fault(f"its {row.name} is {row.default!r} by default: {reason}") from None
+        draft.defaults.append(_shown_default(row, settings))
         if not all(_is_ours(draft, target, one) for target, one in settings.items()):
             for target, one in settings.items():
                 draft.put(row.name, target, one)
@@ -328,6 +470,15 @@ def add_defaults(draft: Draft, source: Source) -> None:
             draft.fixed[target] = checked
     for text in draft.system.differs:
         draft.note(text)
+
+
+def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
+    """Return a default as it is there, and in brackets what it is here if that differs."""
+    shown = f"{row.name} {row.default}"
+    if settings == {row.target: row.default} or not settings:
+        return shown
+    ours = in_words(Settings(settings)) if len(settings) > 1 else in_words(*settings.values())
+    return f"{shown} (here {ours})" if ours != in_words(row.default) else shown
 
 
 def _is_idle(draft: Draft, target: str) -> bool:

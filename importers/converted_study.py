@@ -60,6 +60,7 @@ class Source:
     words: Sequence[str] = ()  # of the command, and the file's name
     family: str = ""  # the only system in question, if the user named one
     calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
+    loops: Mapping[str, int] = field(default_factory=dict[str, int])  # see `plain_python.Source`
     used: set[str] = field(default_factory=set[str])  # names that a rule has read
 
     def names(self) -> tuple[str, ...]:
@@ -191,6 +192,9 @@ class Draft:
             if key in entry.params or key in entry.keys:
                 return f"env.{key}"
         return None
+
+    def is_of_env(self, name: str) -> bool:
+        return self._env_target(name) is not None or name.startswith("env.")
 
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""

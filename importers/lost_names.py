@@ -8,6 +8,7 @@ from typing import Any
 from .converted_study import NOWHERE, Draft, Source, joined
 from .formats import read_word
 from .name_mapping import COMMON
+from .tables import recognise
 
 _SHOWN = 4  # names in a sentence
 
@@ -46,15 +47,28 @@ def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any])
     if "system" in given:
         return
     names = [name for name in draft.read if not draft.unwanted(name) and _says(source, name)]
-    known = [name for name in names if name in source.used or draft.row(name) is not None]
+    known = [name for name in names if name in source.used or _is_known(draft, source, name)]
     if 2 * len(known) >= len(names):
         return
     others = [name for name in names if name not in known]
+    if len(names) <= _SHOWN and any(draft.system.nearest(name) for name in others):
+        return  # a slip, which is refused with the name that is meant
     few = f"knows only {len(known)} of its {len(names)} names"
     who = "hpo" if draft.system is COMMON else draft.system.title
-    text = f"{who} {few}, and not {_some(others)}. Is it a file of another system? If not, name "
-    text += "this one, and the other names are left out"
+    other, why = recognise(draft.read)
+    another = other is not COMMON and other.family != draft.system.family
+    looks = f"like one of {other.title}, as {why}: hpo import {other.family}" if another else ""
+    text = f"{who} {few}, and not {_some(others)}. "
+    text += f"It looks {looks}. " if looks else "Is it a file of another system? "
+    text += "To take it for one of this system, and leave the others out, name the system"
     raise draft.fault(text, flags={"system": draft.system.name})
+
+
+def _is_known(draft: Draft, source: Source, name: str) -> bool:
+    """Return whether the system has a name; one that the user named has to have it itself."""
+    if source.family and draft.system is not COMMON and not draft.system.exact:
+        return draft.system.find(name) is not None or draft.is_of_env(name)
+    return draft.row(name) is not None
 
 
 def _says(source: Source, name: str) -> bool:

@@ -422,7 +422,7 @@ _SYNONYMS = """
     seeds.per_config: num_learners num_seeds n_seeds
     evaluation.episodes: eval_episodes n_eval_episodes num_eval_episodes
     learning_rate: lr lr_actor actor_lr step_size
-    lr_schedule@anneal: anneal_lr
+    lr_schedule@anneal: anneal_lr decay_learning_rates
     vf_learning_rate: lr_critic critic_lr
     max_grad_norm: max_gradient_norm
     adam_beta1: beta1

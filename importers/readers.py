@@ -16,6 +16,8 @@ from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
 from ..studies.yaml_io import text_of, to_yaml
+from .brax_config import read_brax
+from .brax_table import BRAX
 from .commands import Command, read_command
 from .convert import add_defaults, take
 from .converted_study import Draft, Source
@@ -52,6 +54,8 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
         for name, value in found.constants.items():
             if name.endswith("_target_") and str(value).rpartition(".")[2].lower() in OTHERS:
                 raise ConfigError(f"{path} trains with {value}; a study trains with PPO alone")
+    elif path.suffix == ".py" and one is BRAX:
+        _brax(path, found, given)
     elif path.suffix == ".py":
         _python(path, one, found, given)
     else:
@@ -97,6 +101,18 @@ def _one_configuration(
     return draft
 
 
+def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
+    """Read a Python file of brax or MuJoCo Playground."""
+    wanted = next((str(given[name]) for name in ("env", "env_name") if name in given), None)
+    try:
+        read = read_brax(text_of(path), wanted)
+    except NotPlain as error:
+        raise ConfigError(f"{path}: {error}", **error.remedies) from None
+    found.constants, found.calls = read.named, ("train",)
+    if read.env is not None and wanted is None:
+        found.constants = {"env_name": read.env, **read.named}
+
+
 def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
     versions = [one, *(other for other in SYSTEMS.values() if other.family == one.family)]
 
@@ -113,7 +129,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         found.words = ("cleanrl/ppo_continuous_action.py",)
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
-    found.constants, found.calls = read.named, read.calls
+    found.constants, found.calls, found.loops = read.named, read.calls, read.loops
     row = next((row for row in one.rows if row.target == "env"), None)
     named = any(row and row.target == "env" for row in map(one.find, found.constants))
     if read.env is None or row is None or named:

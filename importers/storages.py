@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, counted
 from ..files.plain_data import is_dict, is_list, is_number
+from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
+from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import add_defaults, begin, leave_out_asked, named_env
+from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import plain_value, read_word
 from .lost_names import ask_about_the_system, refuse_lost
@@ -21,8 +24,8 @@ from .name_mapping import NoCounterpart
 if TYPE_CHECKING:  # it imports Optuna
     from ..spaces.via_optuna import OptunaStudy
 
-_NO_NAMES = ("env", "system", "without", "metric", "name", "imports")
 _BEST = 10
+_LISTED = 8  # values that stand for a range
 _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "executor",
                  "checkpoint", "loggers")  # fmt: skip
 """Keys of an exported study that its import sets itself, or leaves to whoever runs it."""
@@ -31,7 +34,7 @@ _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "exec
 def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
     """Recognise a space's system, and put the environment, which decides what names mean."""
     flags = {name: value for name, value in given.items()
-             if name not in _NO_NAMES and not is_of_the_file(name)}  # fmt: skip
+             if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)}  # fmt: skip
     source = Source(flags, dict(searched))
     begin(draft, source, given)
     draft.read = list(source.searched)
@@ -41,8 +44,6 @@ def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) 
     _drop_given(draft, source, flags)
     leave_out_asked(draft, source)
     draft.sought = set(source.searched)
-    ask_about_the_system(draft, source, given)
-    refuse_lost(draft, source)
     return source
 
 
@@ -70,13 +71,61 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
     draft = Draft(str(path))
     space = from_configspace(read_configspace(path))
     source = _begin(draft, {name: {} for name in space.names}, given)
+    switches = _switches(draft, space, source)
+    for name in switches:
+        source.drop(name)
+        draft.sought.discard(name)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
     wanted = [parameter for parameter in space.parameters if parameter.name in source.searched]
     names = {parameter.name: draft.target(parameter.name) for parameter in wanted}
     for parameter in wanted:
-        _add_parameter(draft, parameter, names)
+        kept = tuple(one for one in parameter.when if one.name not in switches)
+        _add_parameter(draft, replace(parameter, when=kept), names)
+    for switch, (parameter, child) in switches.items():
+        draft.taken[switch] = []
+        _add_off(draft, parameter, child)
     draft.rest["forbid"] = _rules(draft, space, names)
     add_defaults(draft, source)
     return draft
+
+
+def _switches(
+    draft: Draft, space: Space, source: Source
+) -> dict[str, tuple[Parameter, Parameter]]:
+    """Return switches that are no hyperparameter here: name -> (switch, what it turns off)."""
+    found = dict[str, tuple[Parameter, Parameter]]()
+    for parameter in space.parameters:
+        name, values = parameter.name, parameter.distribution.as_mapping().get("values", ())
+        children = [one for one in space.parameters if name in [two.name for two in one.when]]
+        unknown = name in source.searched and draft.row(name) is None
+        if not unknown or parameter.when or len(values) != 2 or len(children) != 1:
+            continue
+        target = draft.target(children[0].name)
+        on = next(two.values for two in children[0].when if two.name == name)
+        if len(on) == 1 and target in KNOBS and KNOBS[target].off:
+            found[name] = (parameter, children[0])
+    return found
+
+
+def _add_off(draft: Draft, switch: Parameter, child: Parameter) -> None:
+    """List `off` among the values of a hyperparameter, in place of the switch that it hung on."""
+    target = draft.target(child.name) or ""
+    fields = draft.space.get(target)
+    if fields is None:
+        return
+    on = next(one.values for one in child.when if one.name == switch.name)
+    default, rest = fields.get("default"), {"when": fields["when"]} if "when" in fields else {}
+    if "values" in fields:
+        values, how = list(fields["values"]), ""
+    else:
+        plain = {key: one for key, one in fields.items() if key not in ("default", "when")}
+        grid = make_distribution(plain).grid(_LISTED)
+        values = sorted({*grid, *([] if default is None else [default])})
+        how = f", and {len(values)} values stand for its range"
+    chosen = default if switch.default in on else None
+    draft.space[target] = {"values": [None, *values], "default": chosen, **rest}
+    draft.note(f"{switch.name}: {target} is off (null) without it{how}")
 
 
 def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
@@ -142,6 +191,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         count = f"{len(theirs.directions)} objectives"
         raise ConfigError(f"{storage}: {theirs.name!r} has {count}; a study is imported with one")
     source = _begin(draft, theirs.space, given)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
     for parameter, fields in source.searched.items():
         if len(fields.get("values", ())) == 1:
             draft.constant(parameter, fields["values"][0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..errors import UnknownNameError
+from .brax_table import BRAX
 from .name_mapping import COMMON, Row, System, plain_name
 from .trainer_tables import ARLBENCH, CLEANRL, JAXDEM, LERAX, PUREJAXRL, REJAX, SB3, TORCH_PPO
 from .xlron_table import XLRON, XLRON_JULY
@@ -12,7 +13,7 @@ from .xlron_table import XLRON, XLRON_JULY
 SYSTEMS: Mapping[str, System] = {
     one.name: one
     for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, LERAX, JAXDEM, TORCH_PPO,
-                ARLBENCH)
+                ARLBENCH, BRAX)
 }  # fmt: skip
 """Systems with a table; names that it lacks are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]

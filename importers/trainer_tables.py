@@ -539,6 +539,8 @@ ARLBENCH = System(
             env_name env CartPole-v1; environment.name env; env_kwargs env.*@env_keys
             environment.kwargs env.*@env_keys; n_total_timesteps env_steps 1_000_000; seed =
             n_envs num_envs 8; n_eval_episodes evaluation.episodes
+            n_eval_steps evaluation.every; checkpoint checkpoint.parts
+            track_metrics checkpoint.parts; track_trajectories checkpoint.parts
             deterministic_eval evaluation.greedy; learning_rate = 3e-4
             n_steps rollout_length 128; minibatch_size = 64; update_epochs = 10; gamma = 0.99
             gae_lambda = 0.95; clip_eps = 0.2; vf_clip_eps value_clip_eps 0.2
@@ -551,12 +553,11 @@ ARLBENCH = System(
         *refused(PPO_ALONE, "algorithm", ("ppo", "PPO", None)),
         *left("ids of gymnax stay as they are, others start with gym: or brax:",
               "env_framework framework"),
-        *left("see `evaluation`", "n_eval_steps eval_kwargs eval_env_kwargs"),
+        *left("see `evaluation`", "eval_kwargs eval_env_kwargs"),
         *left("see `metric`", "objectives optimize_objectives"),
         *left("a separate file, of ConfigSpace", "search_space"),
         *left("it belongs to hyperparameters as actions", "state_features"),
-        *left(OUTPUT, "checkpoint checkpoint_name checkpoint_dir load_checkpoint track_metrics "
-                      "track_trajectories hpo_method"),
+        *left(OUTPUT, "checkpoint_name checkpoint_dir load_checkpoint hpo_method"),
         *left("the precision is `dtype`", "jax_enable_x64"),
     ),
     ("arlbench", "run_arlbench.py"), name_sets("vf_clip_eps; minibatch_size n_steps"),
