@@ -129,6 +129,7 @@ class Draft:
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
     thinned: set[str] = field(default_factory=set[str])  # ranges of which few values are listed
+    whole: bool = False  # a study of ours, to which nothing is added
     part: str = ""  # of a file of many environments, the one that is imported
 
     @property
@@ -389,7 +390,8 @@ class Draft:
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no length of a run is named; 1,000,000 is ours")
-        self._complete()
+        if not self.whole:
+            self._complete()
         self._write_loggers()
         keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}

@@ -134,8 +134,8 @@ def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str |
     if values is not None and len(values) == 1 and not parameter.when:
         draft.constant(parameter.name, values[0])
         return
-    if values is not None:
-        distribution.pop("distribution", None)
+    if distribution.get("distribution") == "categorical":
+        del distribution["distribution"]
     distribution["default"] = parameter.default
     when: dict[str, Any] = {}
     for condition in parameter.when:
@@ -216,20 +216,24 @@ def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
     if ours is None:
         text = "an earlier version of hpo exported it, without its conditions and rules; export "
         raise draft.fault(f"{text}the study once more: hpo export optuna STUDY --to STORAGE")
-    draft.env, draft.envs = {}, ours["env"] if is_list(ours["env"]) else []
+    draft.whole, draft.envs = True, ours["env"] if is_list(ours["env"]) else []
     one = draft.envs[0] if draft.envs else ours["env"]
     draft.env = dict(one) if is_dict(one) else {"id": one}
     draft.fixed, draft.space = dict(ours["fixed"]), dict(ours["space"])
-    draft.rest = {key: value for key, value in ours.items() if key not in _NOT_EXPORTED}
-    draft.taken = {key: [] for key in ours if key not in _NOT_EXPORTED or key in ("env", "space")}
+    draft.rest = {key: value for key, value in ours.items()
+                  if key not in _NOT_EXPORTED and value not in (None, {}, [])}  # fmt: skip
+    draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
     goal = theirs.directions[0]
     finished = sorted(theirs.trials, key=lambda trial: (
         not math.isfinite(trial.values[0]),
         -trial.values[0] if goal == "maximize" else trial.values[0]))  # fmt: skip
-    draft.rest["enqueue"] = [dict(trial.ours) for trial in finished[:_BEST] if trial.ours]
-    if draft.rest["enqueue"]:
-        count = len(draft.rest["enqueue"])
-        draft.note(f"enqueue: its {count} best of {len(finished)} finished trials")
+    best = list[dict[str, Any]]()
+    for trial in finished:
+        if trial.ours and trial.ours not in best and len(best) < _BEST:
+            best.append(dict(trial.ours))
+    draft.rest["enqueue"] = best
+    if best:
+        draft.note(f"enqueue: the best {len(best)} of {len(finished)} finished trials")
     return draft
 
 
