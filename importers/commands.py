@@ -45,7 +45,14 @@ def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Co
     trains = [line for line in lines if _trains(line.words)] or lines[:1]
     if not trains:
         return Command()
-    found = [_read(line, folder, given) for line in trains]
+    found, faults = list[Command](), list[ConfigError]()
+    for line in trains:
+        try:
+            found.append(_read(line, folder, given))
+        except ConfigError as error:  # another command may be the one that is meant
+            faults.append(error)
+    if not found or (faults and not any(name in given for name in _ENVS)):
+        raise faults[0]
     if len(found) > 1:
         found = _of_environment(found, given)
     first = found[0]

@@ -195,6 +195,8 @@ _TRACKED = {"track_metrics": ("losses", "gradients", "advantages"),
 
 
 def _before_arlbench(draft: Draft, source: Source) -> None:
+    if "environment.name" in source.constants:
+        source.drop("environment")  # the file that Hydra reads, whose name is given, too
     _steps_of_autorl(draft, source)
     count, total = count_of(source.find("n_eval_steps")), source.values("n_total_timesteps", 10**6)
     if count and len(total) == 1:
@@ -327,9 +329,12 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     source.negate(draft.system)
     draft.read = list(source.names())
     others = [name for name in named_env(draft, source.names()) if name not in given]
-    for name in others if named_env(draft, given) else ():
+    wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
+    for name in others if wanted else ():
+        same = source.constants.get(name) in wanted
         source.drop(name)
-        draft.leave_out(name, "another environment is given")
+        if not same:
+            draft.leave_out(name, "another environment is given")
     if named_lengths(draft, given):
         source.loops = {}
     for name, value in given.items():

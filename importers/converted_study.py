@@ -334,7 +334,7 @@ class Draft:
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
         """Refuse an unknown name that is a slip, or that chooses a network."""
         near, because = self.system.nearest(name), ""
-        if near and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}:
+        if near and near.name not in self.read and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}:
             because = f"did you mean {near.name}? {self.system.title} has no such name"
         elif _NETWORK.search(plain_name(name)) and not _is_off(value):
             because = "it seems to choose a network, and no table has it"
@@ -430,7 +430,7 @@ class Draft:
         lacking = self._lacking()
         try:
             study = loads_elsewhere(body, shown) if lacking else loads(body, shown)
-            if "imports" not in self.rest and "algorithm" not in self.rest:
+            if not self._has_code():
                 report = check(study)
                 reasons = list(report.mistakes)
                 self._note_length(study.env_steps, {
@@ -439,8 +439,8 @@ class Draft:
             reasons = [mistake.text for mistake in error.mistakes]
             if any(text.startswith("unknown environment") for text in reasons):
                 env = str(self.env.get("id"))
-                text = f"{reasons[0].partition(';')[0]}; name another one, or, for one of your own"
-                text += ", its id and the file that registers it"
+                text = reasons[0].removesuffix("; own environments are registered by `imports`")
+                text += "; for one of your own, name its id and the file that registers it"
                 remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
                 raise self.fault(text, flags=remedy) from None
         except ConfigError as error:
@@ -452,7 +452,7 @@ class Draft:
 
     def _lacking(self) -> str:
         """Return why the study cannot be checked whole here, or ""."""
-        if "imports" in self.rest or "algorithm" in self.rest:
+        if self._has_code():
             return "imports: what the file registers is not checked here; hpo check does it"
         try:
             package = lacking_package(str(self.env["id"]))
@@ -461,6 +461,10 @@ class Draft:
         if not package:
             return ""
         return f"env: {package}, so keys of the environment are not checked; hpo check does it"
+
+    def _has_code(self) -> bool:
+        """Return whether the study has code of the user's, which may not be here."""
+        return "imports" in self.rest or "algorithm" in self.rest
 
     def _note_length(self, asked: int, trained: set[int]) -> None:
         longest = max(trained)

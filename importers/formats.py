@@ -263,7 +263,9 @@ def fitted(
             as_lists(env_value(entry, key, value)) if known else plain_value(target, value)
             for value in fields["values"]]}  # fmt: skip
     if target.startswith("env."):
-        return fields
+        key = target.removeprefix("env.")
+        static = entry is not None and key in entry.keys and key not in entry.params
+        return _listed_key(note, name, target, fields) if static and "min" in fields else fields
     knob, low = KNOBS[target], fields.get("min")
     log = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
     real = knob.type == "int" and fields.get("distribution") in log
@@ -285,6 +287,17 @@ def fitted(
         first, which = float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}"), ""
     note(f"{name}: begins at {which}{first!r}, as {target} is above {knob.low:g}")
     return {**fields, "min": first}
+
+
+def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """List the whole numbers of a range of a key that a program depends on, if they are few."""
+    low, high, step = fields["min"], fields["max"], fields.get("q") or 1
+    whole = all(isinstance(one, int) for one in (low, high, step))
+    if not whole or (high - low) // step >= _MOST_PROGRAMS:
+        return fields  # which the check of the study judges
+    note(f"{name}: each value of {target} needs a separate program; all are listed")
+    rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
+    return {"values": list(range(low, high + 1, step)), **rest}
 
 
 def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:

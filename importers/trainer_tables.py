@@ -49,13 +49,15 @@ _CLEANRL = (  # with the defaults of ppo.py
         norm_adv normalise_advantages True; ent_coef = 0.01; vf_coef = 0.5; max_grad_norm = 0.5
         track loggers.wandb; wandb_entity loggers.wandb.entity
         wandb_project_name loggers.wandb.project; anneal_lr lr_schedule@anneal True
+        num_seeds seeds.per_config
         clip_vloss value_clip_eps@value_clip True"""),
     taken("target_kl", "target_kl", None, times(1.0 / 1.5),
           "divided by 1.5, as an update is cut short at 1.5 times ours; CleanRL checks it after "
           "each epoch, here it is checked after each minibatch"),
     *left(COMPUTED, "batch_size minibatch_size num_iterations num_updates"),
     *left(OUTPUT, "exp_name capture_video save_model upload_model hf_entity"),
-    *left(MACHINE, "torch_deterministic cuda"),
+    *left(MACHINE, "torch_deterministic cuda workers slurm_gpus_per_task slurm_ntasks "
+                   "slurm_total_cpus slurm_nodes slurm_template_path"),
 )
 _CONTINUOUS = {
     "env_id": "HalfCheetah-v4", "total_timesteps": 1_000_000, "learning_rate": 3e-4,

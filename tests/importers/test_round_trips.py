@@ -19,7 +19,10 @@ from hpo.studies.load import loads
 from hpo.studies.resolved import resolved
 
 quick = settings(
-    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 LEFT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers")
 """Keys that an export does not have, as they concern one run of a study."""
@@ -56,7 +59,9 @@ PARAMETERS = {
     "num_minibatches": st.sampled_from(
         [{"values": [2, 4, 8]}, {"values": [1, 4], "distribution": "ordinal"}]
     ),
-    "hidden_sizes": st.sampled_from([{"values": [[16], [64, 64]]}, {"values": [[8], [8, 8], [16]]}]),
+    "hidden_sizes": st.sampled_from(
+        [{"values": [[16], [64, 64]]}, {"values": [[8], [8, 8], [16]]}]
+    ),
     "max_grad_norm": st.sampled_from([{"values": [None, 0.5]}, {"values": [0.5, 1.0, 2.0]}]),
     "normalise_observations": st.just({"values": [True, False]}),
     "env.g": ranges(1.0, 20.0, ["uniform", "log_uniform"]),
@@ -150,15 +155,25 @@ def test_a_space_comes_back_from_configspace(data, tmp_path_factory):
 def test_pairs_of_one_name_are_refused_where_a_format_has_none():
     pair = [{"min": 0.8, "max": 0.9, "when": {"optimiser": ["adam"]}},
             {"min": 0.9, "max": 0.99, "when": {"optimiser": ["adamw"]}}]  # fmt: skip
-    study = study_of({"env": "Pendulum-v1", "env_steps": 20_000,
-                      "space": {"optimiser": {"values": OPTIMISERS}, "adam_beta1": pair}})
+    study = study_of(
+        {
+            "env": "Pendulum-v1",
+            "env_steps": 20_000,
+            "space": {"optimiser": {"values": OPTIMISERS}, "adam_beta1": pair},
+        }
+    )
     with pytest.raises(ConfigError, match="several distributions"):
         as_configspace(study.space)
 
 
 def test_several_environments_and_a_given_one(tmp_path):
-    study = study_of({"env": [{"id": "CartPole-v1"}, {"id": "Acrobot-v1"}], "env_steps": 20_000,
-                      "space": {"gamma": {"min": 0.9, "max": 0.99}}})
+    study = study_of(
+        {
+            "env": [{"id": "CartPole-v1"}, {"id": "Acrobot-v1"}],
+            "env_steps": 20_000,
+            "space": {"gamma": {"min": 0.9, "max": 0.99}},
+        }
+    )
     url = str(tmp_path / "trials.log")
     exported(study, url, 1)
     back = loads(read_storage(url, None, {}).text())
@@ -169,8 +184,9 @@ def test_an_export_without_its_study_is_refused(tmp_path):
     """Exports of earlier versions kept neither conditions nor rules."""
     import optuna
 
-    study = study_of({"env": "Pendulum-v1", "env_steps": 20_000,
-                      "space": {"gamma": {"min": 0.9, "max": 0.99}}})
+    study = study_of(
+        {"env": "Pendulum-v1", "env_steps": 20_000, "space": {"gamma": {"min": 0.9, "max": 0.99}}}
+    )
     url = str(tmp_path / "trials.log")
     exported(study, url, 1)
     theirs = optuna.load_study(study_name="one", storage=open_storage(url))
@@ -181,8 +197,9 @@ def test_an_export_without_its_study_is_refused(tmp_path):
 
 
 def test_an_infinite_value_is_not_the_best(tmp_path):
-    study = study_of({"env": "Pendulum-v1", "env_steps": 20_000,
-                      "space": {"gamma": {"min": 0.9, "max": 0.99}}})
+    study = study_of(
+        {"env": "Pendulum-v1", "env_steps": 20_000, "space": {"gamma": {"min": 0.9, "max": 0.99}}}
+    )
     url = str(tmp_path / "trials.log")
     rows = {
         number: TrialRow(number, TrialState.FINISHED, "random", 0, "b", {"gamma": gamma},
