@@ -81,6 +81,7 @@ BRAX = System(
         taken("env_name", "env", values=parsed(env_of, "ant is brax:ant; BallInCup is "
                                                        "playground:BallInCup")),
         taken("environment", "env", values=parsed(env_of, "as env_name")),
+        taken("env", "env", values=parsed(env_of, "as env_name")),
         *table("""
             num_timesteps env_steps; seed =; num_envs = 1; learning_rate = 1e-4
             entropy_cost ent_coef 1e-4; discounting gamma 0.9; num_minibatches = 16
