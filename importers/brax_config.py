@@ -36,8 +36,14 @@ def read_brax(text: str, env: str | None) -> Found:
     known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}
     env = env or _env_in(tree, known)
     name = None if env is None else env.rpartition(":")[2]
-    function = next((node for node in ast.walk(tree)
-                     if isinstance(node, ast.FunctionDef) and node.name == _CONFIG), None)  # fmt: skip
+    function = next(
+        (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and node.name == _CONFIG
+        ),
+        None,
+    )
     if function is not None:
         return Found(_Config(name, known).of(function), name)
     call = _call_for(tree, name)
@@ -77,8 +83,10 @@ def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _trains(node)]
     if len(calls) != 1:
         lines = ", ".join(str(call.lineno) for call in calls) or "none"
-        raise NotPlain(f"it has {len(calls)} calls of train (lines {lines}); allowed: one, or "
-                       f"a function {_CONFIG}")  # fmt: skip
+        raise NotPlain(
+            f"it has {len(calls)} calls of train (lines {lines}); allowed: one, or "
+            f"a function {_CONFIG}"
+        )
     return calls[0]
 
 
@@ -109,8 +117,11 @@ def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name) and name in known:
         return known[name]
     match node:
-        case ast.BinOp(left=ast.Tuple(elts=[one]) | ast.List(elts=[one]), op=ast.Mult(),
-                       right=ast.Constant(value=int(count))) if count < 100:  # fmt: skip
+        case ast.BinOp(
+            left=ast.Tuple(elts=[one]) | ast.List(elts=[one]),
+            op=ast.Mult(),
+            right=ast.Constant(value=int(count)),
+        ) if count < 100:
             return [_value(one, known)] * count
         case ast.Call(func=func, keywords=words) if last_name(func) in (*_MAKES, "partial"):
             return {word.arg: _value(word.value, known) for word in words if word.arg}
@@ -215,8 +226,9 @@ class _Config:
     def _named(self, test: ast.expr, name: str) -> Any:
         """Return an argument; the environment's name must be known."""
         if name == self.first and self.given[name] is None:
-            raise NotPlain(f"line {test.lineno}: its settings depend on the environment; name one",
-                           env="ID")  # fmt: skip
+            raise NotPlain(
+                f"line {test.lineno}: its settings depend on the environment; name one", env="ID"
+            )
         return self.given[name]
 
 

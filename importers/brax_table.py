@@ -54,12 +54,15 @@ def _network(value: Any) -> Settings:
     given = {**_LAYERS, **_KEYS, **mapping_of(value)}
     policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
     if policy != critic:
-        raise NoCounterpart(f"policy layers {policy} and value layers {critic} differ, but both "
-                            "have the same widths here; name them")  # fmt: skip
+        raise NoCounterpart(
+            f"policy layers {policy} and value layers {critic} differ, but both "
+            "have the same widths here; name them"
+        )
     keys = {given.pop(name) for name in _KEYS}
     if len(keys) > 1:
-        raise NoCounterpart("the value sees another observation than the policy, which it does "
-                            "not here")  # fmt: skip
+        raise NoCounterpart(
+            "the value sees another observation than the policy, which it does not here"
+        )
     settings = Settings(hidden_sizes=policy)
     if "activation" in given:
         settings["activation"] = ACTIVATIONS.of(given.pop("activation"))
@@ -76,10 +79,14 @@ def _network(value: Any) -> Settings:
 
 
 BRAX = System(
-    "brax", "brax",
+    "brax",
+    "brax",
     (
-        taken("env_name", "env", values=parsed(env_of, "ant is brax:ant; BallInCup is "
-                                                       "playground:BallInCup")),
+        taken(
+            "env_name",
+            "env",
+            values=parsed(env_of, "ant is brax:ant; BallInCup is playground:BallInCup"),
+        ),
         taken("environment", "env", values=parsed(env_of, "as env_name")),
         taken("env", "env", values=parsed(env_of, "as env_name")),
         *table("""
@@ -91,46 +98,75 @@ BRAX = System(
             normalize_advantage normalise_advantages True
             episode_length env.max_steps_in_episode
             num_eval_envs evaluation.episodes 128; deterministic_eval evaluation.greedy False"""),
-        taken("unroll_length", "rollout_length", 10,
-              note="advantages end with each unroll there, with the whole rollout here"),
+        taken(
+            "unroll_length",
+            "rollout_length",
+            10,
+            note="advantages end with each unroll there, with the whole rollout here",
+        ),
         taken("batch_size", "rollout_length", note="unrolls of a minibatch; see unroll_length"),
-        taken("num_evals", "evaluation.every", note="evaluations of a run there, the first before "
-                                                    "it; env steps between them here"),
+        taken(
+            "num_evals",
+            "evaluation.every",
+            note="evaluations of a run there, the first before it; env steps between them here",
+        ),
         *table("normalize_observations normalise_observations False", STATISTICS),
-        taken("network_factory", "hidden_sizes", values=parsed(_network, "layers, activation and "
-                                                                     "distribution")),
+        taken(
+            "network_factory",
+            "hidden_sizes",
+            values=parsed(_network, "layers, activation and distribution"),
+        ),
         *refused("an action is taken once here", "action_repeat", (1, None)),
         *refused("pixels are not learned from here", "vision augment_pixels"),
-        *refused("a randomised environment is another one; register it (docs/environments.md)",
-                 "randomization_fn"),
-        *refused("an adaptive learning rate has no counterpart", "learning_rate_schedule",
-                 (None, "NONE", "none")),
+        *refused(
+            "a randomised environment is another one; register it (docs/environments.md)",
+            "randomization_fn",
+        ),
+        *refused(
+            "an adaptive learning rate has no counterpart",
+            "learning_rate_schedule",
+            (None, "NONE", "none"),
+        ),
         *refused(_UNLESS, "bootstrap_on_timeout use_distributional_critic"),
         *refused(_UNLESS, "normalize_observations_std_eps", (0, 0.0, None)),
         *refused(_UNLESS, "normalize_observations_mode", ("welford", None)),
         *refused(_UNLESS, "normalize_until_count", (None,)),
         *refused("its checkpoints cannot be read here", "restore_checkpoint_path restore_params"),
-        *left("it belongs to learning_rate_schedule", "desired_kl learning_rate_schedule_min_lr "
-                                                      "learning_rate_schedule_max_lr"),
+        *left(
+            "it belongs to learning_rate_schedule",
+            "desired_kl learning_rate_schedule_min_lr learning_rate_schedule_max_lr",
+        ),
         *left("an episode starts anew by itself here", "num_resets_per_eval"),
         *left("environments are wrapped by hpo", "wrap_env wrap_env_fn"),
         *left("see `eval_env`", "eval_env"),
         *left("it belongs to restoring", "restore_value_fn"),
-        *left(OUTPUT, "log_training_metrics training_metrics_steps progress_fn policy_params_fn "
-                      "save_checkpoint_path run_evals"),
+        *left(
+            OUTPUT,
+            "log_training_metrics training_metrics_steps progress_fn policy_params_fn "
+            "save_checkpoint_path run_evals",
+        ),
         *left(MACHINE, "max_devices_per_host use_pmap_on_reset"),
     ),
     (),
-    name_sets("num_updates_per_batch; unroll_length num_minibatches; unroll_length discounting; "
-              "entropy_cost discounting"),
+    name_sets(
+        "num_updates_per_batch; unroll_length num_minibatches; unroll_length discounting; "
+        "entropy_cost discounting"
+    ),
     ("train",),
     version="of June 2026 (0.14)",
     source="github.com/google/brax, brax/training/agents/ppo/train.py and losses.py, and "
-           "github.com/google-deepmind/mujoco_playground, config/",
+    "github.com/google-deepmind/mujoco_playground, config/",
     always={
-        **PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "activation": "silu",
-        "initialisation": "lecun", "hidden_gain": 1.0, "policy_gain": 1.0, "value_gain": 1.0,
-        "observation_clip": None, "distribution": "tanh_gaussian",
+        **PLAIN_PPO,
+        "adam_eps": 1e-8,
+        "network": "mlp",
+        "activation": "silu",
+        "initialisation": "lecun",
+        "hidden_gain": 1.0,
+        "policy_gain": 1.0,
+        "value_gain": 1.0,
+        "observation_clip": None,
+        "distribution": "tanh_gaussian",
         "log_std_init": round(math.log(math.log(2.0) + 0.001), 6),
     },
     differs=(
@@ -139,4 +175,4 @@ BRAX = System(
         "first step is weighted by gamma alone there, by gamma times gae_lambda here",
         "minibatches are whole unrolls there, single env steps here",
     ),
-)  # fmt: skip
+)

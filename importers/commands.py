@@ -78,14 +78,22 @@ def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Comm
 def _merge(first: Command, other: Command) -> None:
     """Add a command that differs in one flag to a first one."""
     names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
-    differ = [name for name in names if first.flags.get(name, first.searched.get(name))
-              != other.flags.get(name, other.searched.get(name))]  # fmt: skip
-    values = [first.searched.get(name, {"values": [first.flags.get(name)]}).get("values", [])
-              for name in differ]  # fmt: skip
+    differ = [
+        name
+        for name in names
+        if first.flags.get(name, first.searched.get(name))
+        != other.flags.get(name, other.searched.get(name))
+    ]
+    values = [
+        first.searched.get(name, {"values": [first.flags.get(name)]}).get("values", [])
+        for name in differ
+    ]
     if len(differ) != 1 or differ[0] not in other.flags or None in values[0]:
         text = "it has several training commands, which differ in more than one flag"
-        raise ConfigError(f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of "
-                          "them alone, as text in quotation marks")  # fmt: skip
+        raise ConfigError(
+            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of "
+            "them alone, as text in quotation marks"
+        )
     name = differ[0]
     first.flags.pop(name, None)
     first.searched[name] = {"values": list(dict.fromkeys([*values[0], other.flags[name]]))}
@@ -148,8 +156,11 @@ def _benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
     flags["env_id"] = wanted if wanted in envs else envs[0]
     flags["num_seeds"] = "".join(values.get("num_seeds", ["3"]))
     flags["seed"] = "".join(values.get("start_seed", ["1"]))
-    machine = {name: " ".join(one) or True for name, one in values.items()
-               if name == "workers" or name.startswith("slurm_")}  # fmt: skip
+    machine = {
+        name: " ".join(one) or True
+        for name, one in values.items()
+        if name == "workers" or name.startswith("slurm_")
+    }
     return Command(inner, {**flags, **machine})
 
 
@@ -211,7 +222,7 @@ def _listed(words: Sequence[str]) -> list[str]:
 def _split(text: str) -> list[list[str]]:
     """Return the words of each command.
 
-    A line that begins with a flag belongs to the command before it, also where a comment stands
+    A line that begins with a flag belongs to the command before it, also with a comment
     between them.
     """
     found, open_ = list[list[str]](), False

@@ -265,25 +265,32 @@ def _before_brax(draft: Draft, source: Source) -> None:
     if searched:
         text = f"{searched[0]} is searched, which decides the length of a rollout with "
         text += ", ".join(name for name in names if name != searched[0])
-        raise draft.fault(f"{text}; import the sweep once for each value",
-                          flags={searched[0]: given[searched[0]][0]})  # fmt: skip
+        raise draft.fault(
+            f"{text}; import the sweep once for each value",
+            flags={searched[0]: given[searched[0]][0]},
+        )
     envs, batch, parts, unroll = (count_of(given[name][0]) or 0 for name in names)
     if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
-        text = f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of "
+        text = (
+            f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of "
+        )
         raise draft.fault(f"{text}num_envs ({envs})", flags={"num_envs": parts})
     source.drop("batch_size")
     source.put("unroll_length", unroll * (batch * parts // envs))
     source.constants |= {"num_envs": envs, "num_minibatches": parts}
-    draft.note(f"batch_size: {batch} x {parts} unrolls of {unroll} env steps make an update, so "
-               f"rollout_length is {unroll * (batch * parts // envs)}")  # fmt: skip
+    draft.note(
+        f"batch_size: {batch} x {parts} unrolls of {unroll} env steps make an update, so "
+        f"rollout_length is {unroll * (batch * parts // envs)}"
+    )
     total, evals = count_of(source.find("num_timesteps")), count_of(source.find("num_evals"))
     source.drop("num_evals")
     if total and evals and evals > 1:
         source.constants["num_evals"] = max(1, total // (evals - 1))
     if not {"network_factory", "hidden_sizes"} & set(source.names()):
         text = "its layers are brax's own, 4 of 32 for the policy and 5 of 256 for the value, but "
-        raise draft.fault(f"{text}both have the same here; name them",
-                          flags={"hidden_sizes": "[256,256]"})  # fmt: skip
+        raise draft.fault(
+            f"{text}both have the same here; name them", flags={"hidden_sizes": "[256,256]"}
+        )
     length = source.constants.get("episode_length")
     if isinstance(length, Unread):
         source.drop("episode_length")
@@ -365,15 +372,23 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 def _count_loops(draft: Draft, source: Source) -> None:
     """Multiply the length of a training call that a loop repeats on one agent."""
     calls = ("step",) if "AutoRLEnv" in source.calls else ("learn", "train")
-    name = next((name for name in source.constants
-                 if (row := draft.row(name)) and row.target == "env_steps"), None)  # fmt: skip
+    name = next(
+        (
+            name
+            for name in source.constants
+            if (row := draft.row(name)) and row.target == "env_steps"
+        ),
+        None,
+    )
     called = next((call for call in calls if source.loops.get(call, 1) != 1), None)
     total = None if name is None else count_of(source.find(name))
     if name is None or called is None or total is None:
         return
     times = source.loops[called]
     if not times:
-        text = f"{called} is called in a loop, and how often cannot be read; give the env steps of "
+        text = (
+            f"{called} is called in a loop, and how often cannot be read; give the env steps of "
+        )
         raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
     source.constants[name] = total * times
     draft.note(f"{name}: {total:,}, {times} times in a loop")
@@ -434,8 +449,15 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
 
 def _add_critic(draft: Draft) -> None:
     """Give the critic its own optimiser where a source has a learning rate for it."""
-    name = next((name for name in draft.taken if plain_name(name) in ("critic_lr", "lr_critic")
-                 and draft.taken[name] == ["vf_learning_rate"]), None)  # fmt: skip
+    name = next(
+        (
+            name
+            for name in draft.taken
+            if plain_name(name) in ("critic_lr", "lr_critic")
+            and draft.taken[name] == ["vf_learning_rate"]
+        ),
+        None,
+    )
     if name is not None and "separate_vf_optimiser" not in draft.fixed:
         draft.fixed["separate_vf_optimiser"] = True
         draft.note(f"{name}: the critic has its own optimiser (separate_vf_optimiser)")

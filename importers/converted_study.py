@@ -334,7 +334,11 @@ class Draft:
     def refuse_odd(self, name: str, what: str, value: Any) -> None:
         """Refuse an unknown name that is a slip, or that chooses a network."""
         near, because = self.system.nearest(name), ""
-        if near and near.name not in self.read and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}:
+        if (
+            near
+            and near.name not in self.read
+            and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}
+        ):
             because = f"did you mean {near.name}? {self.system.title} has no such name"
         elif _NETWORK.search(plain_name(name)) and not _is_off(value):
             because = "it seems to choose a network, and no table has it"
@@ -433,8 +437,9 @@ class Draft:
             if not self._has_code():
                 report = check(study)
                 reasons = list(report.mistakes)
-                self._note_length(study.env_steps, {
-                    bucket.quanta.env_steps for bucket, _ in report.buckets})  # fmt: skip
+                self._note_length(
+                    study.env_steps, {bucket.quanta.env_steps for bucket, _ in report.buckets}
+                )
         except StudyError as error:
             reasons = [mistake.text for mistake in error.mistakes]
             if any(text.startswith("unknown environment") for text in reasons):
@@ -468,10 +473,14 @@ class Draft:
 
     def _note_length(self, asked: int, trained: set[int]) -> None:
         longest = max(trained)
-        if longest != asked and not any(text.startswith("TOTAL_TIMESTEPS:") for text in self.notes):
+        if longest != asked and not any(
+            text.startswith("TOTAL_TIMESTEPS:") for text in self.notes
+        ):
             some = "" if len(trained) == 1 else "up to "
-            self.note(f"env_steps: {asked:,} as it says; a run here trains {some}{longest:,}, in "
-                      "whole updates of equal chunks")  # fmt: skip
+            self.note(
+                f"env_steps: {asked:,} as it says; a run here trains {some}{longest:,}, in "
+                "whole updates of equal chunks"
+            )
 
     def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():

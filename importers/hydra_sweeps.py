@@ -65,7 +65,9 @@ def check_config_name(words: Sequence[str]) -> None:
         name, _, value = word.partition("=")
         if name in _CONFIG:
             value = value or "".join(words[index + 1 : index + 2])
-            text = f"its settings are in the file {value}.yaml, which Hydra reads; import that file, "
+            text = (
+                f"its settings are in the file {value}.yaml, which Hydra reads; import that file, "
+            )
             raise ConfigError(f"{text}and give the other words after --")
 
 
@@ -79,10 +81,10 @@ def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
-    """Return the distribution that a text of Hydra stands for; None for one value.
+    """Return the distribution of a text in the notation of Hydra; None for one value.
 
     Args:
-        text: as it stands after `name=`.
+        text: the part after `name=`.
         inclusive: whether the end of a `range` belongs to it, as Optuna's sweeper has it.
 
     >>> sweep_of("0.1,0.2"), sweep_of("tag(log, interval(1e-5, 1e-2))"), sweep_of("[1, 2]")
@@ -231,16 +233,21 @@ def _old_fields(name: str, fields: Any) -> dict[str, Any]:
     if kind == "categorical":
         return {"values": list(fields["choices"])}
     if kind not in ("int", "float"):
-        raise ConfigError(f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "
-                          "float or categorical")  # fmt: skip
+        raise ConfigError(
+            f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "
+            "float or categorical"
+        )
     ours = "int_uniform" if kind == "int" else "uniform"
-    found = {"min": fields["low"], "max": fields["high"],
-             "distribution": f"log_{ours}" if fields.get("log") else ours}  # fmt: skip
+    found = {
+        "min": fields["low"],
+        "max": fields["high"],
+        "distribution": f"log_{ours}" if fields.get("log") else ours,
+    }
     return {**found, "q": fields["step"]} if fields.get("step") not in (None, 1) else found
 
 
 def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
-    """Give a source what is searched, and a study the search method and its budget."""
+    """Put the searched names into a source, and the search method into a study."""
     for name, fields in sweep.searched.items():
         source.constants.pop(name, None)
         values = fields.get("values", ())
@@ -251,7 +258,9 @@ def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
     draft.section("budget")["trials"] = None if sweep.grid else sweep.trials
     draft.section("search")["method"] = "grid" if sweep.grid else sweep.sampler
     if not sweep.grid:
-        draft.note("hydra: its sweeper judges by what the program returns; here it is "
-                   "eval/return_mean, maximised")  # fmt: skip
+        draft.note(
+            "hydra: its sweeper judges by what the program returns; here it is "
+            "eval/return_mean, maximised"
+        )
     for name, value in sweep.rest.items():
         draft.leave_out(name, f"Hydra's own; its value is {value!r}")

@@ -60,7 +60,7 @@ class Values:
 
     @property
     def steps_differ(self) -> bool:
-        """Whether equal steps there are different ones here, so that a range with steps is listed."""
+        """Whether equal steps there are unequal here, so that a range with steps is listed."""
         return self.bound is not _no_range and self.scaled is _no_range
 
 

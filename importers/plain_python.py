@@ -154,9 +154,10 @@ class _Reader:
 
     def _taken_beside(self, node: ast.AST, pairs: list[tuple[str, ast.AST]]) -> int:
         """Return how many plain values of a call or dictionary are taken; the rest is listed."""
-        if not isinstance(node, ast.Call | ast.Dict) or _last_name(
-            getattr(node, "func", node)
-        ) in self.around:
+        if (
+            not isinstance(node, ast.Call | ast.Dict)
+            or _last_name(getattr(node, "func", node)) in self.around
+        ):
             return 0
         taken = [value for name, value in pairs if self.known(name) == "taken"]
         return sum(not isinstance(self._value(value), Unread) for value in taken)
@@ -262,10 +263,9 @@ def _times(loop: ast.AST, known: dict[str, list[Any]]) -> int:
         case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
             return len(items)
         case ast.For(iter=ast.Call(func=func, args=args)) if _last_name(func) in _RANGES:
-            values = [_number_in(one, known) for one in args]
-            if None in values or not 1 <= len(values) <= 3 or 0 in values[2:]:
-                return 0
-            return len(range(*filter(lambda one: one is not None, values)))
+            values = [one for one in (_number_in(arg, known) for arg in args) if one is not None]
+            known_all = len(values) == len(args) and 1 <= len(args) <= 3
+            return len(range(*values)) if known_all and 0 not in values[2:] else 0
         case _:
             return 0
 

@@ -33,8 +33,11 @@ _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "exec
 
 def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
     """Recognise a space's system, and put the environment, which decides what names mean."""
-    flags = {name: value for name, value in given.items()
-             if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)}  # fmt: skip
+    flags = {
+        name: value
+        for name, value in given.items()
+        if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)
+    }
     source = Source(flags, dict(searched))
     begin(draft, source, given)
     draft.read = list(source.searched)
@@ -103,13 +106,13 @@ def _switches(
             continue
         target = draft.target(children[0].name)
         on = next(two.values for two in children[0].when if two.name == name)
-        if len(on) == 1 and target in KNOBS and KNOBS[target].off:
+        if target is not None and len(on) == 1 and target in KNOBS and KNOBS[target].off:
             found[name] = (parameter, children[0])
     return found
 
 
 def _add_off(draft: Draft, switch: Parameter, child: Parameter) -> None:
-    """List `off` among the values of a hyperparameter, in place of the switch that it hung on."""
+    """List `off` among the values of a hyperparameter, in place of its switch."""
     target = draft.target(child.name) or ""
     fields = draft.space.get(target)
     if fields is None:
@@ -220,13 +223,20 @@ def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
     one = draft.envs[0] if draft.envs else ours["env"]
     draft.env = dict(one) if is_dict(one) else {"id": one}
     draft.fixed, draft.space = dict(ours["fixed"]), dict(ours["space"])
-    draft.rest = {key: value for key, value in ours.items()
-                  if key not in _NOT_EXPORTED and value not in (None, {}, [])}  # fmt: skip
+    draft.rest = {
+        key: value
+        for key, value in ours.items()
+        if key not in _NOT_EXPORTED and value not in (None, {}, [])
+    }
     draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
     goal = theirs.directions[0]
-    finished = sorted(theirs.trials, key=lambda trial: (
-        not math.isfinite(trial.values[0]),
-        -trial.values[0] if goal == "maximize" else trial.values[0]))  # fmt: skip
+    finished = sorted(
+        theirs.trials,
+        key=lambda trial: (
+            not math.isfinite(trial.values[0]),
+            -trial.values[0] if goal == "maximize" else trial.values[0],
+        ),
+    )
     best = list[dict[str, Any]]()
     for trial in finished:
         if trial.ours and trial.ours not in best and len(best) < _BEST:
@@ -275,7 +285,9 @@ def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
     if finite:
         lacking = f"; the space lacks values of {counted(outside, 'trial')}" if outside else ""
         same = f"; {counted(equal, 'trial')} would be equal to another one" if equal else ""
-        draft.note(f"enqueue: the best {len(kept)} of {len(finite)} finished trials{lacking}{same}")
+        draft.note(
+            f"enqueue: the best {len(kept)} of {len(finite)} finished trials{lacking}{same}"
+        )
     for name, count in sorted(moved.items()):
         draft.note(f"enqueue: in {count} of them {name} is the nearest of its listed values")
     if len(theirs.trials) > len(finite):

@@ -54,15 +54,39 @@ def brax_ppo_config(env_name: str, impl: Optional[str] = None):
 def test_a_configuration_of_playground_is_read_for_one_environment(imported):
     data, said = imported("brax", PLAYGROUND, "--env", "BallInCup")
     assert data["env"] == "playground:BallInCup" and data["env_steps"] == 60_000_000
-    fixed = {name: data["fixed"].get(name) for name in (
-        "rollout_length", "num_minibatches", "update_epochs", "num_envs", "gamma",
-        "learning_rate", "ent_coef", "reward_scale", "clip_eps", "hidden_sizes", "activation",
-        "distribution", "normalise_observations")}  # fmt: skip
+    fixed = {
+        name: data["fixed"].get(name)
+        for name in (
+            "rollout_length",
+            "num_minibatches",
+            "update_epochs",
+            "num_envs",
+            "gamma",
+            "learning_rate",
+            "ent_coef",
+            "reward_scale",
+            "clip_eps",
+            "hidden_sizes",
+            "activation",
+            "distribution",
+            "normalise_observations",
+        )
+    }
     assert fixed == {
-        "rollout_length": 30 * 1024 * 32 // 2048, "num_minibatches": 32, "update_epochs": 16,
-        "num_envs": 2048, "gamma": 0.95, "learning_rate": 1e-3, "ent_coef": 1e-2,
-        "reward_scale": 10.0, "clip_eps": 0.3, "hidden_sizes": [64, 64], "activation": "silu",
-        "distribution": "tanh_gaussian", "normalise_observations": True}  # fmt: skip
+        "rollout_length": 30 * 1024 * 32 // 2048,
+        "num_minibatches": 32,
+        "update_epochs": 16,
+        "num_envs": 2048,
+        "gamma": 0.95,
+        "learning_rate": 1e-3,
+        "ent_coef": 1e-2,
+        "reward_scale": 10.0,
+        "clip_eps": 0.3,
+        "hidden_sizes": [64, 64],
+        "activation": "silu",
+        "distribution": "tanh_gaussian",
+        "normalise_observations": True,
+    }
     assert data["evaluation"] == {"every": 6_666_666, "episodes": 128, "greedy": False}
     assert "batch_size: 1024 x 32 unrolls of 30 env steps make an update" in said
     assert "episode_length: env_config.episode_length" in said
@@ -82,7 +106,7 @@ def test_what_a_configuration_cannot_be_is_said(imported, env, told):
 
 def test_a_branch_on_something_unknown_is_refused():
     text = PLAYGROUND.replace("not impl", "jax.device_count() > 1")
-    with pytest.raises(NotPlain, match="whether .*device_count.* holds cannot be read"):
+    with pytest.raises(NotPlain, match=r"whether .*device_count.* holds cannot be read"):
         read_brax(text, "BallInCup")
     assert read_brax(text, "WalkerRun").named["discounting"] == 0.995
 
@@ -163,9 +187,11 @@ def test_an_agent_that_is_made_anew_trains_once(imported):
 
 
 def test_the_steps_of_an_autorl_environment_are_no_rollout(imported):
-    text = ('env = AutoRLEnv({"env_name": "CartPole-v1", "env_framework": "gymnax", '
-            '"n_steps": 3, "checkpoint": ["all"], "n_eval_steps": 10})\n'
-            "for _ in range(3):\n    obs, objectives, _, _, _ = env.step(action)\n")  # fmt: skip
+    text = (
+        'env = AutoRLEnv({"env_name": "CartPole-v1", "env_framework": "gymnax", '
+        '"n_steps": 3, "checkpoint": ["all"], "n_eval_steps": 10})\n'
+        "for _ in range(3):\n    obs, objectives, _, _, _ = env.step(action)\n"
+    )
     data, said = imported("arlbench", text)
     assert data["fixed"].get("rollout_length", 128) == 128 and data["fixed"]["num_envs"] == 10
     assert data["env_steps"] == 300_000 and data["evaluation"]["every"] == 10_000

@@ -135,7 +135,10 @@ def test_the_notation_of_hydra(text, expected):
 
 def test_a_range_of_optuna_s_sweeper_has_both_ends():
     assert sweep_of("range(1, 4)", inclusive=True) == {
-        "min": 1, "max": 4, "distribution": "int_uniform"}  # fmt: skip
+        "min": 1,
+        "max": 4,
+        "distribution": "int_uniform",
+    }
     assert sweep_of("range(64, 256, 64)", inclusive=True)["q"] == 64
 
 
@@ -194,7 +197,8 @@ def test_a_sweeper_of_optuna_is_a_search(imported):
     assert data["space"] == {
         "learning_rate": {"min": 1e-5, "max": 1e-2, "distribution": "log_uniform"},
         "minibatch_size": {"values": [64, 128]},
-        "update_epochs": {"min": 4, "max": 6, "distribution": "int_uniform"}}  # fmt: skip
+        "update_epochs": {"min": 4, "max": 6, "distribution": "int_uniform"},
+    }
     assert data["search"] == {"method": "tpe"} and data["budget"] == {"trials": 20}
     assert data["fixed"]["rollout_length"] == 128 and "learning_rate" not in data["fixed"]
     assert "its sweeper judges by what the program returns" in said

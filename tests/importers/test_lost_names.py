@@ -54,8 +54,9 @@ def configspace(tmp_path, *parameters, conditions=()):
 
 
 def storage(tmp_path, ranges, values=None, trials=6):
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="one",
-                                direction="maximize")  # fmt: skip
+    study = optuna.create_study(
+        storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="one", direction="maximize"
+    )
     for number in range(trials):
         params = {name: (values or {}).get(name, lambda _: None)(number) for name in ranges}
         trial = optuna.trial.create_trial(params=params, distributions=ranges, value=float(number))

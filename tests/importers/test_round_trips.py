@@ -91,9 +91,14 @@ def studies(draw, branches=True):
     if {"gamma", "ent_coef"} <= set(names) and draw(st.booleans()):
         rules.append("gamma < ent_coef")
     fixed = draw(st.sampled_from([{}, {"gae_lambda": 0.9}, {"rollout_length": 64}]))
-    data = {"env": {"id": "Pendulum-v1"}, "env_steps": draw(st.sampled_from([20_000, 50_000])),
-            "fixed": fixed, "space": space, "forbid": rules,
-            "seeds": {"per_config": draw(st.integers(1, 3))}}  # fmt: skip
+    data = {
+        "env": {"id": "Pendulum-v1"},
+        "env_steps": draw(st.sampled_from([20_000, 50_000])),
+        "fixed": fixed,
+        "space": space,
+        "forbid": rules,
+        "seeds": {"per_config": draw(st.integers(1, 3))},
+    }
     if draw(st.booleans()):
         data |= {"early_terminate": {"type": "asha", "min": 5_000}, "confirm": {"top_k": 2}}
     return data
@@ -115,10 +120,11 @@ def exported(study, url, seed):
     rng = np.random.default_rng(seed)
     drawn = [study.space.sample(rng) for _ in range(12)]
     rows = {
-        number: TrialRow(number, TrialState.FINISHED, "random", 0, "bucket", params,
-                         value=float(number))
+        number: TrialRow(
+            number, TrialState.FINISHED, "random", 0, "bucket", params, value=float(number)
+        )
         for number, params in enumerate(drawn)
-    }  # fmt: skip
+    }
     meta = StudyMeta("one", "hash", "", study.metric.name, study.metric.goal, "mean", {})
     write_storage(url, "one", meta, Points(study, rows, {}))
     return drawn[::-1]
@@ -153,8 +159,10 @@ def test_a_space_comes_back_from_configspace(data, tmp_path_factory):
 
 
 def test_pairs_of_one_name_are_refused_where_a_format_has_none():
-    pair = [{"min": 0.8, "max": 0.9, "when": {"optimiser": ["adam"]}},
-            {"min": 0.9, "max": 0.99, "when": {"optimiser": ["adamw"]}}]  # fmt: skip
+    pair = [
+        {"min": 0.8, "max": 0.9, "when": {"optimiser": ["adam"]}},
+        {"min": 0.9, "max": 0.99, "when": {"optimiser": ["adamw"]}},
+    ]
     study = study_of(
         {
             "env": "Pendulum-v1",
@@ -202,10 +210,11 @@ def test_an_infinite_value_is_not_the_best(tmp_path):
     )
     url = str(tmp_path / "trials.log")
     rows = {
-        number: TrialRow(number, TrialState.FINISHED, "random", 0, "b", {"gamma": gamma},
-                         value=value)
+        number: TrialRow(
+            number, TrialState.FINISHED, "random", 0, "b", {"gamma": gamma}, value=value
+        )
         for number, (gamma, value) in enumerate([(0.91, math.inf), (0.92, 1.0), (0.93, 2.0)])
-    }  # fmt: skip
+    }
     meta = StudyMeta("one", "hash", "", study.metric.name, study.metric.goal, "mean", {})
     write_storage(url, "one", meta, Points(study, rows, {}))
     enqueued = [one["gamma"] for one in read_storage(url, None, {}).rest["enqueue"]]
