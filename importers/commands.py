@@ -243,7 +243,7 @@ def _split(text: str) -> list[list[str]]:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Return lines, joined where a quotation goes on."""
+    """Return lines, joined where a quotation is open."""
     found, waiting = list[str](), ""
     for line in text.splitlines():
         waiting = f"{waiting}\n{line}" if waiting else line

@@ -230,7 +230,7 @@ def _steps_of_autorl(draft: Draft, source: Source) -> None:
 
 
 def _parts_of_arlbench(draft: Draft, source: Source) -> None:
-    """Put what is saved and tracked: parts that are written with each policy."""
+    """Put the saved and tracked parts, which are written with each policy."""
     parts = dict[str, None]()
     for name in tuple(source.constants):
         leaf, value = name.rsplit(".", 1)[-1], source.find(name)
@@ -298,7 +298,7 @@ def _before_brax(draft: Draft, source: Source) -> None:
 
 
 NOT_NAMES = ("system", "without", "metric", "name", "imports")
-"""Flags of the import that are no names of a source."""
+"""Flags of the import, which a source does not have."""
 _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
     "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": _before_jaxdem,
     "torch_ppo": _before_torch, "arlbench": _before_arlbench, "brax": _before_brax,
@@ -500,7 +500,7 @@ def add_defaults(draft: Draft, source: Source) -> None:
 
 
 def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
-    """Return a default as it is there, and in brackets what it is here if that differs."""
+    """Return a default as it is there, and in brackets ours if that differs."""
     shown = f"{row.name} {row.default}"
     if settings == {row.target: row.default} or not settings:
         return shown

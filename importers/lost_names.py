@@ -1,4 +1,4 @@
-"""Names of a source that a study would lose: searched ones are refused, many ones asked about."""
+"""Names of a source that a study would lose: searched ones are refused, many cause a question."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _BEST = 10
 _LISTED = 8  # values that stand for a range
 _NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "executor",
                  "checkpoint", "loggers")  # fmt: skip
-"""Keys of an exported study that its import sets itself, or leaves to whoever runs it."""
+"""Keys of an exported study that its import sets, or that concern one run of it."""
 
 
 def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
@@ -96,7 +96,7 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
 def _switches(
     draft: Draft, space: Space, source: Source
 ) -> dict[str, tuple[Parameter, Parameter]]:
-    """Return switches that are no hyperparameter here: name -> (switch, what it turns off)."""
+    """Return switches that are unknown here: name -> (switch, the parameter that it turns off)."""
     found = dict[str, tuple[Parameter, Parameter]]()
     for parameter in space.parameters:
         name, values = parameter.name, parameter.distribution.as_mapping().get("values", ())
