@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .core.envs.old_gymnax import old_gymnax
     from .core.saved_policy import SavedPolicy
     from .core.training import Training, environment, fixed, traced
     from .errors import HpoError
@@ -50,6 +51,7 @@ __all__ = [
     "learn",
     "load_policy",
     "load_training",
+    "old_gymnax",
     "open",
     "report",
     "run",
@@ -60,6 +62,7 @@ __all__ = [
 
 _CALLBACKS = "search.engine.callbacks"
 _NAMES_OF = {
+    "core.envs.old_gymnax": ("old_gymnax",),
     "errors": ("HpoError",),
     "core.saved_policy": ("SavedPolicy",),
     "core.training": ("Training", "environment", "fixed", "traced"),

@@ -51,12 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = _parse(given)
+    except SystemExit as end:  # argparse: --help, --version, or a usage error
+        return end.code if isinstance(end.code, int) else 2
+    try:
         check_platform()
         module, function = args.call
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
-    except SystemExit as end:  # argparse: --help, --version, or a usage error
-        return end.code if isinstance(end.code, int) else 2
+    except SystemExit as end:  # of code that the study names: this program never calls it
+        echo(f"the study's code calls sys.exit({end.code}); raise an error there", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         _discard_stdout()
         return _BROKEN_PIPE
@@ -66,10 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # the disk is full, a folder cannot be written
         if error.strerror is None:
             raise
-        if error.filename is None:
-            _discard_stdout()
-        where = "stdout" if error.filename is None else error.filename
-        echo(f"{error.strerror} while reading or writing {where}", file=sys.stderr)
+        echo(_disk_words(error, error.strerror), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         echo("interrupted", file=sys.stderr)
@@ -179,6 +180,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         _flag(parser, "--new", "start another study, NAME-2")
         _add_running(parser)
         _add_verbose(parser, "also baselines, speed, where the time went, and a query")
+    _flag(run, "--retry-failed", "run failed trials again, once their cause is gone")
     _add_export(train, "copy")
 
 
@@ -225,6 +227,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
+    _option(judged, "--source", "DIR", f"{_SOURCE} (default: where it was run from, or .)")
     plot = verb("plot", "read_study", "draw a study as a picture")
     picture = types.one_of("picture", _PICTURES)
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
@@ -379,6 +382,23 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):  # None if the shell has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays
+
+
+def _disk_words(error: OSError, reason: str) -> str:
+    """Return one line about an error of a disk; an unnamed file is stdout or a temporary one."""
+    from pathlib import Path
+
+    from .files.atomic_files import TEMPORARY_CURE, full_temporary_folder, has_refused
+
+    if error.filename is None and "temporary directory" in reason:  # none can be written
+        return f"{reason}; name one with TMPDIR=FOLDER"
+    place = None if error.filename is None else Path(os.fsdecode(error.filename))
+    folder = full_temporary_folder(place, sure=place is not None) if has_refused(error) else None
+    if folder is not None:
+        return f"{reason} while writing {folder}; {TEMPORARY_CURE} and run the same command again"
+    if place is None:
+        _discard_stdout()
+    return f"{reason} while reading or writing {'stdout' if place is None else place}"
 
 
 def _discard_stdout() -> None:

@@ -10,6 +10,7 @@ command line exits with `exit_code`.
     ├── UnknownNameError    an id that no registry knows; suggests the nearest
     │   └── UnimportedModuleError  an id names a module that only `imports` may bring in
     ├── StoreError          results on disk are missing, locked, damaged or of another study
+    │   └── UnreadableError    files that this user may not read
     ├── MissingExtraError   an optional package is not installed; names the extra
     └── SearchError         the search cannot continue (all trials diverged, too many failures)
         └── CallbackError   a user's callback raised; the results so far are kept
@@ -21,8 +22,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import TracebackType
 from typing import Any
@@ -50,6 +53,10 @@ class ConfigError(HpoError):
 
 class StoreError(HpoError):
     """Results on disk are missing, locked, damaged or belong to another study."""
+
+
+class UnreadableError(StoreError):
+    """Results on disk that this user may not read."""
 
 
 class SearchError(HpoError):
@@ -182,15 +189,26 @@ def format_error(error: BaseException) -> str:
     """Return an exception on one line: `file:line: Type: message`.
 
     The line is the innermost in the user's code; without one, the innermost outside this package.
+    If a library that this code called raised it, `, in package/file.py:line` follows.
     """
-    place, _ = _place(error.__traceback__)
-    return f"{place}: {named(error)}" if place else named(error)
+    place = _place(error.__traceback__)
+    return f"{place.shown}: {named(error)}{place.foreign}" if place.shown else named(error)
 
 
 def format_error_if_own(error: BaseException) -> str:
     """Return `format_error` if an exception passed through the user's code, else `named`."""
-    place, is_own = _place(error.__traceback__)
-    return f"{place}: {named(error)}" if is_own else named(error)
+    return format_error(error) if _place(error.__traceback__).is_own else named(error)
+
+
+def place_of(error: BaseException) -> str:
+    """Return `file:line`, the innermost in the user's code, or ""."""
+    place = _place(error.__traceback__)
+    return place.shown if place.is_own else ""
+
+
+def foreign_of(error: BaseException) -> str:
+    """Return `, in package/file.py:line` of a library that the user's code called, or ""."""
+    return _place(error.__traceback__).foreign
 
 
 def format_traceback(error: BaseException) -> str:
@@ -209,31 +227,81 @@ def named(error: BaseException) -> str:
     return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
 
 
-def _place(trace: TracebackType | None) -> tuple[str, bool]:
-    """Return where an exception was raised, and whether that is the user's code."""
+@dataclass(frozen=True)
+class _Place:
+    """Where an exception was raised."""
+
+    shown: str = ""  # file:line
+    is_own: bool = False  # in the user's code
+    foreign: str = ""  # `, in package/file.py:line` of a library that the user's code called
+
+
+# They raise errors about what they are given: their own lines help nobody.
+_WITHOUT_FRAMES = ("jax", "jaxlib", "numpy", "jaxtyping", "beartype")
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
     import sysconfig
-    import traceback
 
     paths = sysconfig.get_paths()
-    libraries = tuple(
-        os.path.join(os.path.abspath(paths[name]), "")
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    )
-    found, is_own = "", False
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(os.path.join(os.path.abspath(paths[name]), "") for name in names)
+
+
+def _package_path(path: str) -> str:
+    """Return a file's path from its installed package on, or "" for other files."""
+    for folder in _libraries()[2:]:
+        if path.startswith(folder):
+            return path[len(folder) :]
+    return ""
+
+
+def _place(trace: TracebackType | None) -> _Place:
+    import traceback
+
+    found, foreign, is_own = "", "", False
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
         if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             continue
-        own = not path.startswith(("<", *libraries))
+        own = not path.startswith(("<", *_libraries()))
         if own or not is_own:
             found, is_own = f"{shown_path(path)}:{line}", own
-    return found, is_own
+        package = _package_path(path)
+        if own:
+            foreign = ""
+        elif package and package.partition(os.sep)[0] not in _WITHOUT_FRAMES:
+            foreign = f", in {package}:{line}"
+    return _Place(found, is_own, foreign if is_own else "")
+
+
+def own_place(frames: Iterable[tuple[str, int]]) -> str:
+    """Return `file:line` of the first frame, innermost first, in the user's code, or ""."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_OURS)]
+    ours = {getattr(module, "__file__", None) for module in modules}
+    for path, line in frames:
+        if path not in ours and not path.startswith(("<", *_libraries())):
+            return f"{shown_path(path)}:{line}"
+    return ""
 
 
 def shown_path(path: str) -> str:
     """Return a path relative to the working folder, if the file is in it."""
     here = os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path
+
+
+@contextmanager
+def user_streams() -> Generator[None]:
+    """Restore stdout and stderr if the user's code removed them."""
+    kept = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    try:
+        yield
+    finally:
+        for name, stream in kept.items():
+            if getattr(sys, name) is None:
+                setattr(sys, name, stream)
 
 
 def check_platform() -> None:

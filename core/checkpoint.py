@@ -88,6 +88,7 @@ def restore_tree(directory: Path, like: Any) -> Any:
 def _check_files(directory: Path) -> None:
     if not directory.is_dir():
         raise StoreError(f"no checkpoint at {directory}")
+    atomic_files.check_readable(directory / _SUMS)
     try:
         lines = atomic_files.read_text(directory / _SUMS).splitlines()
         listed = [line.split("  ", 1) for line in lines]
@@ -158,6 +159,7 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
             f"{directory} holds no {part}: write checkpoint: {{parts: [{part}]}} in the study "
             "that makes it"
         )
+    atomic_files.check_readable(path)
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = dict(file)

@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from . import optimisers, policy
 from .envs import registry as environments
 from .envs.contract import agents_of, reset_all
-from .hypers import Hypers
+from .hypers import OFF, Hypers
 from .lane_state import LaneState, RewardState, RunningStatistics, lane_key, use_key
 from .metrics import Metrics
 from .plan import Plan
@@ -158,7 +158,7 @@ def _fresh_state(
 ) -> LaneState:
     segments = plan.num_envs * agents_of(environments.make(plan.env))
     initial = hypers.average_reward_initial
-    begins = (hypers.reward_centering > 0.0) & (initial != 0.0)  # see `update._centre_rewards`
+    begins = (hypers.reward_centering > 0.0) & (initial < OFF)  # see `update._centre_rewards`
     return LaneState(
         key=raw,
         updates=updates,

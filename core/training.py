@@ -12,10 +12,7 @@ on with them. Arrays that `init` computed from `h` stay as they are.
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -26,19 +23,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
-from ..errors import ConfigError, format_error_if_own, named, shown_path
+from ..errors import ConfigError
+from ..files.working_folder import same_working_folder
 from ..knobs.table import Knob, KnobType
 from .envs import contract
 from .envs import registry as environments
 from .envs.contract import Environment, HostedEnvironment, agents_of
-from .envs.traced_once import differences
 from .evaluation import EVALUATION, STEP_LIMIT, Players, play, step_words
 from .lane_state import use_key
 from .plan import EnvPlan
-from .pytree import equations, named_leaves
+from .training_errors import SetOutsideSetup, in_user_words
+
+_MOST_STEPS = 10**12  # more than any run; sums of many runs stay within 64 bits
 
 _NO_NAMES = ("unit", "epoch", "length", "steps_per_update", "knobs", "given",
-             "env_params")  # fmt: skip
+             "env_params", "shared")  # fmt: skip
 
 
 class Declared:
@@ -198,10 +197,34 @@ class Training:
     ):
         """Make the training of one combination of fixed values; `setup` runs once for it."""
         self.fixed_values, self.length, self.given = dict(values), length, given
-        self.setup()
+        with same_working_folder():
+            self.setup()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._check_setup(name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._check_setup(name)
+        object.__delattr__(self, name)
+
+    def _check_setup(self, name: str) -> None:
+        if "_is_set_up" in vars(self):
+            raise SetOutsideSetup(name)
 
     def setup(self) -> None:
-        """Prepare what all lanes share: networks, data, environments; set `steps_per_update`."""
+        """Prepare what all lanes share: networks, data, environments; set `steps_per_update`.
+
+        Afterwards the object is frozen: what changes while training belongs in the state.
+        """
+
+    def shared(self) -> Any:
+        """Return arrays that all lanes read, as `h.shared`; None if there are none.
+
+        They are passed to the program, once for each device. Arrays on `self` become constants of
+        the program, which takes long to compile if they are large.
+        """
+        return None
 
     def init(self, key: jax.Array, h: Any) -> Any:
         """Return the state of a fresh lane, a pytree of arrays, from a typed PRNG key."""
@@ -287,15 +310,11 @@ class Training:
                 )
             if given is not None:
                 _check_environment(cls, given)
-            with _named(cls, "setup"):
-                kept[name] = cls(values, length, given)
-            steps = getattr(kept[name], "steps_per_update", None)
-            if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-                del kept[name]
-                raise ConfigError(
-                    f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the "
-                    f"{cls.unit} that one update advances, an integer above 0"
-                )
+            with in_user_words(cls, "setup"):
+                made = cls(values, length, given)
+            _check_steps(made)
+            vars(made)["_is_set_up"] = True
+            kept[name] = made
         return kept[name]
 
     @classmethod
@@ -311,6 +330,20 @@ class Training:
         return found
 
 
+def _check_steps(training: Training) -> None:
+    cls = type(training)
+    steps: Any = getattr(training, "steps_per_update", None)
+    is_whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
+    if is_whole and 1 <= steps <= _MOST_STEPS:
+        return
+    is_large = is_whole and steps > _MOST_STEPS
+    allowed = f"an integer from 1 to {_MOST_STEPS:,}" if is_large else "an integer above 0"
+    raise ConfigError(
+        f"{cls.__name__}.steps_per_update is {steps!r}; set it in setup() to the {cls.unit} that "
+        f"one update advances, {allowed}"
+    )
+
+
 def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
     env = environments.make(given.plan)
     if isinstance(env, HostedEnvironment):
@@ -320,6 +353,17 @@ def _check_environment(cls: type[Training], given: StudyEnvironment) -> None:
         raise ConfigError(f"{env.id} has {agents_of(env)} agents; {cls.__name__} moves one")
 
 
+def shared_of(training: Training) -> Any:
+    """Return the arrays of `shared`, made once."""
+    kept = vars(training)
+    if "_shared" not in kept:
+        cls = type(training)
+        with in_user_words(cls, "shared"):
+            found = training.shared()
+            kept["_shared"] = jax.tree.map(np.asarray, found)
+    return kept["_shared"]
+
+
 class Lane:
     """One lane of a training as arrays: the leaves of its state, without its structure.
 
@@ -327,18 +371,25 @@ class Lane:
     copied, stored and restored.
     """
 
-    def __init__(self, training: Training, traced_names: tuple[str, ...]):
+    def __init__(self, training: Training, traced_names: tuple[str, ...], shared: Any = None):
         self.training, self.names = training, traced_names
+        self.shared = shared_of(training) if shared is None else shared
+
+    def reading(self, shared: Any) -> Lane:
+        """Return the lane with other arrays as `h.shared`: those that a program is given."""
+        return Lane(self.training, self.names, shared)
 
     def hypers(self, values: Mapping[str, Any]) -> Any:
         found = SimpleNamespace(**{name: values[name] for name in self.names})
+        if self.shared is not None:
+            found.shared = self.shared
         given = self.training.given
         if given is not None:
             found.env_params = environments.params_of(environments.make(given.plan), given.params)
         return found
 
     def init(self, key: Any, values: Mapping[str, Any]) -> list[Any]:
-        return _words(jax.tree.leaves(self.training.init(key, self.hypers(values))))
+        return words_of(jax.tree.leaves(self.training.init(key, self.hypers(values))))
 
     def state(self, leaves: list[Any], values: Mapping[str, Any]) -> Any:
         """Return the state with these leaves, in the structure that `init` gives, traced again."""
@@ -351,7 +402,7 @@ class Lane:
     ) -> tuple[list[Any], dict[str, Any]]:
         state = self.state(leaves, values)
         after, metrics = self.training.update(state, self.hypers(values))
-        return _words(jax.tree.leaves(after)), _scalars(metrics)
+        return words_of(jax.tree.leaves(after)), _scalars(metrics)
 
     def evaluate(self, leaves: list[Any], values: Mapping[str, Any], key: Any) -> dict[str, Any]:
         state = self.state(leaves, values)
@@ -372,7 +423,7 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
-def _words(leaves: list[Any]) -> list[Any]:
+def words_of(leaves: list[Any]) -> list[Any]:
     return [
         jax.random.key_data(leaf) if _is_key(leaf)
         else jax.lax.convert_element_type(leaf, jnp.result_type(leaf))
@@ -389,109 +440,3 @@ def _unwrapped(leaves: list[Any], like: list[Any]) -> list[Any]:
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: jnp.asarray(value, jnp.float32) for name, value in sorted(values.items())}
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """What a training holds and returns, from shapes alone."""
-
-    state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
-    metrics: tuple[str, ...]
-    values: tuple[str, ...]  # of an evaluation
-
-    @property
-    def state_bytes(self) -> int:
-        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in self.state.values())
-
-
-def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
-    """Check a training from shapes alone, without compiling.
-
-    Raises:
-        ConfigError: with the user's file and line, or the name of the leaf or metric.
-    """
-    cls, lane = type(training), Lane(training, traced_names)
-    hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in traced_names}
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    state = _traced(cls, "init", lambda key, values: training.init(key, lane.hypers(values)),
-                    key, hypers)  # fmt: skip
-    leaves = named_leaves(state)
-    for name, leaf in leaves.items():
-        if 0 in leaf.shape:
-            raise ConfigError(f"{method_of(cls, 'init')} {name} is empty, of shape {leaf.shape}")
-    after, metrics = _traced(
-        cls, "update",
-        lambda state, values: _result(cls, training.update(state, lane.hypers(values))),
-        state, hypers,
-    )  # fmt: skip
-    for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
-        raise ConfigError(f"{method_of(cls, 'update')} {line}")
-    if [*named_leaves(after)] != [*leaves]:  # lanes keep leaves by their place
-        ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
-        raise ConfigError(f"{method_of(cls, 'update')} the state is {ours}; init gave {theirs}")
-    values = _traced(
-        cls, "act" if cls.acts() else "evaluate",
-        lambda state, values, key: dict(training.evaluate(state, lane.hypers(values), key)),
-        state, hypers, key,
-    )  # fmt: skip
-    for method, found in (("update", metrics), ("evaluate", values)):
-        for name, value in found.items():
-            if value.shape:
-                raise ConfigError(
-                    f"{method_of(cls, method)} {name} has shape {value.shape}; a "
-                    f"{'metric' if method == 'update' else 'value'} is one number"
-                )
-    if not values:
-        raise ConfigError(f"{method_of(cls, 'evaluate')} returns nothing; return a value")
-    words = jax.eval_shape(lambda tree: _words(jax.tree.leaves(tree)), state)
-    return Shapes(dict(zip(leaves, words, strict=True)), tuple(metrics), tuple(values))
-
-
-def _result(cls: type[Training], found: Any) -> tuple[Any, dict[str, Any]]:
-    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], Mapping):
-        raise ConfigError(f"{method_of(cls, 'update')} must return (state, metrics by name)")
-    return found[0], dict(found[1])
-
-
-_CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
-
-
-def _traced(cls: type[Training], method: str, call: Callable[..., Any], *given: Any) -> Any:
-    """Return the shapes of a method's results; it must not call back into Python."""
-    with _named(cls, method):
-        jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
-    names = {str(eqn.primitive) for eqn in equations(jaxpr.jaxpr)} & set(_CALLBACKS)
-    if names:
-        raise ConfigError(
-            f"{method_of(cls, method)} calls back into Python ({', '.join(sorted(names))}); lanes "
-            "are pure programs: return a value instead"
-        )
-    return shapes
-
-
-def method_of(cls: type[Training], method: str) -> str:
-    """Return `Class.method:`, followed by `file:line:` of the user's method."""
-    function = inspect.unwrap(getattr(cls, method))
-    code = None if function is getattr(Training, method) else getattr(function, "__code__", None)
-    place = f" {shown_path(code.co_filename)}:{code.co_firstlineno}:" if code else ""
-    return f"{cls.__name__}.{method}:{place}"
-
-
-@contextmanager
-def _named(cls: type[Training], method: str) -> Generator[None]:
-    """Turn an error of the user's code into a ConfigError with its file and line."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-            jax.errors.TracerIntegerConversionError) as error:  # fmt: skip
-        place = format_error_if_own(error).partition(f": {type(error).__name__}")[0]
-        raise ConfigError(
-            f"{cls.__name__}.{method}: {place}: a traced value is used as a Python value; use "
-            "jnp.where or jax.lax.cond, or declare the hyperparameter with hpo.fixed"
-        ) from error
-    except Exception as error:
-        text = format_error_if_own(error)
-        where = method_of(cls, method) if text == named(error) else f"{cls.__name__}.{method}:"
-        raise ConfigError(f"{where} {text}") from error

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ..errors import ConfigError, StoreError
@@ -122,14 +123,14 @@ class TrainingProgram(LaneProgram):
         return made
 
     def _local(
-        self, seed: Any, lanes: Lanes, starts: Starts
+        self, seed: Any, lanes: Lanes, starts: Starts, shared: Any
     ) -> tuple[Lanes, dict[str, Float[Array, "K lanes"]]]:
         """Run one chunk of a device's lanes."""
         hypers = where(starts.mask, starts.hypers, lanes.hypers)
-        own = starts.mask.shape[0]
+        own, lane = starts.mask.shape[0], self.lane.reading(shared)
 
         def one(state: TrainedState, values: Any) -> tuple[TrainedState, dict[str, Any]]:
-            leaves, metrics = self.lane.update(state.leaves, values)
+            leaves, metrics = lane.update(state.leaves, values)
             return state.replace(leaves=leaves, updates=state.updates + 1), metrics
 
         def tile(at: Any, carry: Any) -> Any:
@@ -144,7 +145,7 @@ class TrainingProgram(LaneProgram):
 
             def begin() -> TrainedState:
                 def start(stream: Any, replicate: Any, values: Any) -> TrainedState:
-                    return init_state(self.lane, seed, stream, replicate, values)
+                    return init_state(lane, seed, stream, replicate, values)
 
                 fresh = over_lanes(start)(rows.stream, rows.replicate, values)
                 return where(rows.mask, fresh, here)
@@ -176,19 +177,24 @@ class TrainingProgram(LaneProgram):
     @cached_property
     def _lowered(self) -> Any:
         mapped = population.over_devices(
-            self._local, self.mesh, (EVERYWHERE, LANES, LANES), (LANES, TIME_FIRST)
+            self._local,
+            self.mesh,
+            (EVERYWHERE, LANES, LANES, EVERYWHERE),
+            (LANES, TIME_FIRST),
         )
-        args = (np.int32(0), self.empty(), self.place(self.starts((), {})))
+        args = (np.int32(0), self.empty(), self.place(self.starts((), {})), self._shared)
         return jax.jit(mapped, donate_argnums=1).lower(*args)
 
     @cached_property
     def _evaluation_lowered(self) -> Any:
         """Episodes of wanted lanes, name -> [L, episodes]; zeros for the others."""
 
-        def of_lane(state: TrainedState, values: Any) -> dict[str, Any]:
-            return self.lane.episodes(state.leaves, values, state.key, self.episodes)
+        def local(lanes: Lanes, wanted: Any, shared: Any) -> dict[str, Any]:
+            lane = self.lane.reading(shared)
 
-        def local(lanes: Lanes, wanted: Any) -> dict[str, Any]:
+            def of_lane(state: TrainedState, values: Any) -> dict[str, Any]:
+                return lane.episodes(state.leaves, values, state.key, self.episodes)
+
             def tile(args: Any) -> dict[str, Any]:
                 lanes, wanted = args
 
@@ -200,8 +206,14 @@ class TrainingProgram(LaneProgram):
             tiles = population.in_tiles((lanes, wanted), self.tile)
             return population.untiled(jax.lax.map(tile, tiles))
 
-        mapped = population.over_devices(local, self.mesh, LANES, LANES)
-        return jax.jit(mapped).lower(self.empty(), self.place(np.zeros(self.lanes, bool)))
+        mapped = population.over_devices(local, self.mesh, (LANES, LANES, EVERYWHERE), LANES)
+        nobody = self.place(np.zeros(self.lanes, bool))
+        return jax.jit(mapped).lower(self.empty(), nobody, self._shared)
+
+    @cached_property
+    def _shared(self) -> Any:
+        """The training's shared arrays, on every device."""
+        return jax.device_put(self.lane.shared, NamedSharding(self.mesh, EVERYWHERE))
 
     @cached_property
     def _evaluate(self) -> Any:
@@ -211,14 +223,14 @@ class TrainingProgram(LaneProgram):
         self, seed: int, lanes: Lanes, starts: Starts
     ) -> tuple[Lanes, dict[str, np.ndarray]]:
         """Start lanes, then run one chunk; `lanes` is donated. Metrics are [K, L]."""
-        lanes, metrics = self._advance(np.int32(seed), lanes, self.place(starts))
+        lanes, metrics = self._advance(np.int32(seed), lanes, self.place(starts), self._shared)
         return lanes, jax.device_get(metrics)
 
     def evaluate(self, lanes: Lanes, which: Sequence[int]) -> dict[str, np.ndarray]:
         """Return values of some lanes' episodes, name -> float32 [len(which), episodes]."""
         wanted = np.zeros(self.lanes, bool)
         wanted[list(which)] = True
-        found = jax.device_get(self._evaluate(lanes, self.place(wanted)))
+        found = jax.device_get(self._evaluate(lanes, self.place(wanted), self._shared))
         return {name: values[list(which)] for name, values in found.items()}
 
 

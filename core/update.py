@@ -222,9 +222,9 @@ def _centre_rewards(
     """Return rewards less their running average, which is then moved (Naik et al. 2024).
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
-    difference of the centred rewards. An initial average of 0 means unknown: o starts at 0, so
-    that the first step is 1 and later ones fall to a. A given one counts: o starts at 1, and every
-    step is a.
+    difference of the centred rewards. Without an initial average o starts at 0, so that the first
+    step is 1 and later ones fall to a. A given one counts, 0 too: o starts at 1, and every step
+    is a.
     """
     on = hypers.reward_centering > 0.0
     centred = jnp.where(on, steps.reward - state.average_reward, steps.reward)

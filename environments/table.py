@@ -58,6 +58,17 @@ class EnvEntry:
     # lowest and highest return: numbers, or a key or parameter (`-key`: the negative of its value)
     returns: tuple[str | float, str | float] = (-math.inf, math.inf)
 
+    # arguments by any name are taken, as by a constructor with `**kwargs`: keys, a program each
+    is_open: bool = False
+
+    def makes_program(self, key: str) -> bool:
+        """Return whether each value of an argument needs a program."""
+        return key in self.keys or self.is_unnamed(key)
+
+    def is_unnamed(self, key: str) -> bool:
+        """Return whether a constructor takes an argument that its signature does not name."""
+        return self.is_open and key not in self.keys and key not in self.params
+
     def return_range(self, given: Mapping[str, Any]) -> tuple[float, float]:
         """Return an episode's lowest and highest return for `given` keys and parameters."""
         values = {**{name: key.default for name, key in self.keys.items()}, **self.params, **given}

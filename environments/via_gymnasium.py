@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import ConfigError, MissingExtraError, UnknownNameError
+from ..files.working_folder import same_working_folder
 from .table import EnvEntry, EnvKey, KeyType
 
 PREFIX = "gym:"
@@ -56,7 +57,9 @@ def entry_of(id_: str) -> EnvEntry:
             params[name] = float(default)
         else:
             keys[name] = EnvKey(type_, default)
-    return EnvEntry(id_, "gymnasium", "any", params, keys, _first_sentence(getdoc(creator) or ""))
+    meaning = _first_sentence(getdoc(creator) or "")
+    is_open = _takes_any(creator)
+    return EnvEntry(id_, "gymnasium", "any", params, keys, meaning, is_open=is_open)
 
 
 def module_of(id_: str) -> str:
@@ -89,6 +92,14 @@ def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyTyp
     return found
 
 
+def _takes_any(creator: Any) -> bool:
+    """Return whether a constructor takes arguments that its signature does not name."""
+    import inspect
+
+    parameters = inspect.signature(creator).parameters.values()
+    return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+
+
 def _type_of(default: Any, real: bool) -> KeyType:
     if isinstance(default, bool):
         return "bool"
@@ -105,7 +116,8 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
     _creator(id_, spec)
     _hear_mujoco()
     try:
-        return gymnasium.make(spec, disable_env_checker=True, **values)
+        with same_working_folder():
+            return gymnasium.make(spec, disable_env_checker=True, **values)
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
     except BaseException as error:  # any error of a constructor is due to the given values

@@ -1,7 +1,7 @@
 """rejax's algorithms as trainings: SAC, DQN, PQN and TD3 on gymnax environments.
 
-Needs the extra `rejax`. Its authors wrote it for gymnax 0.0.9; `_Steps` gives it the
-five values of a step that it expects from gymnax 1.0.
+Needs the extra `rejax`. Its authors wrote it for gymnax 0.0.9; `hpo.old_gymnax` gives it the
+five values of a step that it expects.
 """
 
 import gymnax
@@ -10,26 +10,6 @@ import rejax
 from rejax.evaluate import evaluate_single
 
 import hpo
-
-
-class _Steps:
-    """An environment of gymnax 1.0 as gymnax 0.0.9 had it."""
-
-    def __init__(self, env):
-        self._env = env
-
-    def __getattr__(self, name):
-        return getattr(self._env, name)
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def reset(self, key, params=None):
-        return self._env.reset(key, params)
-
-    def step(self, key, state, action, params=None):
-        observation, state, reward, *done, info = self._env.step(key, state, action, params)
-        return observation, state, reward, jax.numpy.any(jax.numpy.stack(done), 0), info
 
 
 class Rejax(hpo.Training):
@@ -43,7 +23,7 @@ class Rejax(hpo.Training):
         env, params = gymnax.make(self.env)
         fixed = {name: value for name, value in self.fixed_values.items() if name != "env"}
         self.base = self.kind.create(
-            env=_Steps(env), env_params=params, skip_initial_evaluation=True,
+            env=hpo.old_gymnax(env), env_params=params, skip_initial_evaluation=True,
             total_timesteps=self.length, **fixed,
         )  # fmt: skip
         steps = self.base.num_envs * getattr(self.base, "num_steps", 1)

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import StoreError
+from ..errors import StoreError, UnreadableError
 
 PARTIAL = ".partial"  # suffix of a file until it is complete
 
@@ -71,13 +72,80 @@ def telling(path: Path, doing: str = "writing", kept: str = _SAFE) -> Generator[
         if (found := reason(error)) is None:
             raise
         words, full = found
-        place = path
+        place, named = path, False
         if isinstance(error, OSError) and isinstance(error.filename, str | Path):
-            place = Path(str(error.filename).removesuffix(PARTIAL))
+            place, named = Path(str(error.filename).removesuffix(PARTIAL)), True
         cure = "free space" if full else "mend that"
+        if full and (folder := full_temporary_folder(place, sure=named)):
+            place, cure = folder, TEMPORARY_CURE
         raise StoreError(
             f"{words} while {doing} {place}; {kept}{cure} and run the same command again"
         ) from error
+
+
+TEMPORARY_CURE = "free space in this temporary folder, or name another one with TMPDIR=FOLDER,"
+TEMPORARY_PREFIX = "hpo-"  # of the names of our temporary folders
+_PROBE_BYTES = 65_536
+
+
+def full_temporary_folder(place: Path | None = None, sure: bool = False) -> Path | None:
+    """Return the folder of temporary files if it is full, else None.
+
+    `place` is the file that a full disk refused, None if unknown; with `sure` the error named it.
+    Some errors name no file, and libraries write temporary files.
+    """
+    folder = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).absolute()
+    if place is not None and _is_ours(place.absolute(), folder):
+        return folder
+    if sure or not _is_full(folder):
+        return None
+    return None if place is not None and _is_full(_folder_of(place)) else folder
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Generator[Path]:
+    """Yield a folder that is deleted at the end; a full disk of temporary files is named."""
+    with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY_PREFIX}{purpose}-") as name:
+        try:
+            yield Path(name)
+        except OSError as error:  # before deleting makes room
+            place = None if error.filename is None else Path(os.fsdecode(error.filename))
+            folder = full_temporary_folder(place, sure=place is not None)
+            if error.errno not in _FULL or folder is None:
+                raise
+            text = f"{error.strerror} while writing {folder}; {TEMPORARY_CURE}"
+            raise StoreError(f"{text} and run the same command again") from error
+
+
+def _is_ours(place: Path, temporary: Path) -> bool:
+    inside = place.relative_to(temporary).parts if place.is_relative_to(temporary) else ()
+    return bool(inside) and inside[0].startswith(TEMPORARY_PREFIX)
+
+
+def _folder_of(place: Path) -> Path:
+    return next(path for path in (place, *place.absolute().parents) if path.is_dir())
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        return error.errno in _FULL
+    return False
+
+
+def check_readable(path: Path) -> None:
+    """Raise `UnreadableError` if there is a file that this user may not read."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except PermissionError as error:
+        who = "ask its owner, or run the command as that user"
+        text = f"{error.strerror}: {path} cannot be read by you; {who}"
+        raise UnreadableError(text) from error
+    except OSError:
+        return  # whoever opens it next says what is wrong
 
 
 def is_plain_folder(path: Path) -> bool:

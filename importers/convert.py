@@ -14,7 +14,7 @@ from ..knobs import KNOBS, check_value, matters
 from ..studies.init_file import SEARCHED
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
-from . import xlron_rules
+from . import jaxdem_rules, xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
 from .lost_names import ask_about_the_system, refuse_lost
@@ -24,13 +24,22 @@ from .name_mapping import (
     NoCounterpart,
     Row,
     Settings,
+    System,
     in_words,
     mapping_of,
     plain_name,
-    rounded,
 )
+from .optax_calls import schedule_of
 from .plain_python import Unread
-from .tables import another_algorithm, find, recognise, system, versions_of
+from .tables import (
+    another_algorithm,
+    find,
+    recognise,
+    system,
+    version_named,
+    version_told,
+    versions_of,
+)
 
 
 def _before_sb3(draft: Draft, source: Source) -> None:
@@ -89,11 +98,35 @@ def _after_sb3(draft: Draft) -> None:
 def _before_torch(draft: Draft, source: Source) -> None:
     for name in ("log_interval", "save_interval"):
         _rollouts(draft, source, name, ("rollout_steps", 2048), ("num_envs", 4))
-    helper = next((call for call in source.calls if call.startswith("train_")), "")
-    if helper == "train_with_transformer_backbone":
-        source.constants.setdefault("backbone_cls", "TransformerPolicyBackbone")
-    if helper:
-        draft.note(f"{helper}: its other settings are taken from PPOConfig")
+    helpers = list(dict.fromkeys(call for call in source.calls if call in _HELPERS))
+    if len(helpers) > 1:
+        text = f"it calls {' and '.join(helpers)}, which train with other defaults; keep one"
+        raise draft.fault(text)
+    for helper in helpers:
+        _take_helper(draft, source, helper)
+
+
+_HELPERS: Mapping[str, Mapping[str, Any]] = {
+    "train_discrete": {"env_id": "CartPole-v1", "total_timesteps": 500_000},
+    "train_continuous": {"env_id": "HalfCheetah-v4", "total_timesteps": 1_000_000,
+                         "hidden_sizes": [256, 256], "action_space_type": "continuous"},
+    "train_with_transformer_backbone": {
+        "env_id": "CartPole-v1", "total_timesteps": 500_000,
+        "backbone_cls": "TransformerPolicyBackbone"},
+}  # fmt: skip
+"""Helper of the single-file PPO -> the defaults in which it differs from PPOConfig."""
+
+
+def _take_helper(draft: Draft, source: Source, helper: str) -> None:
+    rows = [draft.row(name) for name in source.names()]
+    set_ = {row.target for row in rows if row is not None}
+    for name, value in _HELPERS[helper].items():
+        row = draft.row(name)
+        if name in source.names() or (row is not None and row.target and row.target in set_):
+            continue
+        source.constants[name] = value
+        draft.defaults.append(f"{name} {value}")
+    draft.note(f"{helper}: its other settings are taken from PPOConfig")
 
 
 def _rollouts(
@@ -134,57 +167,39 @@ def _decay_as_torch(draft: Draft) -> None:
     draft.note("weight_decay: PyTorch's Adam adds it to the gradient, so the optimiser is adam_l2")
 
 
-def _before_jaxdem(draft: Draft, source: Source) -> None:
-    defaults = {**draft.system.defaults, "num_epochs": 1000}
-    updates, envs, steps, parts = (
-        count_of(source.values(name, defaults[name])[0]) or 0
-        for name in ("num_epochs", "num_envs", "num_steps_epoch", "num_minibatches")
+_RANGES = {"tanh_gaussian": (-1.0, 1.0), "beta": (0.0, 1.0)}
+
+
+def _after_torch(draft: Draft) -> None:
+    """Keep actions in the range that the single-file PPO sends to the environment."""
+    _decay_as_torch(draft)
+    kind = draft.fixed.get("distribution")
+    discrete = draft.entry is not None and draft.entry.actions == "discrete"
+    named = {"action_low", "action_high"} & {*draft.fixed, *draft.space}
+    if kind not in _RANGES or discrete or named:
+        return
+    low, high = _RANGES[kind]
+    draft.fixed |= {"action_low": low, "action_high": high}
+    draft.note(
+        f"action_low, action_high: {low:g} and {high:g}, as the environment gets its "
+        f"{kind} actions unscaled there; off: they fill the environment's own range"
     )
-    if "total_timesteps" in source.names() or "env_steps" in source.names():
-        source.drop("num_epochs")
-    elif updates and envs and steps:
-        source.drop("num_epochs")
-        source.constants["env_steps"] = total = updates * envs * steps
-        draft.note(f"num_epochs: {updates:,} updates of {envs} x {steps} env steps are {total:,} "
-                   "env steps")  # fmt: skip
-    size = count_of(source.find("minibatch_size")) or 0
-    if not size or not envs or not steps:
+
+
+def _before_lerax(draft: Draft, source: Source) -> None:
+    """Give version 0.0.2 as many minibatches as it has: their rows are of one environment."""
+    if draft.system.tag != "0.0.2":
         return
-    if 0 in source.values("importance_sampling_alpha", 1.0):
-        _passes(draft, source, size, envs * steps, parts)
+    defaults = draft.system.defaults
+    batches, envs = (source.values(name, defaults[name]) for name in ("num_batches", "num_envs"))
+    if len(batches) > 1 or len(envs) > 1:
         return
-    source.put("minibatch_size", size)
-    source.constants.setdefault("num_minibatches", parts)
-
-
-def _passes(draft: Draft, source: Source, size: int, total: int, parts: int) -> None:
-    text, passes = f"{parts} minibatches of {size} env steps are", size * parts / total
-    if not passes.is_integer() or total % size:
-        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
-        raise draft.fault(text, flags={
-            "without": "minibatch_size", "num_minibatches": max(1, round(total / size)),
-            "update_epochs": max(1, round(passes))})  # fmt: skip
-    source.drop("minibatch_size")
-    source.put("num_minibatches", total // size)
-    source.constants["update_epochs"] = int(passes)
-    draft.note(f"minibatch_size: {text} {int(passes)} pass(es) of {total // size} minibatches "
-               f"over {total}")  # fmt: skip
-
-
-def _after_jaxdem(draft: Draft) -> None:
-    """Let the cosine end where it does there: after as many minibatches as updates."""
-    parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
-    parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
-    together = draft.fixed.get("accumulate_minibatches", 1)
-    if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
-        draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
-        draft.note(f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
-                   "up to the number of updates; 1 for the whole run")  # fmt: skip
-    rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
-    if together > 1 and "learning_rate" not in draft.space:
-        draft.fixed["learning_rate"] = rounded(rate * together)
-        draft.note(f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
-                   f"averaged here, so learning_rate is {together} times")  # fmt: skip
+    parts = int(batches[0]) * int(envs[0])
+    source.put("num_batches", parts)
+    draft.note(
+        f"num_batches: {batches[0]}, of num_steps alone in 0.0.2, so an epoch has {parts} "
+        "minibatches"
+    )
 
 
 _PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
@@ -297,35 +312,65 @@ def _before_brax(draft: Draft, source: Source) -> None:
         draft.leave_out("episode_length", f"{length}; the environment's own length is taken")
 
 
-NOT_NAMES = ("system", "without", "metric", "name", "imports")
+NOT_NAMES = ("system", "version", "without", "metric", "name", "imports")
 """Flags of the import, which a source does not have."""
 _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
-    "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": _before_jaxdem,
-    "torch_ppo": _before_torch, "arlbench": _before_arlbench, "brax": _before_brax,
+    "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": jaxdem_rules.before,
+    "lerax": _before_lerax, "torch_ppo": _before_torch, "arlbench": _before_arlbench,
+    "brax": _before_brax,
 }  # fmt: skip
 """Family of systems -> what changes a source before its names are translated."""
 _AFTER: Mapping[str, Callable[[Draft], None]] = {
-    "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": _after_jaxdem,
-    "torch_ppo": _decay_as_torch,
+    "xlron": xlron_rules.after, "sb3": _after_sb3, "jaxdem": jaxdem_rules.after,
+    "torch_ppo": _after_torch,
 }  # fmt: skip
+
+
+_GONE = object()
+_OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
 
 
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
+        if "version" in given:
+            draft.system = version_named(draft.system, str(given["version"]))
         return
     draft.system, why = recognise((*source.names(), *given), source.words, source.family)
     if source.family and draft.system is COMMON:
         draft.system, why = system(source.family), ""
     if why and not source.family:
         draft.note(f"taken for {draft.system.title}, as {why}; system=none: for none")
-    one, names = draft.system, {name.replace("-", "_") for name in source.names()}
-    others = "; ".join(f"{other.version}: system={other.name}" for other in versions_of(one))
-    if one.name != one.family and any(mark <= names for mark in one.marks):
-        draft.note(f"version: only {one.title} {one.version} has such names; others are {others}")
+    _choose_version(draft, source, given)
+
+
+def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Choose the version: the one given, or the only one with these names, else the newest."""
+    if "version" in given:
+        draft.system = version_named(draft.system, str(given["version"]))
+        return
+    names = {name.replace("-", "_") for name in (*source.names(), *source.mentioned, *given)}
+    draft.system, told = version_told(draft.system, names)
+    one, reason = draft.system, f"only it has {', '.join(told)}"
+    small = "" if told else jaxdem_rules.counts_segments(draft, source)
+    if small:
+        draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
+        told, reason = ("minibatch_size",), small
+    others = " or ".join(
+        f"version={_first_tag(other)} (system={other.name}, {other.version})"
+        for other in versions_of(one)
+    )
+    if told and others:
+        draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
-        draft.note(f"version: its names do not distinguish versions; {others}")
+        draft.note(
+            f"version: {one.title} {one.version}; its names fit other versions, too: {others}"
+        )
+
+
+def _first_tag(one: System) -> str:
+    return one.tag.partition(" ")[0]
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
@@ -344,15 +389,17 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
             draft.leave_out(name, "another environment is given")
     if named_lengths(draft, given):
         source.loops = {}
-    for name, value in given.items():
-        if not is_of_the_file(name) and name not in NOT_NAMES:
-            source.drop(name, name.replace("-", "_"))
-            source.constants[name] = value
-    leave_out_asked(draft, source)
-    draft.sought = set(source.searched)
-    family = draft.system.family
-    if family in _BEFORE:
-        _BEFORE[family](draft, source)
+    merged = {
+        name: value
+        for name, value in given.items()
+        if not is_of_the_file(name) and name not in NOT_NAMES
+    }
+    for name, value in merged.items():
+        source.drop(name, name.replace("-", "_"))
+        source.constants[name] = value
+    _apply_rules(draft, source)
+    changed = (n for n, value in merged.items() if source.constants.get(n, _GONE) != value)
+    draft.ruled = set(changed)
     put_env(draft, source)
     _count_loops(draft, source)
     ask_about_the_system(draft, source, given)
@@ -363,10 +410,47 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
     add_defaults(draft, source)
-    if family in _AFTER:
-        _AFTER[family](draft)
+    if draft.system.family in _AFTER:
+        _AFTER[draft.system.family](draft)
     unlisted = set(draft.unlisted())
     draft.taken |= {name: [] for name in draft.read if name in unlisted & source.used}
+
+
+def _apply_rules(draft: Draft, source: Source) -> None:
+    """Leave out what the user does not want, and let the system change its names."""
+    leave_out_asked(draft, source)
+    draft.sought = set(source.searched)
+    for name, reason in source.objects.items():
+        draft.leave_out(name, reason)
+    family = draft.system.family
+    if family not in _OF_TORCH:
+        _read_schedules(draft, source)
+    if family in _BEFORE:
+        _BEFORE[family](draft, source)
+
+
+def _read_schedules(draft: Draft, source: Source) -> None:
+    """Read a schedule of optax as the rate that it starts or peaks with; the rest comes later."""
+    for name, value in source.constants.items():
+        if draft.target(name) != "learning_rate" or not isinstance(value, Unread):
+            continue
+        try:
+            schedule = schedule_of(value)
+        except NoCounterpart as reason:
+            text = f"{draft.source}:{value.line}: {name} is {value}: {reason}"
+            raise ConfigError(text, flags={name: "VALUE"}, without={"without": name}) from None
+        if schedule is None:
+            continue
+        source.constants[name] = schedule.learning_rate
+        if any(draft.target(other) == "lr_schedule" for other in source.names()):
+            draft.note(
+                f"{name}: {schedule.learning_rate:g} of {value}, as another name gives the "
+                "schedule"
+            )
+            continue
+        draft.schedule = schedule
+        draft.silent |= {row.name for row in draft.system.rows if row.target == "lr_schedule"}
+        draft.note(f"{name}: {value} gives {schedule.learning_rate:g} and lr_schedule")
 
 
 def _count_loops(draft: Draft, source: Source) -> None:
@@ -513,7 +597,8 @@ def _is_idle(draft: Draft, target: str) -> bool:
     if target in KNOBS and "network" not in draft.space and not matters(target, network):
         return True
     switches = {"observation_clip": "normalise_observations", "reward_clip": "normalise_rewards",
-                "adv_clip": "normalise_advantages"}  # fmt: skip
+                "adv_clip": "normalise_advantages",
+                "average_reward_initial": "reward_centering"}  # fmt: skip
     switch = switches.get(target)
     if switch is not None:
         return not draft.fixed.get(switch, KNOBS[switch].default) and switch not in draft.space
@@ -527,6 +612,8 @@ def _is_idle(draft: Draft, target: str) -> bool:
 
 
 def _is_set(draft: Draft, target: str) -> bool:
+    if target == "lr_schedule" and draft.schedule is not None:
+        return True
     section, _, key = target.partition(".")
     if target in KNOBS:
         return target in draft.fixed or target in draft.space

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,18 @@ from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
 from ..environments.via_gymnasium import lacking_package
 from ..errors import ConfigError, HpoError, StudyError
-from ..knobs import KNOBS, canonical_name, check_value
+from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
+from ..studies.chunk_sizes import quanta_of
 from ..studies.init_file import CONFIRM
 from ..studies.load import loads, loads_elsewhere
+from ..studies.spec import Study
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
 from ..studies.yaml_io import text_of, to_yaml
 from .formats import env_value, fitted, one_line, plain_value, read_word, translated
 from .name_mapping import COMMON, NoCounterpart, Row, System, plain_name
+from .optax_calls import Schedule
 from .plain_python import Unread
 from .tables import find, hints
 
@@ -62,6 +67,9 @@ class Source:
     calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
     loops: Mapping[str, int] = field(default_factory=dict[str, int])  # see `plain_python.Source`
     used: set[str] = field(default_factory=set[str])  # names that a rule has read
+    # of Python: argument -> an object that cannot be read, as it is listed
+    objects: dict[str, str] = field(default_factory=dict[str, str])
+    mentioned: frozenset[str] = frozenset()  # names anywhere in a Python file
 
     def names(self) -> tuple[str, ...]:
         return (*self.constants, *self.searched)
@@ -130,7 +138,9 @@ class Draft:
     read: list[str] = field(default_factory=list[str])  # all names of the source
     thinned: set[str] = field(default_factory=set[str])  # ranges of which few values are listed
     whole: bool = False  # a study of ours, to which nothing is added
+    ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # of a file of many environments, the one that is imported
+    schedule: Schedule | None = None  # of the learning rate, where its source counts its own steps
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -231,6 +241,8 @@ class Draft:
                              "clip_eps": " (a schedule: clip_eps_schedule=linear)"}  # fmt: skip
                 text = f"{name} is {value}, which cannot be read without running it; give its "
                 text += f"value{schedules.get(row.target, '')}, or leave it out"
+                if row.target == "optimiser":
+                    text = f"{name} is {value}: {reason}"
                 raise ConfigError(f"{self.source}:{value.line}: {text}", flags={name: "VALUE"},
                                   without={"without": name}) from None  # fmt: skip
             if isinstance(reason, ConfigError):
@@ -370,7 +382,7 @@ class Draft:
         """Set the flags given after `--`: foreign names, ours, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
-            if name in ("system", "without"):
+            if name in ("system", "version", "without") or name in self.ruled:
                 continue
             if is_of_the_file(name):
                 self.section(section)[key] = read_word(value)
@@ -403,8 +415,7 @@ class Draft:
             data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
         if self.envs:
             data["env"] = self.envs
-        body = to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
-        self._check(body)
+        body = self._checked(data)
         return self.head() + body
 
     def _complete(self) -> None:
@@ -428,12 +439,19 @@ class Draft:
     def _sets(self, knob: str) -> bool:
         return knob in self.fixed or knob in self.space
 
-    def _check(self, body: str) -> None:
-        """Refuse a study that `hpo check` would refuse; say how long its runs are."""
+    def _checked(self, data: Mapping[str, Any]) -> str:
+        """Return a study's text; refuse one that `hpo check` would refuse.
+
+        Its schedule is set, and the length of its runs said, as both follow from the whole study.
+        """
         shown, reasons = f"{self.source} (imported)", list[str]()
         lacking = self._lacking()
+        load, body = loads_elsewhere if lacking else loads, _written(data)
         try:
-            study = loads_elsewhere(body, shown) if lacking else loads(body, shown)
+            if self.schedule is not None:
+                self._settle_schedule(load(body, shown))  # which sets names of `fixed`
+                body = _written(data)
+            study = load(body, shown)
             if not self._has_code():
                 report = check(study)
                 reasons = list(report.mistakes)
@@ -454,6 +472,7 @@ class Draft:
             raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
         if lacking:
             self.note(lacking)
+        return body
 
     def _lacking(self) -> str:
         """Return why the study cannot be checked whole here, or ""."""
@@ -482,6 +501,18 @@ class Draft:
                 "whole updates of equal chunks"
             )
 
+    def _settle_schedule(self, study: Study) -> None:
+        """Set the schedule of the learning rate, now that the length of a run is known."""
+        schedule, self.schedule = self.schedule, None
+        assert schedule is not None
+        total = _gradient_steps(study)
+        for name, value in schedule.settings(total).items():
+            self.fixed[name] = _named(name, partial(check_value, name, value))
+        text = f"lr_schedule: {schedule.kind}, in the optimiser's steps; a run has {total:,}"
+        searched = [name for name in _COUNTED if name in study.space.names]
+        more = f" with the default {' and '.join(searched)}" if searched else ""
+        self.note(f"{text}{more}")
+
     def _write_loggers(self) -> None:
         for kind, options in self.loggers.items():
             named = {option: value for option, value in options.items() if option != "on"}
@@ -507,6 +538,41 @@ class Draft:
         lines += _listed("Left out:", self.left_out)
         lines += _wrapped(f"Defaults of {self.system.title}", self.defaults)
         return "\n".join(lines) + "\n"
+
+
+_COUNTED = (
+    "num_envs",
+    "rollout_length",
+    "num_minibatches",
+    "minibatch_size",
+    "update_epochs",
+    "accumulate_minibatches",
+)
+
+
+def _gradient_steps(study: Study) -> int:
+    """Return the optimiser's steps of a run of the default configuration, in whole chunks."""
+    config = study.default()
+    quanta = quanta_of(study, study.steps_per_update(config))
+    updates = quanta.schedule_chunks * quanta.updates_per_chunk
+    per_epoch = math.ceil(_minibatches(config) / config["accumulate_minibatches"])
+    return updates * config["update_epochs"] * per_epoch
+
+
+def _minibatches(config: Mapping[str, Any]) -> int:
+    """Return the minibatches of an epoch: parts of a rollout's steps, or of its segments."""
+    envs, parts = config["num_envs"], config["num_minibatches"]
+    cut = math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
+    drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
+    traced = config["rho_clip"] is not None
+    whole = traced or drawn or config["network"] in RECURRENT_NETWORKS
+    if parts != cut or not whole:
+        return parts
+    return math.ceil(envs / math.ceil(envs / parts))
+
+
+def _written(data: Mapping[str, Any]) -> str:
+    return to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
 
 
 def _wrapped(title: str, items: list[str]) -> list[str]:

@@ -356,7 +356,12 @@ class System:
     # other calls that affect training -> the name each amounts to: `name`, or `name=keyword`
     # where it has one value
     around: Mapping[str, str] = field(default_factory=dict)
+    # class -> the name that the first argument of its `create` amounts to
+    made: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
+    tag: str = ""  # the version as `--version` takes it, where a family has several
+    # arguments, functions and classes that, of its family, only this version has
+    only: frozenset[str] = frozenset()
     exact: bool = False  # `GAMMA` and `gamma` are different things there
     source: str = ""  # where its names, defaults and meanings can be read
     # under no name there: our target -> our value; imports write it down where ours differs

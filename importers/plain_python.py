@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import math
 import operator
 import re
@@ -14,6 +15,16 @@ from typing import Any
 from ..errors import ConfigError
 
 _LONGEST = 200_000
+_MOST_STEPS = 4  # from a name to what it stands for
+SCHEDULES = (
+    "constant_schedule",
+    "linear_schedule",
+    "polynomial_schedule",
+    "cosine_decay_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_constant_schedule",
+)
+"""Schedules of optax that have a counterpart."""
 _LARGEST = 2.0**80
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": list,
@@ -27,8 +38,20 @@ _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
 _RANGES = ("range", "trange")
 _GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environment
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
-_OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback",
-            "optimizer", "action_space")  # fmt: skip
+_SEEDED = "a random key; see seed"
+OBJECTS: Mapping[str, str] = {
+    "env": "an object that cannot be read",
+    "optimizer": "an object that cannot be read",
+    "env_params": "an object; give its keys after --, as in --env.max_steps_in_episode 200",
+    "env_factory": "a function that makes the environment; name the environment as env",
+    "eval_env": "an object; see eval_env and `evaluation`",
+    "model": "an object that cannot be read; its network is the default one",
+    "key": _SEEDED, "rng": _SEEDED, "policy_key": _SEEDED,
+    "callback": "callbacks of another program do not run here",
+    "action_space": "an object; see `distribution`",
+}  # fmt: skip
+"""Argument that is mostly an object -> how it is listed where it cannot be read."""
+TWO_OF_TRAIN = "a train that gives two values"
 OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "iqn", "pqn", "qrdqn", "sac", "td3", "tqc",
           "trpo")  # fmt: skip
 _TRAINS = ("learn", "step", "train")
@@ -39,10 +62,20 @@ class NotPlain(ConfigError):
     """A text that is not a plain value; the message names the part."""
 
 
+@dataclass(frozen=True)
+class Called:
+    """What an object is made with: `optax.adam(1e-3, b1=0.9)`, or `optax.adam` alone."""
+
+    name: str  # the last part
+    args: tuple[Any, ...] | None  # None if nothing is called
+    words: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 class Unread(str):
     """The text of an expression that is not a plain value."""
 
     line = 0
+    call: Called | None = None
 
 
 def value_of(text: str) -> Any:
@@ -67,27 +100,32 @@ class Source:
     others: list[str] = field(default_factory=list[str])  # other algorithms that it makes
     # `learn`, `step` or `train` -> how often a loop calls it on one agent; 0 if that is unknown
     loops: dict[str, int] = field(default_factory=dict[str, int])
+    # argument of the table's calls -> its first object, of those in `OBJECTS`
+    objects: dict[str, Unread] = field(default_factory=dict[str, Unread])
+    mentioned: set[str] = field(default_factory=set[str])  # names anywhere, and `TWO_OF_TRAIN`
 
 
 def read_source(
     text: str, known: Callable[[str], bool | str], calls: tuple[str, ...] = (),
     given: Mapping[str, Any] | None = None, around: Mapping[str, str] | None = None,
-    order: Mapping[str, str] | None = None,
+    order: Mapping[str, str] | None = None, *, made: Mapping[str, str] | None = None,
 ) -> Source:  # fmt: skip
     r"""Return the values that a Python file gives to known names, and to names next to them.
 
     It reads assignments, dictionaries, arguments of calls, fields of classes and defaults of
     argparse. Two different values of a known name are refused, unless it is in `given`, or its
-    fate (what `known` returns) is "left out". `around` and `order` are those of `System`.
+    fate (what `known` returns) is "left out". `around`, `order` and `made` are those of `System`.
 
     >>> read_source("a = 1\nPPO(lr=2 * 4)\n", lambda name: name == "lr", ("PPO",)).named
     {'lr': 8}
     """
     given, reader = given or {}, _Reader(known, calls, around or {}, order or {})
+    reader.made = made or {}
     tree = _parsed(text, "exec")
     try:
-        reader.constants = _constants(tree)
+        reader.constants, reader.definitions = _constants(tree), _definitions(tree)
         reader.visit(tree)
+        reader.found.mentioned = _mentioned(tree)
     except RecursionError:
         raise NotPlain("nested too deeply") from None
     found = reader.found
@@ -114,7 +152,9 @@ class _Reader:
     ) -> None:  # fmt: skip
         self.known, self.calls, self.around, self.order = known, calls, around, order
         self.found = Source()
+        self.made: Mapping[str, str] = {}
         self.constants: dict[str, list[Any]] = {}
+        self.definitions: dict[str, list[ast.AST]] = {}
         self.values: dict[str, list[tuple[Any, int]]] = {}
         self.envs: list[str] = []
         self.env_class: str | None = None
@@ -171,7 +211,8 @@ class _Reader:
 
     def _is_own_call(self, node: ast.Call) -> bool:
         name, owner = _last_name(node.func), _owner(node)
-        makes_others = name.lower() == "create" and not owner.endswith(("Trainer", "PPO"))
+        owned = owner.endswith(("Trainer", "PPO")) or owner in self.made
+        makes_others = name.lower() == "create" and not owned
         if name not in self.calls or makes_others:
             return False
         self.found.calls.append(name)
@@ -194,24 +235,54 @@ class _Reader:
         listed = self.known(name) == "left out"  # in the head of the study, whatever its value
         if isinstance(value, Unread) and isinstance(node, ast.Call) and not firm:
             return False  # such as vec_env = make_vec_env(...), which is read itself
-        if isinstance(value, Unread) and not listed and (not firm or name in _OBJECTS):
+        if isinstance(value, Unread) and not listed and (not firm or name in OBJECTS):
+            if firm:
+                self.found.objects.setdefault(name, value)
             return False
         self.values.setdefault(name, []).append((value, getattr(node, "lineno", 0)))
         return True
 
-    def _value(self, node: ast.AST) -> Any:
+    def _value(self, node: ast.AST, depth: int = 0) -> Any:
         """Return a plain value, also the one that the file gives to a name, or `Unread`."""
         name = _reference(node)
         constants = self.constants.get(name or "", [])
+        made = self._definition(node)
         with suppress(NotPlain, RecursionError):
             if name is None:
                 return _plain(node)
-            if len(constants) == 1:
+            if len(constants) == 1 and _last_name(getattr(made, "func", made)) not in SCHEDULES:
                 return constants[0]
         named = isinstance(node, ast.Name | ast.Attribute)
         value = Unread(_last_name(node) if named else _shown(node))
         value.line = getattr(node, "lineno", 0)
+        value.call = self._called(made, depth + 1) if depth < _MOST_STEPS else None
         return value
+
+    def _definition(self, node: ast.AST) -> ast.AST:
+        """Follow a name to the one call or attribute that the file gives it."""
+        for _ in range(_MOST_STEPS):
+            known = self.definitions.get(node.id, []) if isinstance(node, ast.Name) else []
+            if len(known) != 1:
+                return node
+            node = known[0]
+        return node
+
+    def _called(self, node: ast.AST, depth: int) -> Called | None:
+        if isinstance(node, ast.Name | ast.Attribute):
+            return Called(_last_name(node), None)
+        if not isinstance(node, ast.Call) or any(word.arg is None for word in node.keywords):
+            return None
+        args = tuple(self._value(self._filled(one), depth) for one in node.args)
+        words = {
+            str(word.arg): self._value(self._filled(word.value), depth) for word in node.keywords
+        }
+        return Called(_last_name(node.func), args, words)
+
+    def _filled(self, node: ast.AST) -> ast.AST:
+        """Return an expression with the numbers that the file gives to its names."""
+        if not isinstance(node, ast.BinOp | ast.UnaryOp):
+            return node
+        return _Filling(self.constants).visit(copy.deepcopy(node))
 
     def _read_call(self, node: ast.Call, given: Mapping[str, ast.AST]) -> None:
         """Keep a wrapper as the name that it amounts to, and the text that makes an env."""
@@ -229,6 +300,9 @@ class _Reader:
         for key, value in given.items() if called == "make" and _owner(node) in _GYMS else ():
             if not self.known(key):
                 self._keep(f"env.{key}", value, True)
+        setting = self.made.get(_owner(node)) if called.lower() == "create" else None
+        if setting and texts:
+            self.values.setdefault(setting, []).append((texts[0], node.lineno))
         created = called.lower() == "create" and _owner(node) == "Environment"
         if texts and (called in _MAKERS or created):
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
@@ -361,6 +435,46 @@ def _constants(tree: ast.AST) -> dict[str, list[Any]]:
                 known = found.setdefault(name.replace("-", "_"), [])
                 if plain is not None and plain not in known:
                     known.append(plain)
+    return found
+
+
+class _Filling(ast.NodeTransformer):
+    """Puts a number in the place of each name that a file gives just one."""
+
+    def __init__(self, constants: Mapping[str, list[Any]]) -> None:
+        self.constants = constants
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        name = _reference(node) if isinstance(node, ast.expr) else None
+        found = self.constants.get(name or "", [])
+        if len(found) == 1 and isinstance(found[0], int | float):
+            return ast.copy_location(ast.Constant(found[0]), node)
+        return self.generic_visit(node)
+
+
+def _definitions(tree: ast.AST) -> dict[str, list[ast.AST]]:
+    """Return name -> the calls and attributes that a file assigns to it, each text once."""
+    found: dict[str, dict[str, ast.AST]] = {}
+    for node in ast.walk(tree):
+        for name, value in _pairs(node) if isinstance(node, ast.Assign | ast.AnnAssign) else ():
+            if isinstance(value, ast.Call | ast.Attribute | ast.Name):
+                found.setdefault(name, {}).setdefault(ast.unparse(value), value)
+    return {name: list(values.values()) for name, values in found.items()}
+
+
+def _mentioned(tree: ast.AST) -> set[str]:
+    """Return the names of a file, wherever they are, and `TWO_OF_TRAIN`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                found.add(name)
+            case ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.Assign(targets=[ast.Tuple(elts=[_, _])], value=ast.Call(func=func)):
+                found |= {TWO_OF_TRAIN} if _last_name(func) == "train" else set()
+            case _:
+                pass
     return found
 
 

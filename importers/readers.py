@@ -7,7 +7,7 @@ would be typed. Omitted names have the program's defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from .convert import add_defaults, take
 from .converted_study import Draft, Source
 from .formats import file_name, read_data, read_word
 from .hydra_sweeps import Sweep, put_sweep, sweep_in
-from .name_mapping import COMMON, System
-from .plain_python import OTHERS, NotPlain, read_source
-from .tables import SYSTEMS, find, recognise, system
+from .name_mapping import COMMON, UNKNOWN, System
+from .plain_python import OBJECTS, OTHERS, NotPlain, Unread, read_source
+from .tables import SYSTEMS, find, recognise, system, version_named
 from .xlron_rules import on
 from .xlron_table import XLRON
 
+_ENVS = ("env", "env_factory")
 _FALLBACKS = ("default", "atari")
 _TYPED = "the command line"
 _TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
@@ -120,7 +121,9 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         return next((row.fate for row in (its.find(name) for its in versions) if row), "")
 
     try:
-        read = read_source(text_of(path), known, one.calls, given, one.around, one.order)
+        read = read_source(
+            text_of(path), known, one.calls, given, one.around, one.order, made=one.made
+        )
     except NotPlain as error:
         raise ConfigError(f"{path}: {error}", **error.remedies) from None
     if read.others and not read.calls:
@@ -129,13 +132,53 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
         found.words = ("cleanrl/ppo_continuous_action.py",)
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
+    one = version_named(one, str(given["version"])) if "version" in given else one
     found.constants, found.calls, found.loops = read.named, read.calls, read.loops
+    found.mentioned = frozenset(read.mentioned)
     row = next((row for row in one.rows if row.target == "env"), None)
-    named = any(row and row.target == "env" for row in map(one.find, found.constants))
-    if read.env is None or row is None or named:
-        return
-    if read.env in (row.values.table or {}) or not read.env[:1].isupper() or "-" in read.env:
-        found.constants[row.name] = read.env
+    made = "" if _names_env(one, found.constants) else read.env
+    if row is None or not made:
+        pass  # another name says which environment it is, or nothing does
+    elif made in (row.values.table or {}) or not made[:1].isupper() or "-" in made:
+        found.constants[row.name] = made
+    _keep_objects(path, one, found, read.objects, given)
+
+
+def _names_env(one: System, names: Iterable[str]) -> bool:
+    rows = (find(name, one) for name in names)
+    return any(row is not None and row.target == "env" for row in rows)
+
+
+def _keep_objects(
+    path: Path,
+    one: System,
+    found: Source,
+    objects: Mapping[str, Unread],
+    given: Mapping[str, Any],
+) -> None:
+    """Read objects, list them, or refuse them: none gives way to a default unsaid.
+
+    Raises:
+        ConfigError: the environment is an object that cannot be read, and nothing names it.
+    """
+    env_named = _names_env(one, (*found.constants, *given))
+    has_default = any(row.target == "env" and row.default is not UNKNOWN for row in one.rows)
+    for name, value in objects.items():
+        row = one.find(name)
+        is_env = name in _ENVS or (row is not None and row.target == "env")
+        if (
+            name in found.constants
+            or name in given
+            or (is_env and name != "env_factory" and env_named)
+        ):
+            continue
+        if is_env and not env_named and (has_default or name == "env_factory"):
+            text = f"{path}:{value.line}: {name} is {value}, which cannot be read without running "
+            raise ConfigError(f"{text}it; name the environment", env="ID")
+        if name == "optimizer" and row is not None:
+            found.constants[name] = value
+        elif name != "env":  # without a default it is refused where nothing names one
+            found.objects[name] = (row and row.because) or OBJECTS[name]
 
 
 # --------------------------------------------------------------------------- YAML, JSON

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
-from ..errors import UnknownNameError
+from ..errors import ConfigError, UnknownNameError
 from .brax_table import BRAX
+from .lerax_jaxdem import JAXDEM, LERAX
 from .name_mapping import COMMON, Row, System, plain_name
-from .trainer_tables import ARLBENCH, CLEANRL, JAXDEM, LERAX, PUREJAXRL, REJAX, SB3, TORCH_PPO
+from .trainer_tables import ARLBENCH, CLEANRL, PUREJAXRL, REJAX, SB3, TORCH_PPO
 from .xlron_table import XLRON, XLRON_JULY
 
 SYSTEMS: Mapping[str, System] = {
     one.name: one
-    for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, LERAX, JAXDEM, TORCH_PPO,
+    for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, *LERAX, *JAXDEM, TORCH_PPO,
                 ARLBENCH, BRAX)
 }  # fmt: skip
 """Systems with a table; names that it lacks are looked up in `COMMON`."""
@@ -48,8 +50,47 @@ def find(name: str, of: System = COMMON) -> Row | None:
 
 
 def versions_of(one: System) -> list[System]:
-    return [other for other in SYSTEMS.values() if other is not one
+    """Return the other versions of a system. CleanRL's scripts do not count as versions."""
+    return [other for other in SYSTEMS.values() if other is not one and other.tag
             and (other.family, other.programs) == (one.family, one.programs)]  # fmt: skip
+
+
+def _versions(one: System) -> list[System]:
+    """Return a system's versions with itself, the oldest first."""
+    others = versions_of(one)
+    return [version for version in SYSTEMS.values() if version is one or version in others]
+
+
+def version_named(one: System, tag: str) -> System:
+    """Return the version of a system that a user names, as in `2025.09` or `v0.0.5`.
+
+    Raises:
+        ConfigError: the system has no such version.
+    """
+    known = [version for version in _versions(one) if version.tag]
+    if not known:
+        raise ConfigError(f"version is {tag}, but {one.title} has no versions; leave it out")
+    for version in known:
+        if _plain_tag(tag) in map(_plain_tag, version.tag.split()):
+            return version
+    tags = ", ".join(f"{version.tag.partition(' ')[0]} ({version.version})" for version in known)
+    raise ConfigError(f"version is {tag}; allowed for {one.title}: {tags}")
+
+
+def _plain_tag(tag: str) -> list[str]:
+    """Return the parts of a version, so that `v2025-9` is `2025.09`."""
+    parts = re.split(r"[._-]", tag.strip().lower().removeprefix("v"))
+    return [part.lstrip("0") or "0" for part in parts]
+
+
+def version_told(one: System, names: Iterable[str]) -> tuple[System, tuple[str, ...]]:
+    """Return the version that alone has some of the names, and those; else the same system."""
+    given = set(names)
+    for version in _versions(one):
+        told = tuple(sorted(version.only & given))
+        if told:
+            return version, told
+    return one, ()
 
 
 def recognise(
@@ -58,7 +99,7 @@ def recognise(
     """Return the system that a source belongs to, and the evidence; else `COMMON` and "".
 
     A script or package that the command names decides first (the longest that fits), then a set
-    of names that only one system has.
+    of names that only one system has. Names that only one version has choose the version.
     """
     systems = [one for one in SYSTEMS.values() if family in ("", one.family)]
     given = {part.replace("-", "_") for name in names for part in (name, name.rsplit(".", 1)[-1])}
@@ -71,10 +112,11 @@ def recognise(
         length, part, first = max(named, key=lambda found: found[0])
         same = [one for size, _, one in named if size == length]
         newest = next((one for one in same if one.name == one.family), first)
-        return next((one for one, _ in marked if one in same), newest), f"its command names {part}"
+        one = next((one for one, _ in marked if one in same), newest)
+        return version_told(one, given)[0], f"its command names {part}"
     if marked:
         one, mark = marked[0]
-        return one, f"it sets {', '.join(sorted(mark))}"
+        return version_told(one, given)[0], f"it sets {', '.join(sorted(mark))}"
     return COMMON, ""
 
 

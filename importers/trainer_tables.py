@@ -16,8 +16,6 @@ from .name_mapping import (
     PLAIN_PPO,
     PPO_ALONE,
     STATISTICS,
-    TORCH_INIT,
-    VALUE_CLIP,
     NoCounterpart,
     Row,
     Settings,
@@ -267,6 +265,7 @@ def _schedule(kind: str, end: str) -> Any:
     })
 
 
+_TRAIN = ("train_discrete", "train_continuous", "train_with_transformer_backbone")
 TORCH_PPO = System(
     "torch_ppo", "the single-file PyTorch PPO (PPOConfig)",
     (
@@ -309,18 +308,27 @@ TORCH_PPO = System(
         *left(OUTPUT, "log_dir experiment_name"),
         *left(MACHINE, "device"),
         *refused("a custom network (docs/networks.md); here a transformer reads the last "
-                 "observations: without=backbone_cls network=transformer history=8",
+                 "observations: without=backbone_cls network=transformer history=8 "
+                 "transformer_layers=2",
                  "backbone_cls"),
         *refused("its checkpoints cannot be read here", "resume_from"),
     ),
     (),
     name_sets("rollout_steps clip_epsilon; clip_epsilon_schedule; entropy_coef_schedule; "
               "shared_backbone lr_actor; value_clip_epsilon; rollout_steps lr_actor"),
-    ("PPOConfig", "train_discrete", "train_continuous", "train_with_transformer_backbone"),
+    ("PPOConfig", "PPOAgent", *_TRAIN),
+    {"PPOAgent": "_ env_factory", **dict.fromkeys(_TRAIN, "env_id total_timesteps")},
     version="with 46 fields",
     source="PPOConfig of the single-file PyTorch PPO",
     always={**PLAIN_PPO, "network": "mlp", "observation_clip": None},
-    differs=(ENDED.format("its GAE"),),
+    differs=(
+        ENDED.format("its GAE"),
+        "its GAE reads each done flag one step late, so that the last step of an episode "
+        "bootstraps from the next one; here the flag is the step's own",
+        "its deviation of the advantages divides by n - 1, here by n (0.8 % at 64 rows)",
+        "its evaluate() samples actions, though it says deterministic; evaluations here take the "
+        "most likely ones (evaluation.greedy=false: sampled)",
+    ),
 )
 
 # ----------------------------------------------------------------------------- PureJaxRL
@@ -432,106 +440,6 @@ REJAX = System(
              "gradients are clipped", ENDED.format("Rejax")),
 )
 
-# --------------------------------------------------------------------------------- Lerax
-
-_LERAX_HEADS = ("its policy is an encoder under two heads with separate hidden layers; here actor "
-                "and critic are towers of hidden_sizes, separate or shared")
-_LERAX_ENVS = words({
-    "CartPole": "CartPole-v1", "Acrobot": "Acrobot-v1", "Pendulum": "Pendulum-v1",
-    "MountainCar": "MountainCar-v0", "ContinuousMountainCar": "MountainCarContinuous-v0",
-})
-
-
-LERAX = System(
-    "lerax", "Lerax",
-    (
-        taken("env", "env", values=_LERAX_ENVS,
-              note="the environment of that name here, whose steps Lerax integrates itself"),
-        *table("""
-            total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
-            num_steps rollout_length 2048; gamma = 0.99
-            num_epochs update_epochs 10; num_batches num_minibatches 32
-            gae_lambda = 0.95; clip_coefficient clip_eps 0.2
-            entropy_loss_coefficient ent_coef 0.0; value_loss_coefficient vf_coef 0.5
-            max_grad_norm = 0.5; log_std_init = 0.0
-            normalize_advantages normalise_advantages True; activation =@activation relu"""),
-        taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, "Lerax takes the "
-              "smaller of the clipped and the unclipped loss; here it is the larger"),
-        *left("computed from num_batches there", "batch_size"),
-        *left("an object there; see optimiser", "optimizer"),
-        *refused(_LERAX_HEADS, "feature_size", (16, None)),
-        *refused(_LERAX_HEADS, "feature_width value_width action_width", (64, None)),
-        *refused(_LERAX_HEADS, "feature_depth value_depth action_depth", (2, None)),
-        *refused("a curriculum changes the environment during training, which a study cannot",
-                 "curriculum"),
-    ),
-    ("lerax",), name_sets("clip_coefficient; entropy_loss_coefficient; value_loss_coefficient"),
-    ("PPO",), {"learn": "_ _ total_timesteps"}, {"ScheduledCurriculum": "curriculum"},
-    version="0.0.6 (since 18 February 2026)",
-    source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
-    always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
-            **TORCH_INIT},
-    differs=(_LERAX_HEADS,),
-)
-
-# -------------------------------------------------------------------------------- JaxDEM
-
-_NOT_TRAINED = "it affects training and has no counterpart"
-_JAXDEM_ENVS = NoCounterpart(
-    "JaxDEM's own environments are not supported; register yours (docs/environments.md), or name "
-    "another as env, such as navigators"
-)
-_JAXDEM: tuple[Row, ...] = (
-    taken("env", "env", values=words({
-        name: _JAXDEM_ENVS for body in ("navigator", "roller") for name in (
-            f"single_{body}", f"multi_{body}", f"swarm_{body}", f"swarm_{body}_3d")
-    } | {"two_gears": _JAXDEM_ENVS, "three_gears": _JAXDEM_ENVS})),
-    *table("""
-        seed =; optimizer optimiser muon; learning_rate = 1e-2; max_grad_norm = 1.5
-        ppo_clip_eps clip_eps 0.2; ppo_value_coeff vf_coef 2.0; ppo_entropy_coeff ent_coef 0.001
-        advantage_gamma gamma 0.99; advantage_lambda gae_lambda 0.95
-        advantage_rho_clip rho_clip 1.0; advantage_c_clip c_clip 1.0; num_minibatches = 4
-        importance_sampling_alpha priority_alpha 0.8; importance_sampling_beta priority_beta0 0.2
-        anneal_importance_sampling_beta anneal_priority_beta True; num_envs = 1024
-        num_steps_epoch rollout_length 64; minibatch_size =
-        accumulate_n_gradients accumulate_minibatches 1; in_scale hidden_gain
-        actor_scale policy_gain 1.0; critic_scale value_gain 0.01
-        architecture hidden_sizes [42, 42, 42]"""),
-    taken("total_timesteps", "env_steps",
-          note="every agent's step counts there, an environment's step here"),
-    taken("num_epochs", "env_steps",
-          note="updates, each of num_envs x num_steps_epoch env steps"),
-    *table("activation activation@activation gelu"),
-    *refused("give action_low and action_high, as the model has no bijector here",
-             "clip_actions"),
-    *left("actions are within the environment's bounds; see `distribution`", "action_space"),
-    *left("it belongs to clip_actions", "clip_range"),
-    *left("a random key; see seed", "key"),
-    taken("anneal_learning_rate", "lr_schedule", True, words({
-        True: Settings(lr_schedule="cosine", schedule_on_gradient_steps=True, lr_end_fraction=0.0),
-        False: "constant"})),
-    *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
-    *refused(_NOT_TRAINED, "skip_frames", (0, None)),
-    *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head"),
-)
-
-
-JAXDEM = System(
-    "jaxdem", "JaxDEM", _JAXDEM, ("jaxdem",),
-    name_sets("ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff"),
-    ("create", "Create"), {"create": "_", "Create": "_ _"},
-    version="since 6 November 2025 (0.1, read at June 2026)",
-    source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
-    always={**PLAIN_PPO, "adam_eps": 1e-12, "value_clip_eps": "same", "update_epochs": 1,
-            "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
-    differs=(
-        "segments are drawn once per rollout here, with the advantages from before its "
-        "updates; JaxDEM draws them for each minibatch, without replacement",
-        "V-trace's value targets use the rollout's values here; JaxDEM recomputes them for "
-        "each minibatch",
-    ),
-)
-
 # ------------------------------------------------------------------------------ ARLBench
 
 ARLBENCH = System(
@@ -564,7 +472,8 @@ ARLBENCH = System(
     ),
     ("arlbench", "run_arlbench.py"), name_sets("vf_clip_eps; minibatch_size n_steps"),
     ("AutoRLEnv", "PPO"),
-    {"AutoRLEnv": "_", "PPO": "_ _", "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
+    {"AutoRLEnv": "_", "PPO": "_ env",
+     "train": "* n_total_timesteps n_eval_steps n_eval_episodes"},
     version="of February 2025",
     source="github.com/automl/arlbench, arlbench/core/algorithms/ppo",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "num_layers": 2, "observation_clip": None},

@@ -55,7 +55,8 @@ def after(draft: Draft) -> None:
            for name in ("weight_decay", "vf_weight_decay")):  # fmt: skip
         draft.fixed["optimiser"] = "adamw"
         draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
-    metric = {"name": "eval/service_blocking_probability", "goal": "minimize"}
+    counted = "bitrate" if draft.env.get("reward") == "bitrate" else "service"
+    metric = {"name": f"eval/{counted}_blocking_probability", "goal": "minimize"}
     draft.rest.setdefault("metric", metric)
     evaluation, env = draft.section("evaluation"), draft.env
     if env.get("continuous"):
@@ -108,12 +109,17 @@ def _length(draft: Draft, source: Source) -> None:
     total, increment, envs, rollout = (int(values[0]) for values in given)
     if min(envs, rollout) < 1:  # refused where they are put
         return
-    increment = max(min(total, increment), rollout * envs)
+    increment = _increment(total, increment, rollout * envs)
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
     trained = updates * rollout * envs
     if trained != total:
         draft.note(f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole "
                    "updates in increments of STEPS_PER_INCREMENT")  # fmt: skip
+
+
+def _increment(total: int, increment: int, update: int) -> int:
+    """Return the env steps of an increment: at most the whole run, at least one update."""
+    return max(min(total, increment), update)
 
 
 def _traffic(draft: Draft, source: Source) -> None:
@@ -290,34 +296,63 @@ def _init(draft: Draft, source: Source) -> None:
 
 
 def _evaluation(draft: Draft, source: Source) -> None:
-    increment = int(source.find("STEPS_PER_INCREMENT") or _INCREMENT)
-    every, steps = source.find("EVAL_FREQUENCY") or 1, source.find("EVAL_TIMESTEPS")
-    networks = min(max(int(count) for count in source.values("NUM_ENVS", 1)), _MOST_NETWORKS)
-    section = draft.section("evaluation")
-    if on(source.find("EVAL_DURING_TRAINING")):
-        section.update(every=int(every * increment), episodes=networks,
-                       steps=int(steps or (10_000 if steps is None else increment)),
-                       greedy=bool(source.find("deterministic")))  # fmt: skip
-        if not section["greedy"]:
-            draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
+    total, increment, networks, rollout = (
+        max(int(value) for value in source.values(name, default))
+        for name, default in (
+            ("TOTAL_TIMESTEPS", 10**6),
+            ("STEPS_PER_INCREMENT", _INCREMENT),
+            ("NUM_ENVS", 1),
+            ("ROLLOUT_LENGTH", 150),
+        )
+    )
+    increment = _increment(total, increment, networks * rollout)
+    section, apart = draft.section("evaluation"), increment
+    evaluates, saves = on(source.find("EVAL_DURING_TRAINING")), on(source.find("SAVE_MODEL"))
+    if evaluates:
+        apart = int((source.find("EVAL_FREQUENCY") or 1) * increment)
+        _evaluate_as_there(draft, source, min(networks, _MOST_NETWORKS), increment)
     else:
-        _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING",
-                "EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")  # fmt: skip
-    if on(source.find("SAVE_MODEL")):
+        _ignore(draft, source, "has no effect there without EVAL_DURING_TRAINING", *_EVALUATIONS)
+    if (evaluates or saves) and apart <= total:
+        section["every"] = apart
+    elif evaluates:
+        draft.note(
+            f"EVAL_FREQUENCY: {apart:,} env steps are more than a run, which is evaluated "
+            "at its end"
+        )
+    if saves:
         draft.section("checkpoint")["best_evaluation"] = True
-        section.setdefault("every", increment)
-        each = f"{section['every']:,} env steps; XLRON compares training results, at increments"
-        draft.note(f"SAVE_MODEL: the policy with the best evaluation is kept, of one every {each}")
-    source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", "EVAL_FREQUENCY", "EVAL_TIMESTEPS",
-                "deterministic")  # fmt: skip
+        when = f"one every {apart:,} env steps" if apart <= total else "the one at its end"
+        draft.note(
+            f"SAVE_MODEL: the policy with the best evaluation is kept, of {when}; XLRON "
+            "compares training results, at increments"
+        )
+    source.drop("SAVE_MODEL", "EVAL_DURING_TRAINING", *_EVALUATIONS)
+    _downsample(draft, source)
+
+
+_EVALUATIONS = ("EVAL_FREQUENCY", "EVAL_TIMESTEPS", "deterministic")
+
+
+def _evaluate_as_there(draft: Draft, source: Source, networks: int, increment: int) -> None:
+    steps, greedy = source.find("EVAL_TIMESTEPS"), bool(source.find("deterministic"))
+    steps = 10_000 if steps is None else steps or increment
+    draft.section("evaluation").update(episodes=networks, steps=int(steps), greedy=greedy)
+    if not greedy:
+        draft.note("evaluation.greedy: false, as XLRON samples unless --deterministic")
+
+
+def _downsample(draft: Draft, source: Source) -> None:
     points = source.find("DOWNSAMPLE_FACTOR") if on(source.find("WANDB")) else 0
     if points and points <= 1:
         source.drop("DOWNSAMPLE_FACTOR")
     elif points:
         chunks = max(1, round(points / max(source.values("ROLLOUT_LENGTH", 150))))
         source.constants["DOWNSAMPLE_FACTOR"] = chunks
-        draft.note(f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
-                   "of updates here")  # fmt: skip
+        draft.note(
+            f"DOWNSAMPLE_FACTOR: means of {points} env steps there, of {chunks} chunk(s) "
+            "of updates here"
+        )
 
 
 def _schedules(draft: Draft, source: Source) -> None:

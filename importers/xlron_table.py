@@ -89,10 +89,12 @@ _TRAINING = (
         PRIO_BETA0 priority_beta0 1.0; OFF_POLICY_IAM off_policy_masking False
         IAM_DAMPING masking_damping True; IAM_GATING masking_gating True
         IAM_GATING_MIN_ACTIONS masking_gate_min_actions 2; VALID_MASS_TARGET = 0.05
-        VALID_MASS_LOSS_COEF valid_mass_coef 0.0; VML_SCHEDULE valid_mass_schedule constant
+        VML_SCHEDULE valid_mass_schedule constant
         VML_END_FRACTION valid_mass_end_fraction 10.0
         VML_SCHEDULE_MULTIPLIER valid_mass_schedule_multiplier 1.0
         C_CLIP =@off -1.0"""),
+    *table("VALID_MASS_LOSS_COEF valid_mass_coef 0.0", "the mean is over rows that have a valid "
+           "action here; there it is over all rows, so that it weighs less where some have none"),
     *table("RHO_CLIP =@off -1.0", "value targets follow V-trace here; XLRON keeps those of the "
            "rollout, and its minibatches are parts of a rollout's steps, of all environments"),
     *table("PRIO_ALPHA priority_alpha 0.0", "PRIO_BETA0 rises to 1 over the run here, and by "
@@ -255,6 +257,8 @@ OLDER = {
 }
 """Flag of earlier versions, which its documents still name -> the flag of today."""
 _NOW = {row.name: row for row in (*_TRAINING, *_NETWORKS, *_SAVED, *_ENVIRONMENT)}
+_FIRST_ROW = ("without OFF_POLICY_IAM its loss takes the policy of a minibatch's first row for "
+              "all rows; here each row counts with its policy")
 _UNGATED = "IAM_GATING: the value learns from rows without a valid action there, and not here"
 
 XLRON = System(
@@ -271,19 +275,20 @@ XLRON = System(
     programs=("xlron",),
     marks=name_sets("env_type topology_name; topology_name link_resources; "
                     "aggregate_slots CLIP_EPS"),
-    version="1.1.0 (26 June 2026)", exact=True,
+    version="1.1.0, of 26 June 2026", tag="1.1.0", exact=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
     always={"normalise_observations": False, "normalise_rewards": False},
     differs=("episodes that are cut bootstrap from their last observation here; XLRON 1.1.0 "
-             "bootstraps from the first one of the next episode", _UNGATED),
+             "bootstraps from the first one of the next episode", _FIRST_ROW, _UNGATED),
 )
 XLRON_JULY = replace(
     XLRON, name="xlron_july_2026", title="XLRON after 1.1.0",
     rows=tuple(replace(row, note="weights are (N P)^-beta here, and divided by the largest of "
                                  "them there") if row.name == "PRIO_ALPHA" else row
                for row in XLRON.rows),
-    version="with its fixes of 11 July 2026 (pull request 34)", _index={}, _folded={},
+    version="with its fixes of 11 July 2026, pull request 34", tag="2026.07",
+    _index={}, _folded={},
     differs=("episodes that are cut bootstrap from their last observation here, and from nothing "
-             "there", _UNGATED),
+             "there", _FIRST_ROW, _UNGATED),
 )
 """The same flags; `xlron_rules.py` reads priorities, cut episodes and schedules differently."""

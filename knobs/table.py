@@ -293,8 +293,9 @@ TRACED = (
            off=True),
     switch("reward_centering", False, "subtract a running average from the learner's reward",
            search={"values": [True, False]}),
-    number("average_reward_initial", 0.0,
-           "first average reward (reward_centering); 0: that of the first rollout"),
+    number("average_reward_initial", None,
+           "first average reward (reward_centering), moved by average_reward_step from the start; "
+           "off: that of the first rollout", off=True),
     number("average_reward_step", 1e-3, "step of the average reward, once a rollout",
            **{**POSITIVE, "high": 1.0}, search=log(1e-4, 1e-1)),
     switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..environments.via_gymnasium import engine_of, is_gymnasium
+from ..studies.portfolio import read_portfolio
 from ..studies.search_methods import method_row
 from ..studies.spec import Study
 
@@ -72,7 +73,10 @@ def versions_of_study(study: Study) -> dict[str, str]:
     method = method_row(study.search.method)
     proposing = ("scipy", method.package, *method.rests_on)
     found = versions(env.id for env in (study.env, *study.more_envs))
-    return found | _installed(filter(None, proposing))
+    found |= _installed(filter(None, proposing))
+    if study.search.portfolio:
+        found["portfolio"] = read_portfolio().digest[:12]
+    return found
 
 
 def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode
+from ..core.host.batch import FINE, Opening, Outcome, SharedArrays, SpaceCode, Warn, unheard
 from ..environments.via_gymnasium import module_of
 from ..errors import ConfigError
 from ..studies.spec import Study
@@ -34,6 +34,7 @@ from .worker import send_descriptor, serve, shared_block
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
+_TOLD_SECONDS = 20.0  # of a call, until a warning says that it takes long
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,24 @@ class Workers:
     """Processes that start on first use, and again if they ended.
 
     `entry` is `module:function`, called with the socket, this process's id and `arguments`; it
-    must call `worker.serve`. A call of an environment may take `limit` seconds.
+    must call `worker.serve`. A call of an environment may take `limit` seconds, one that makes it
+    `opening_limit`; `warn` takes a line about one that takes long.
     """
 
     def __init__(
-        self, count: int, entry: str = "", arguments: Sequence[Any] = (), limit: float = math.inf
+        self,
+        count: int,
+        entry: str = "",
+        arguments: Sequence[Any] = (),
+        *,
+        limit: float = math.inf,
+        opening_limit: float | None = None,
+        warn: Warn = unheard,
     ):
         self.count = count
         self.limit = limit
+        self._opening_limit = limit if opening_limit is None else opening_limit
+        self._warn = warn
         self._entry = entry or f"{worker.__name__}:{worker.serve.__name__}"
         self._arguments = tuple(arguments)
         self.there: dict[int, _Worker] = {}
@@ -100,13 +111,14 @@ class Workers:
                         send_descriptor(there.link, block)
                 except OSError:
                     ended[at] = self._bury(at)
-            for at in messages:
+            for at, message in messages.items():
                 if at in ended:
                     continue
                 try:
-                    hangs = not self._answers(at, inside[at :: self.count])
+                    limit = self.limit if message["do"] == "step" else self._opening_limit
+                    hangs = not self._answers(at, inside[at :: self.count], limit)
                     if hangs:
-                        why = f"gave no answer for {self.limit:g} s (population.step_timeout)"
+                        why = f"gave no answer for {limit:g} s (population.step_timeout)"
                         ended[at] = self._bury(at, why)
                     else:
                         replies[at] = self.there[at].link.recv()
@@ -117,18 +129,19 @@ class Workers:
             raise
         return replies, ended
 
-    def _answers(self, at: int, inside: np.ndarray) -> bool:
+    def _answers(self, at: int, inside: np.ndarray, limit: float) -> bool:
         """Wait for a worker's reply, at most `limit` seconds per call of an environment."""
-        if math.isinf(self.limit):
-            return True
-        look = min(_LOOK_SECONDS, self.limit / 4)
-        call, waited, waiter = 0, 0.0, self.there[at].waiter
+        look = min(_LOOK_SECONDS, limit / 4)
+        call, waited, told, waiter = 0, 0.0, False, self.there[at].waiter
         while not waiter.poll(1000 * look):
             now = int(inside.max(initial=0))
             waited = waited + look if now == call and now else 0.0
             call = now
-            if waited >= self.limit:
+            if waited >= limit:
                 return False
+            if waited >= _TOLD_SECONDS and not told:
+                told = True
+                self._warn(_long_words(waited, limit))
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
@@ -271,6 +284,13 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
+def _long_words(waited: float, limit: float) -> str:
+    what = f"an environment has given no answer for {waited:.0f} s"
+    if math.isinf(limit):
+        return f"{what}; to end such calls, set population.step_timeout"
+    return f"{what}; its worker process is ended after {limit:g} s (population.step_timeout)"
+
+
 def _exit_words(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
@@ -283,19 +303,21 @@ def _exit_words(code: int) -> str:
 
 # Where environments are defined of which a step costs less than telling another process
 _LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
-# That a call of an environment may take: no step does, but making one may take minutes
-_STEP_SECONDS = 300.0
+_STEP_SECONDS = 120.0  # that a step with the reset after it may take, where the study says nothing
+_OPENING_SECONDS = 300.0  # that making an environment and its first reset may take
 
 
-def workers_of(study: Study, cores: int) -> Workers | None:
+def workers_of(study: Study, cores: int, warn: Warn = unheard) -> Workers | None:
     count = worker_count(study, cores)
     if count == 0:
         return None
     source = str(Path(study.source).resolve())
     asked = study.population.step_timeout
-    limit = _STEP_SECONDS if asked is None else asked or math.inf
+    limits = {"limit": _STEP_SECONDS, "opening_limit": _OPENING_SECONDS}
+    if asked is not None:
+        limits = dict.fromkeys(limits, asked or math.inf)
     entry = f"{__name__}:{serve_study.__name__}"
-    return Workers(count, entry, [list(study.imports), source], limit)
+    return Workers(count, entry, [list(study.imports), source], warn=warn, **limits)
 
 
 def worker_count(study: Study, cores: int) -> int:

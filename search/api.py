@@ -11,24 +11,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, StoreError
+from ..errors import StoreError
 from ..store.journal import Journal
 from ..store.leaderboard import default_of
 from ..store.lock import lock_holder
-from ..store.rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
+from ..store.rows import REFERENCE_TRIAL, TrialRow, TrialState
 from ..store.study_folder import RESULTS, StudyFolder, checked_name, common_failure, free_name
 from ..studies.evaluation import own_evaluation_note
 from ..studies.load import load, loads, of_its_day
-from ..studies.overrides import Given, given_in
+from ..studies.overrides import Given
+from ..studies.resolved import as_recorded, diff, resolved
 from ..studies.spec import Confirm, Study
 from ..studies.train_study import single
 from ..studies.user_code import check_registered, run_own_code
 from ..studies.yaml_io import read_text
+from .checks import check_files_to_resume, kept_text, source_of, takes_changed_files
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.extend_run import as_begun, asked_for, resume_note, single_as_begun
 from .loggers import sinks_of
-from .run import Results, Settings, kept_text
+from .run import Results, Settings
 from .run import run as run_study
 from .state.loop_state import LoopState, Phase
 from .state.progress import Observer
@@ -44,6 +46,7 @@ def run(
     new: bool = False,
     accept_new_bits: bool = False,
     accept_changed_files: bool = False,
+    retry_failed: bool = False,
     study_text: str = "",
     given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
@@ -61,6 +64,7 @@ def run(
         new: start another study `name-2` and leave an existing one alone.
         accept_new_bits: resume although results on this machine differ in the last digits.
         accept_changed_files: resume although a file that the study names has changed.
+        retry_failed: run the trials again that failed, as they were proposed.
         study_text: the file as it was given, if `study` is loaded.
         given: the command that runs it, if one does.
         compiling: entered around each compile, with its name.
@@ -80,18 +84,28 @@ def run(
     out = Path(out)
     name = free_name(out, study.name) if new else checked_name(study.name)
     study = replace(study, name=name)
+    shown = out / name
+    place = shown.absolute()  # before any code of the study runs, which may change the folder
+    if not new:
+        asked = resolved(as_begun(study, place))
+        check_files_to_resume(
+            place,
+            study.source,
+            accept_changed_files,
+            lambda meta: not retry_failed and not diff(as_recorded(meta.study_text), asked),
+        )
     run_own_code(study)
     check_registered(study)
-    failure = "" if new else common_failure(out / name)
+    failure = "" if new else common_failure(place)
     if failure:
         warn(f"every trial of {name} failed, so it starts over; the last error was: {failure}")
     else:
-        study = as_begun(study, out / name)
-        if note := resume_note(study, out / name):
+        study = as_begun(study, place)
+        if note := resume_note(study, place):
             warn(note)
     if note := own_evaluation_note(study):
         warn(note)
-    earlier = warm_start(study, None if failure else out / name)
+    earlier = warm_start(study, None if failure else place)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
     settings = Settings(
@@ -103,9 +117,12 @@ def run(
         callbacks=tuple(callbacks),
         resume=not new,
         anew=bool(failure),
+        retry_failed=retry_failed,
+        warn=warn,
+        shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, out / name, factory, observers, settings, earlier)
+        return run_study(study, place, factory, observers, settings, earlier)
 
 
 def train(
@@ -150,12 +167,14 @@ def ask(
     trials: Sequence[int],
     seeds: int | None = None,
     source: Path | None = None,
+    accept_changed_files: bool = False,
 ) -> Asked:
     """Return a study that runs some of its trials on test seeds; nothing is written.
 
     Trial -1 is the default configuration. `seeds` is the least number of test seeds, by default as
     many as the winner has, or 16. `source` is the folder of the study file and of those it names,
-    by default its last known place, or the current folder.
+    by default its last known place, or the current folder. None of these files is run before it is
+    known to be unchanged, unless changes are accepted.
     """
     holder = lock_holder(folder.path)
     if holder is not None:
@@ -173,7 +192,8 @@ def ask(
         )
     numbers = tuple(dict.fromkeys(_number(folder, rows, trial) for trial in trials))
     kept = kept_text(folder)
-    at = _source(meta, kept, source)
+    at = source_of(meta, kept, source)
+    takes_changed_files(meta.name, meta.files, at, accept_changed_files)
     of_old = of_its_day(read_text(meta.study_text, _RESOLVED))
     study = loads(meta.study_text, _RESOLVED, at, of_old)
     confirm = study.confirm or Confirm(report=0)
@@ -201,7 +221,8 @@ def confirm(
     `budget` does not bound these runs, neither its env steps, which they do not use up, nor its
     wall time.
     """
-    study, folder = asked.study, asked.folder.path
+    study, shown = asked.study, asked.folder.path
+    place = shown.absolute()
     run_own_code(study)
     check_registered(study)
     settings = Settings(
@@ -209,9 +230,10 @@ def confirm(
         accept_changed_files=accept_changed_files,
         study_text=asked.text,
         sinks=sinks_of(study, warn),
+        shown=shown,
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, folder, factory, observers, settings)
+        return run_study(study, place, factory, observers, settings)
 
 
 def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
@@ -228,21 +250,3 @@ def _number(folder: StudyFolder, rows: Sequence[TrialRow], trial: int) -> int:
         why = row.error.partition("\n")[0]
         raise StoreError(f"trial {trial} of {folder.name} failed, so no seed can run it: {why}")
     return trial
-
-
-def _source(meta: StudyMeta, kept: str, given: Path | None) -> Path:
-    command = given_in(kept)
-    known = [] if command is None else [Path(command.file).parent]
-    places = [given] if given is not None else [*known, Path()]
-    for place in places:
-        if _missing(meta, place) is None:
-            return place
-    raise ConfigError(
-        f"{_missing(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
-        "the folder of the study file",
-        source="DIR",
-    )
-
-
-def _missing(meta: StudyMeta, place: Path) -> str | None:
-    return next((path for path in meta.files if not (place / path).is_file()), None)

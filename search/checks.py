@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from ..errors import ConfigError, StoreError
 from ..machine.software import others, versions_of_study
 from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
+from ..store.journal import Journal
 from ..store.rows import StudyMeta
+from ..store.study_folder import StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
-from ..studies.overrides import Given
+from ..studies.overrides import Given, given_in
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import SCORE, Study, labels, scales
 from ..studies.user_code import imported_files
@@ -54,8 +56,10 @@ def words_of_changes(changes: Mapping[str, str]) -> str:
     return "\n".join(f"  {path}: {words}" for path, words in changes.items())
 
 
-def takes_changed_files(name: str, before: Mapping[str, str], study: Study, accept: bool) -> bool:
-    changes = changed_files(before, study.source)
+def takes_changed_files(
+    name: str, before: Mapping[str, str], source: str | Path, accept: bool
+) -> bool:
+    changes = changed_files(before, source)
     if changes and not accept:
         raise StoreError(
             f"these files changed after study {name!r} started; undo the changes, start another "
@@ -65,6 +69,60 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
             accept_changed_files=True,
         )
     return bool(changes)
+
+
+def check_files_to_resume(
+    folder: Path, source: str | Path, accept: bool, asks_for_the_same: Callable[[StudyMeta], bool]
+) -> None:
+    """Refuse to resume a study with changed files, before any of them is run.
+
+    The files of a study that starts over may change, and those of one that has finished if no more
+    is asked of it than before.
+    """
+    if not Journal.exists(folder) or common_failure(folder):
+        return
+    with Journal(folder) as journal:
+        meta, head = journal.meta, journal.head()
+    if head.phase != "finished" or not asks_for_the_same(meta):
+        takes_changed_files(meta.name, meta.files, source, accept)
+
+
+def check_same_files(meta: StudyMeta, source: str | Path) -> None:
+    """Refuse to compare with what a study recorded if its files are not as they were."""
+    if changes := changed_files(meta.files, source):
+        raise StoreError(
+            f"study {meta.name!r} was trained with other contents of these files, so nothing can "
+            f"be compared; take the changes back:\n{words_of_changes(changes)}"
+        )
+
+
+def kept_text(folder: StudyFolder) -> str:
+    """Return the study file as it was given, "" if the folder has none."""
+    if not folder.study_file.is_file():
+        return ""
+    return folder.study_file.read_text(encoding="utf-8", errors="replace")
+
+
+def source_of(meta: StudyMeta, kept: str, given: Path | None = None) -> Path:
+    """Return the folder of the files that a study names: the given one, or its last known place.
+
+    `kept` is the study file, whose first line may hold the command that ran it.
+    """
+    command = given_in(kept)
+    known = [] if command is None else [Path(command.file).parent]
+    places = [given] if given is not None else [*known, Path()]
+    for place in places:
+        if _missing(meta, place) is None:
+            return place
+    raise ConfigError(
+        f"{_missing(meta, places[-1])}, which the study names, is not in {places[-1]}/; name "
+        "the folder of the study file",
+        source="DIR",
+    )
+
+
+def _missing(meta: StudyMeta, place: Path) -> str | None:
+    return next((path for path in meta.files if not (place / path).is_file()), None)
 
 
 def files_of_environment(study: Study) -> list[str]:

@@ -28,6 +28,14 @@ def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
     return Sinks(sinks, warn) if sinks else None
 
 
+def check_loggers(study: Study) -> None:
+    """Refuse loggers that could not start here: their package or their login is missing."""
+    data = resolved(study)
+    for logger in study.loggers:
+        if logger.type not in VIEWS:
+            make_sink(logger, data)
+
+
 def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
     """Make one logger's sink, for the tables of a study given as plain data.
 

@@ -6,7 +6,7 @@ The same call does all three; a resumed study ends with the same tables as one n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Literal
 
 from ..errors import StoreError
 from ..files.atomic_files import delete_copies, has_refused
+from ..files.working_folder import as_given
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import StopRequest
@@ -32,6 +33,7 @@ from .checks import (
     check_continues,
     check_runnable,
     gives_new_bits,
+    kept_text,
     study_meta,
     takes_changed_files,
 )
@@ -47,6 +49,7 @@ from .engine.loop import Loop
 from .engine.notify import Telling
 from .engine.pbt_step import make_evolver
 from .engine.refill import Intake
+from .engine.retry_failed import lacks_test_seeds, retry, retry_note, to_retry
 from .lanes.contract import PopulationFactory, Resolver
 from .ray_tune.loop import drive
 from .rules.registry import make_pruner
@@ -101,6 +104,9 @@ class Settings:
     given: Given | None = None  # the command that runs it, kept with the file
     sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
+    retry_failed: bool = False  # trials that failed run again
+    warn: Callable[[str], None] = lambda text: None  # takes lines about that
+    shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 
 def run(
@@ -120,20 +126,23 @@ def run(
         StoreError: its folder is locked, damaged, or of another study.
     """
     settings = settings or Settings()
+    shown = settings.shown or Path(directory)
+    place = Path(directory).absolute()  # the study's code may change the working folder
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
     if earlier is None:
-        earlier = warm_start(study, None if settings.anew else Path(directory))
+        earlier = warm_start(study, None if settings.anew else place)
     if settings.anew:  # nothing above has refused the study
-        delete_results(Path(directory))
+        delete_results(place)
     meta = study_meta(study, factory.backend, factory.device_count)
     seconds = settings.publish_seconds
-    with StudyStore(
-        StudyFolder(Path(directory)), meta, sinks=settings.sinks, publish_seconds=seconds
-    ) as store:
+    folder = StudyFolder(place)
+    with StudyStore(folder, meta, sinks=settings.sinks, publish_seconds=seconds) as store:
         if not store.created:
             if not settings.resume:
-                raise StoreError(f"{directory} has a study already; start another", new=True)
+                raise StoreError(
+                    f"{as_given(shown, place)} has a study already; start another", new=True
+                )
             kept = kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
@@ -143,7 +152,12 @@ def run(
         if not store.created:
             lengthen(ledger, as_recorded(store.meta.study_text)["env_steps"], store.checkpoint())
         # also because the bounds of the study grew
-        goes_on = ledger.state.go_on(json.dumps([study.budget, study.confirm], default=vars))
+        again = to_retry(ledger) if settings.retry_failed else []
+        lacks = settings.retry_failed and lacks_test_seeds(ledger)
+        if settings.retry_failed:
+            settings.warn(retry_note(ledger, again, lacks))
+        bounds = json.dumps([study.budget, study.confirm], default=vars)
+        goes_on = ledger.state.go_on(bounds, again=bool(again) or lacks)
         if not store.created:
             store.journal.replace_meta(_continued(store.meta, meta, ledger, goes_on, settings))
         ledger.state.take_bits(store.meta.bits)
@@ -154,14 +168,12 @@ def run(
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
             store.publish(force=True)
-            return replace(_results("finished", ledger, store), finished_at=store.head.at)
-        return _run(ledger, store, factory, proposer, observers, settings)
-
-
-def kept_text(folder: StudyFolder) -> str:
-    if not folder.study_file.is_file():
-        return ""
-    return folder.study_file.read_text(encoding="utf-8", errors="replace")
+            found = replace(_results("finished", ledger, store), finished_at=store.head.at)
+        else:
+            found = _run(
+                ledger, store, factory, proposer, observers, settings, shown=shown, again=again
+            )
+    return replace(found, folder=as_given(shown, place))
 
 
 def _continued(
@@ -171,7 +183,7 @@ def _continued(
     if not goes_on:
         return replace(before, name=now.name, study_hash=now.study_hash, study_text=now.study_text)
     accept = settings.accept_changed_files
-    files = takes_changed_files(before.name, before.files, ledger.study, accept)
+    files = takes_changed_files(before.name, before.files, ledger.study.source, accept)
     differs = gives_new_bits(before, now, settings.accept_new_bits) or files
     bits = max(before.bits, ledger.state.bits) + differs
     return replace(now, created_at=before.created_at, bits=bits)
@@ -184,6 +196,9 @@ def _run(
     proposer: Proposer,
     observers: Sequence[Observer],
     settings: Settings,
+    *,
+    shown: Path,
+    again: Sequence[int],
 ) -> Results:
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
@@ -192,7 +207,8 @@ def _run(
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
-    telling.tell("on_start", study, store.folder.path, not store.created)
+    folder = as_given(shown, store.folder.path)
+    telling.tell("on_start", study, folder, not store.created)
     measure_baselines(
         ledger, factory, baselines_of(store.journal), partial(telling.tell, "on_baseline")
     )
@@ -218,6 +234,7 @@ def _run(
             policies=policies, telling=telling, beside=beside, shelf=shelf,
         )  # fmt: skip
         outcome: Outcome = "finished"
+        retry(engine, store, again)
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
                 outcome = drive(engine, interrupts)

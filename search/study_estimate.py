@@ -19,6 +19,7 @@ from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
 from .lanes.contract import Resolved, check_divides, factory_here
 from .lanes.multi_environment import SeveralFactory, factories_of
+from .loggers import check_loggers
 from .state.warm_start import warm_start
 
 _SWITCH = "HPO_NO_TIME"
@@ -39,6 +40,7 @@ def preview(
     if own_code and study.imports:
         run_own_code(study)
         check_registered(study)
+    check_loggers(study)
     earlier = warm_start(study).words
     report, note = _examined(study, own_code)
     report = replace(report, warm_start=earlier)
@@ -82,7 +84,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
 
 def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     if study.imports and not own_code:
-        return check(study), "lanes and memory depend on the study's imports, which run with it"
+        why = "lanes and memory depend on the study's imports, which run with it"
+        return check(study, not_run=study.imports), why
     notes: list[str] = []
     workers, cores = study.executor.workers, None
     if workers > 1:  # which share this machine
@@ -111,9 +114,11 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         if not study.algorithm.is_ppo:
-            return _own_cost(factory, firsts[bucket], workers)
+            cost = _own_cost(factory, firsts[bucket], workers)
+            notes.extend(factory.notes(firsts[bucket]))
+            return cost
         if workers == 1 and not isinstance(factory, SeveralFactory):
-            notes.extend(filter(None, [factory.narrow_note(firsts[bucket])]))
+            notes.extend(factory.notes(firsts[bucket]))
         return _cost(factory, firsts[bucket], len(firsts), workers)
 
     report = check(study, bucket_key, cost_of)

@@ -153,7 +153,7 @@ def _begun(study: Study, factory: PopulationFactory) -> Engine:
     """Return the study as it has drawn its first trials, at random; none has a lane yet."""
     drawn = study
     if study.search.method not in ("grid", "sobol"):
-        drawn = replace(study, search=SearchSpec("random"))
+        drawn = replace(study, search=SearchSpec("random", portfolio=study.search.portfolio))
     engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(drawn, make_sampler(drawn)))) as ahead:
         Intake(engine, ahead).ask(_DRAWN)
@@ -263,7 +263,7 @@ def _timed(
         costs = timings.known.get(key)
         if costs is None and timing and (first or time.monotonic() - started < _TIMING_SECONDS):
             if not new:
-                told("timing this study here; the compiled program is kept for the run")
+                told("compiling this study to time it here; the run uses the compiled program")
             new.append(program.factory)
             costs = time_program(program, bool(program.factory.study.baselines) and first)
             timings.keep(key, costs)

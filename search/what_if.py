@@ -22,7 +22,15 @@ import numpy as np
 from ..errors import ConfigError, StudyError, UnknownNameError
 from ..store.codec import plain_json
 from ..store.journal import Journal
-from ..store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ..store.rows import (
+    AskRow,
+    DecisionRow,
+    Stream,
+    TrialRow,
+    TrialState,
+    counts_evaluations_alone,
+)
+from ..store.study_folder import StudyFolder
 from ..studies.chunk_sizes import quanta_of, rungs
 from ..studies.load import loads, recorded
 from ..studies.overrides import SET
@@ -30,6 +38,7 @@ from ..studies.search_methods import METHODS
 from ..studies.spec import Checkpoint, EarlyTerminate, Executor, Seeds, Study, metric_words
 from ..studies.stopping_rules import RULES, rule_row
 from ..studies.user_code import run_own_code
+from .checks import check_same_files, kept_text, source_of
 from .engine.engine import engine_in_memory
 from .engine.interrupts import Interrupts
 from .engine.loop import Loop
@@ -69,7 +78,10 @@ class Record:
     state: LoopState
     devices: int  # over which its lanes were spread
     quantum: Quantum
+    folder: Path
+    source: Path | None = None  # folder of the study's files, if it was given
     shortened: int | None = None  # env steps of a run that were asked for, if `study` has fewer
+    evaluations_alone: bool = False  # training returns did not count in the end
 
     @property
     def seeds(self) -> int:
@@ -102,6 +114,7 @@ class Record:
     def value(self, trial: int, env_steps: int) -> float | None:
         """Return a trial's value over its seeds; None if one of them was not evaluated there."""
         objective = Objective.of(self.study)
+        objective = objective.of_test if self.evaluations_alone else objective
         shown = [self.at(*key, env_steps) for key in self.results
                  if key[0] == trial and key[1] < self.seeds]  # fmt: skip
         waits = self.trials[trial].ended_at is None and len(shown) < self.seeds
@@ -116,12 +129,20 @@ class Record:
         return len(last) > 1 or row.env_steps % (chunk * self.seeds * self.study.spread) > 0
 
 
-def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
+def _checked_source(folder: Path, given: Path | None) -> Path:
+    """Return the folder of the study's files, which are as they were when it ran."""
+    with Journal(folder) as journal:
+        source = source_of(journal.meta, kept_text(StudyFolder(folder)), given)
+        check_same_files(journal.meta, source)
+    return source
+
+
+def read_record(folder: Path, quantum: Quantum = quantum_of, source: Path | None = None) -> Record:
     with Journal(folder) as journal, journal.at_one_commit():
         text = journal.meta.study_text
         study = recorded(text)
         if not study.algorithm.is_ppo:  # its code says how long updates are
-            study = loads(text, "study.resolved.yaml")
+            study = loads(text, "study.resolved.yaml", _checked_source(folder, source))
             run_own_code(study)
         early = study.early_terminate
         if early is not None and early.evolves:
@@ -142,6 +163,8 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
                   for row in rows),
             dict(results), journal.decisions(), journal.asks(),
             LoopState.from_text(journal.head().loop_state), journal.meta.devices, quantum,
+            folder, source,
+            evaluations_alone=counts_evaluations_alone(journal.attributes()),
         )  # fmt: skip
     if not results:
         raise ConfigError(f"no trial of {study.name} has been evaluated yet; run it first")
@@ -342,7 +365,8 @@ def _asked(record: Record, rule: str, seeds: int) -> Asked:
     name, *options = [part.strip() for part in rule.split(",")]
     study = record.study
     if study.imports and (study.search.method not in METHODS or name not in _known()):
-        run_own_code(study)
+        source = _checked_source(record.folder, record.source)
+        run_own_code(replace(study, source=str(source)))
     if name not in _known():
         stopping = [row.name for row in RULES.values() if not row.evolves]
         raise UnknownNameError("rule", name, ["none", "racing", *stopping])
@@ -465,9 +489,14 @@ def what_if(
     rules: Sequence[str] = (),
     seeds: int | None = None,
     quantum: Quantum = quantum_of,
+    source: Path | None = None,
 ) -> WhatIf:
-    """Judge the recorded curves of a study by other rules."""
-    record = read_record(folder, quantum)
+    """Judge the recorded curves of a study by other rules.
+
+    `source` is the folder of the study file and of those it names, by default its last known
+    place. Only a custom training and registered rules need it, and only unchanged files are run.
+    """
+    record = read_record(folder, quantum, source)
     study = record.study
     asked = asked_rules(record, rules, seeds)
     own = replay(record, study)

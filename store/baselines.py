@@ -70,6 +70,10 @@ def _as_tuples(lists: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 def baseline_entries(
     rows: Sequence[BaselineRow], entries: Sequence[Entry], goal: str
 ) -> list[BaselineEntry]:
+    """Return the baselines, best first, each compared with the best trial.
+
+    Search and selection seeds favour that trial, so their difference has no interval.
+    """
     best = entries[0] if entries and entries[0].value is not None else None
     stream = str(best.value_from if best is not None else Stream.SEARCH)
     found: list[BaselineEntry] = []
@@ -78,7 +82,9 @@ def baseline_entries(
             difference, around = None, None
             if best is not None and len(best.values) == len(values):
                 difference = mean([a - b for a, b in zip(best.values, values, strict=True)])
-                around = paired_interval(best.values, values)
+                chose = stream != Stream.REPORT and len(entries) > 1
+                if not chose and stream not in best.copies:
+                    around = paired_interval(best.values, values)
             beside = (stream, difference, around)
             found.append(
                 BaselineEntry(row.baseline, mean(values), interval(values), values, *beside)

@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import StoreError, not_as_written
-from ..files.atomic_files import is_plain_file
+from ..files.atomic_files import (
+    TEMPORARY_CURE,
+    check_readable,
+    full_temporary_folder,
+    is_plain_file,
+)
 from . import codec
 from .codec import Cells
 from .rows import (
@@ -139,6 +144,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """Open for reading and writing even to read: after a crash the first to open rolls back."""
     for name in JOURNAL_FILES:
         is_plain_file(path.with_name(name))
+    check_readable(path)
     last: Exception | None = None
     for mode in ("rwc",) if create else ("rw", "ro"):
         connection = None
@@ -197,9 +203,12 @@ def _store_error(path: Path, error: Exception) -> StoreError:
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         full = code == sqlite3.SQLITE_FULL
         words = "No space left on device" if full else f"Input/output error ({error})"
+        place, cure = path, "free space" if full else "mend that"
+        if full and (folder := full_temporary_folder(path)):
+            place, cure = folder, TEMPORARY_CURE
         return StoreError(
-            f"{words} while using {path}; all commits are safe; "
-            f"{'free space' if full else 'mend that'} and run the same command again"
+            f"{words} while using {place}; all commits are safe; "
+            f"{cure} and run the same command again"
         )
     if code in _OTHERS:
         reader = "" if os.access(path, os.W_OK) else " (it cannot be written by you)"
@@ -486,6 +495,8 @@ class Journal:
         kinds = self.meta.param_kinds
         texts = ((row, codec.trial_to_text(row, kinds)) for row in commit.trials)
         self._put("trials", ((int(row.trial), str(row.state), text) for row, text in texts))
+        for table in ("evaluations", "decisions"):
+            self._delete(table, "trial = ?", [(int(number),) for number in commit.restarted])
         self._put("evaluations", map(codec.evaluation_cells, commit.evaluations))
         promoted = [(int(r.trial), int(r.rung)) for r in commit.decisions if r.action == "promote"]
         self._delete("decisions", "trial = ? AND rung = ?", promoted)  # what paused these trials

@@ -81,6 +81,7 @@ class Entry:
     report_seeds: int = 0
     search_seeds: int = 0  # replicates behind `search_value` or `rung_value`
     rung_env_steps: int | None = None  # training env steps of each seed at `rung`
+    copies: tuple[str, ...] = ()  # kinds of seeds of which two trained alike
 
     @property
     def measured_value(self) -> float | None:
@@ -208,9 +209,15 @@ def leaderboard(
     ranked = [_changed(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
     if ranked and not seeds and len(ranking.goals) < 2:
         ranked[0] = _tested(ranked[0], rows[ordered[0]])
+    ranked = [_without_interval(e) if e.value_from in e.copies else e for e in ranked]
     shown = {entry.trial for entry in _shown_front(ranked)}
     volume = volume_of(ranked, ranking) if shown else None
     return [replace(e, hypervolume=volume) if e.trial in shown else e for e in ranked]
+
+
+def _without_interval(entry: Entry) -> Entry:
+    """Return an entry whose seeds trained alike: their spread says nothing about new seeds."""
+    return _changed(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
 def _tested(entry: Entry, row: TrialRow) -> Entry:
@@ -268,7 +275,7 @@ def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
     return max((len(trial.choose_values) for trial in trials), default=0)
 
 
-_OF_ROW = ("rung", "rung_value", "stop_rule", "env_steps", "params", "rung_env_steps")
+_OF_ROW = ("rung", "rung_value", "stop_rule", "env_steps", "params", "rung_env_steps", "copies")
 
 
 def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, seeds: int) -> Entry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,8 @@ class CurveParts:
         if not self._buffer:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
-        first = self.rows - self._buffered
+        ends = (part.first + part.rows for part in (*self.live, *self._pending))
+        first = max(self.rows - self._buffered, *ends, 0)  # after `drop`, parts have gaps
         part = self._write([table], table.schema, first, level=0)
         self._pending.append(part)
         self._buffer, self._buffered = [], 0  # only now: a full disk must not lose rows
@@ -157,6 +158,24 @@ class CurveParts:
                 key = (trial, stream, replicate)
                 found[key] = max(env_steps, found.get(key, 0))
         return found
+
+    def drop(self, trials: Collection[int]) -> None:
+        """Remove the rows of trials: parts that have some are written again, without them."""
+        numbers = list(trials)
+        unwanted = pc.field("trial").isin(numbers)
+        for part in self.live:
+            path = self.directory / part.name
+            if part.name in self._merged:
+                continue
+            if not pq.read_table(path, columns=["trial"], filters=unwanted).num_rows:
+                continue
+            schema = unified_schema(self.directory, [part])
+            tables = part_batches(self.directory, [part], schema)
+            rests = (table.filter(_others(table, numbers)) for table in tables)
+            kept = [rest for rest in rests if rest.num_rows]
+            self._merged.append(part.name)
+            if kept:
+                self._pending.append(self._write(kept, schema, part.first, part.level))
 
     def flush(self) -> tuple[list[Part], list[str]]:
         """Write the buffer; return the parts that the next commit must add and remove."""
@@ -191,6 +210,12 @@ class CurveParts:
         self._pending, self._merged = [], []
         for name in gone:
             atomic_files.delete_file(self.directory / name)
+
+
+def _others(table: pa.Table, trials: Sequence[int]) -> pc.Expression:
+    """Return a filter for the rows of all other trials in a table."""
+    found = {int(trial) for trial in table["trial"].to_pylist()}
+    return pc.field("trial").isin(sorted(found - set(trials)))
 
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:

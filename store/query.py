@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import StoreError
+from ..files.atomic_files import TEMPORARY_CURE, full_temporary_folder
 from ..files.plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .libraries import duckdb
@@ -213,6 +214,10 @@ def _readable_errors(folder: Path) -> Generator[None]:
             f"a query may read files of its study only, in {folder}: {first}"
         ) from error
     except duckdb.Error as error:
+        if "No space left on device" in str(error) and (full := full_temporary_folder()):
+            words = f"No space left on device while sorting in {full}"
+            text = f"{words}; {TEMPORARY_CURE} and run the same command again"
+            raise StoreError(text) from error
         raise StoreError(
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"

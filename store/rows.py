@@ -49,7 +49,7 @@ class TrialRow:
 
     trial: int  # 0 is the default configuration
     state: TrialState
-    proposed_by: str  # `default`, `enqueue`, `random`, `tpe`, ...
+    proposed_by: str  # `default`, `enqueue`, `portfolio`, `random`, `tpe`, ...
     batch: int  # of proposals
     bucket: str  # short hash of its Plan
     params: Mapping[str, Any]  # active searched hyperparameters; the last ones if it copied
@@ -80,6 +80,8 @@ class TrialRow:
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
     rung_env_steps: int | None = None  # training env steps of each replicate at `rung`
+    # streams on which two seeds trained alike, bit for bit: they are one run, not two
+    copies: tuple[str, ...] = ()
 
     @property
     def by_report_seed(self) -> dict[int, float]:
@@ -159,6 +161,14 @@ class AttributeRow:
     value: Any  # JSON data
 
 
+EVALUATIONS_ALONE = AttributeRow(None, "evaluations_alone", True)
+"""Noted where a trial had no training return at a point that compares: then no value has any."""
+
+
+def counts_evaluations_alone(attributes: Iterable[AttributeRow]) -> bool:
+    return EVALUATIONS_ALONE in attributes
+
+
 @dataclass(frozen=True)
 class BaselineRow:
     """The results of a heuristic baseline on the episodes that policies are evaluated on."""
@@ -219,6 +229,7 @@ class Commit:
     parts: Sequence[Part] = ()  # added to the list of live curve parts
     merged: Sequence[str] = ()  # removed from that list: their rows are in one of `parts`
     phase: Phase = "running"
+    restarted: Sequence[int] = ()  # trials whose evaluations and decisions are removed first
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import StoreError, suggestion
+from ..errors import StoreError, UnreadableError, suggestion
 from ..files import atomic_files
 from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
@@ -119,14 +119,14 @@ class StudyFolder:
 @dataclass(frozen=True)
 class StudySummary:
     name: str
-    state: str  # `running`, `interrupted`, `finished` or `damaged`
+    state: str  # `running`, `interrupted`, `finished`, `damaged` or `unreadable`
     trials: int
     done: int  # trials that have finished, stopped or failed
     best: float | None  # value of the first trial of the leaderboard
     metric: str
-    updated_at: float | None  # time of its last commit, seconds since the epoch; None if damaged
+    updated_at: float | None  # time of its last commit, seconds since the epoch; None if not known
     path: Path
-    error: str = ""  # why it is damaged
+    error: str = ""  # why it is damaged or unreadable
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "path": str(self.path)}
@@ -198,7 +198,9 @@ def summary_of(path: Path) -> StudySummary:
             entries = leaderboard_of(meta, trials_seen(journal))
         state = state_of(path, head)
     except (StoreError, OSError) as error:  # must not hide the other studies
-        return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
+        closed = isinstance(error, UnreadableError | PermissionError)
+        state = "unreadable" if closed else "damaged"
+        return StudySummary(path.name, state, 0, 0, None, "", None, path, str(error))
     total, best = sum(counts.values()), entries[0].value if entries else None
     done = total - counts.get("waiting", 0) - counts.get("running", 0)
     return StudySummary(path.name, state, total, done, best, meta.metric, head.at, path)

@@ -138,6 +138,7 @@ class StudyStore:
         asks: Sequence[AskRow] = (),
         attributes: Sequence[AttributeRow] = (),
         phase: Phase = "running",
+        restarted: Sequence[int] = (),
     ) -> int:
         """Commit everything since the last commit (see `Commit`); return the number."""
         if checkpoint is not None:
@@ -149,7 +150,7 @@ class StudyStore:
         number, at = self._number + 1, self.clock()
         self.journal.commit(
             Commit(number, loop_state, checkpoint, at, trials, evaluations, decisions, asks,
-                   attributes, parts, merged, phase)
+                   attributes, parts, merged, phase, restarted)
         )  # fmt: skip
         self._number = number
         self.curves.committed()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StoreError
+from ..files.atomic_files import check_readable
 from . import environment_columns as envs
 from . import parquet
 from .baselines import BASELINES, baselines_of
@@ -43,6 +44,7 @@ _ROW_COLUMNS = (
 
 
 def damaged_table(path: Path) -> StoreError:
+    check_readable(path)
     return StoreError(
         f"{path} cannot be read; run the study's file again to write it from the journal"
     )

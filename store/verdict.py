@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..errors import ConfigError, counted
 from .comparison import UNBOUNDED, Bounds, chance_of_better, decided_pairs, paired_interval
+from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
 from .interim_analyses import fewest_pairs, next_level
 from .libraries import np, special
 from .statistics import NO_INTERVAL, Interval, mean
@@ -186,7 +187,7 @@ def _short(value: float) -> str:
 
 Verdict = Literal[
     "better", "worse", "no_difference", "undecided", "ceiling", "default", "diverged", "feasible",
-    "nothing",
+    "infeasible", "nothing",
 ]  # fmt: skip
 Sample = Mapping[int, float]  # replicate -> value; NaN if it diverged
 
@@ -212,6 +213,30 @@ class Against:
     more_seeds: int | None = None  # that would decide, if it is undecided
     own_diverged: int = 0  # seeds on which the winner has no finite value
     why: str = ""  # there is nothing to compare, as a sentence
+    by_value: Verdict | None = None  # of the metric alone, if constraints rule
+    limits: LimitsOfBoth | None = None  # with constraints
+
+
+@dataclass(frozen=True)
+class LimitsOfBoth:
+    """Whether a winner and its opponent keep the constraints, on test seeds."""
+
+    winner: Feasibility
+    rival: Feasibility
+
+
+@dataclass(frozen=True)
+class ConstraintSamples:
+    """What test seeds show of the constraints.
+
+    `seen`: for each constraint the range of its values on all new seeds of the study.
+    """
+
+    limits: tuple[Limit, ...]
+    winner: Values | None
+    default: Values | None
+    seen: tuple[Range, ...] = ()
+    alone: Values | None = None  # of the best trial without copying
 
 
 @dataclass(frozen=True)
@@ -221,7 +246,6 @@ class WithoutCopying:
     study: str
     trial: int
     values: Sample  # on test seeds
-    feasible: bool | None = None  # None without constraints
 
     def __str__(self) -> str:
         return f"trial {self.trial} of {self.study}"
@@ -236,7 +260,7 @@ class Conclusion:
     alike: float | None = None  # the value of all seeds of the winner and others: ceiling or floor
     sharing: int = 0  # other trials with all the winner's values
     beaten: int = 0  # if the default won: other trials on the selection seeds
-    violates: bool = False  # the winner violates constraints, as all others do
+    violates: bool = False  # on selection seeds, as all others do
     why: tuple[str, ...] = ()  # there is no verdict, in sentences
     said: tuple[str, ...] = ()  # all sentences, the most important first
     front: FrontConclusion | None = None  # with several objectives
@@ -247,12 +271,16 @@ class Conclusion:
     chosen: ChosenTrial | None = None  # by the seeds that chose the winner
 
     @property
-    def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
+    def verdict(self) -> Verdict | FrontVerdict:
         if self.front is not None:
             return self.front.verdict
-        if self.violates:
-            return "infeasible"
         return self.against.verdict if self.copying is None else self.copying.verdict
+
+    @property
+    def better_rule(self) -> Against | None:
+        """The heuristic that is furthest ahead of the winner, of those that are better."""
+        ahead = [one for one in self.baselines if one.verdict == "worse"]
+        return min(ahead, key=lambda one: one.difference or 0.0, default=None)
 
     def __str__(self) -> str:
         return "\n".join(self.said)
@@ -273,7 +301,7 @@ def conclude(
     sharing: int = 0,
     shown: Collection[float] = (),
     feasible: bool | None = None,
-    rival_feasible: bool | None = None,
+    constraints: ConstraintSamples | None = None,
     why: str = "",
     alone: WithoutCopying | None = None,
     earlier: Sequence[int] = (),
@@ -282,8 +310,10 @@ def conclude(
     """Return the verdict about a winner (None: no trial has a value) on test seeds.
 
     `beaten`: other trials on the selection seeds; `bounds`: of the values; `sharing`: other trials
-    with all the winner's values; `shown`: all values of the study; `why`: `default` is None, as a
-    sentence; `earlier`, `interim`: see `interim_analyses.winners_looks` and `level_of`.
+    with all the winner's values; `shown`: all values of the study; `feasible`: whether the winner
+    keeps the constraints on selection seeds, which say nothing about new ones; `constraints`: what
+    test seeds say; `why`: `default` is None, as a sentence; `earlier`, `interim`: see
+    `interim_analyses.winners_looks` and `level_of`.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -313,8 +343,9 @@ def conclude(
         against = compared(default or {}, rival)
         if against.verdict == "nothing":
             against = replace(against, why=why)
-        elif feasible and rival_feasible is False:
-            against = replace(against, verdict="feasible")
+        elif constraints is not None:
+            level = next_level(earlier, interim)
+            against = with_constraints(against, constraints, constraints.default, level)
     others = tuple(compared(values, named) for named, values in (baselines or {}).items())
     found = Conclusion(
         name, against, others, top, None if known else alike, sharing, beaten if is_default else 0,
@@ -325,9 +356,32 @@ def conclude(
     copying = compared(alone.values, "the best without copying")
     if copying.verdict == "nothing":
         return found
-    if feasible and alone.feasible is False:
-        copying = replace(copying, verdict="feasible")
+    if constraints is not None:
+        level = next_level(earlier, interim)
+        copying = with_constraints(copying, constraints, constraints.alone, level)
     return replace(found, copying=copying, alone=str(alone))
+
+
+def with_constraints(
+    against: Against, samples: ConstraintSamples, rival: Values | None, level: float
+) -> Against:
+    """Return a comparison with the verdict that constraints allow; `by_value` has the other."""
+    both = LimitsOfBoth(
+        winner=feasibility(samples.limits, samples.winner, level, samples.seen),
+        rival=feasibility(samples.limits, rival, level, samples.seen),
+    )
+    found = replace(against, by_value=against.verdict, limits=both)
+    if against.verdict == "diverged":
+        return found
+    if both.winner.state == "violated":
+        return replace(found, verdict="infeasible")
+    if both.rival.state != "violated":
+        return found
+    if both.winner.state == "kept":
+        return replace(found, verdict="feasible")
+    if against.verdict == "worse":  # a better value does not make up for a violation
+        return replace(found, verdict="undecided", more_seeds=None)
+    return found
 
 
 def _alike(

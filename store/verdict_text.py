@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import counted
 from .comparison import WORDS
+from .constraint_tests import ConstraintTest, Limit
 from .interim_analyses import Look, begins_interim, winners_looks
 from .leaderboard import Entry, default_of
 from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
@@ -16,6 +17,7 @@ from .verdict import (
     Against,
     ChosenTrial,
     Conclusion,
+    ConstraintSamples,
     FrontConclusion,
     Sample,
     WithoutCopying,
@@ -58,29 +60,128 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.winner is None:
         none = "No trial has a value on test seeds, so nothing is concluded."
         return [*conclusion.why] or [none]
-    said: list[str] = []
+    least: list[str] = []
     if conclusion.violates:
         winner = conclusion.winner
-        said = [f"No confirmed trial keeps the constraints; {winner} violates them least."]
+        least = ["No trial keeps the constraints on the selection seeds; "
+                f"{winner} violates them least there."]  # fmt: skip
+    rule = conclusion.better_rule
+    said = [] if rule is None else _of_one(conclusion, rule)[:1]
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
     if conclusion.lone:
         others = [one for one in conclusion.baselines if one.verdict != "nothing"]
+        others.sort(key=lambda one: one is not rule)
         each = [_of_one(conclusion, one) for one in others]
-        said += each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
+        said = each[0] if each else [f"There is nothing to compare {conclusion.winner} with."]
         said += [more[0] for more in each[1:]]
-        return [*said, "One trial ran, so its seeds selected nothing."]
+        return [*said, *least, "One trial ran, so its seeds selected nothing."]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling":
         said += _shared(conclusion)
     for against in conclusion.baselines:
+        if against is rule:
+            continue  # it came first
         ahead = against.verdict in ("undecided", "no_difference")  # the second names the leader
         said += _of_one(conclusion, against)[: 1 + ahead]
-    return [*said, *([conclusion.tells] if conclusion.tells else [])]
+    return [*said, *least, *([conclusion.tells] if conclusion.tells else [])]
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
+    """Return the sentences about one opponent, with what test seeds say of the constraints."""
+    winner = conclusion.winner or ""
+    if against.limits is None:
+        return _by_value(conclusion, against)
+    ruled = against.verdict != against.by_value
+    alone = replace(against, verdict=against.by_value or against.verdict)
+    said = _by_value(conclusion, alone)
+    if ruled:
+        said = [_ruled(winner, against), f"By value: {_lower(said[0])}", *said[1:]]
+    elif open_sentence := _open(winner, against):
+        said = [*said, open_sentence]
+    return [*said, *_of_limits(winner, against)]
+
+
+def _lower(text: str) -> str:
+    """Continue a sentence with another one; names keep their case."""
+    return text[:1].lower() + text[1:]
+
+
+def _ruled(winner: str, against: Against) -> str:
+    """Return the verdict that constraints decide, and the better side by value."""
+    rival, keeps = against.rival, against.limits is not None and against.limits.rival.state
+    is_worse = against.by_value == "worse"
+    if against.verdict == "feasible" and is_worse:
+        return f"{_upper(winner)} keeps the constraints; {rival} violates them but is better."
+    if against.verdict == "feasible":
+        return f"{_upper(winner)} keeps the constraints, which {rival} violates."
+    if against.verdict == "infeasible" and keeps == "kept":
+        return f"{_upper(winner)} violates the constraints, which {rival} keeps."
+    if against.verdict == "infeasible" and keeps == "violated":
+        return f"{_upper(winner)} and {rival} both violate the constraints."
+    if against.verdict == "infeasible":
+        return f"{_upper(winner)} violates the constraints."
+    return f"Undecided: {rival} is better but violates the constraints."
+
+
+def _open(winner: str, against: Against) -> str:
+    """Return which side's constraints the test seeds leave open, as a sentence, or ""."""
+    limits = against.limits
+    if limits is None:
+        return ""
+    sides = ((winner, limits.winner.state), (against.rival, limits.rival.state))
+    unknown = [name for name, state in sides if state == "unmeasured"]
+    if unknown:
+        return f"The constraints of {' and '.join(unknown)} were not measured on test seeds."
+    not_sure = [name for name, state in sides if state == "open"]
+    if len(not_sure) == 2:
+        return f"It is not certain that {winner} or {against.rival} keeps the constraints."
+    if not_sure and limits.rival.state == "violated":
+        violates = f"{_upper(against.rival)} violates the constraints"
+        return f"{violates}; it is not certain that {winner} keeps them."
+    if not_sure:
+        return f"It is not certain that {not_sure[0]} keeps the constraints."
+    if limits.rival.state == "violated":
+        return f"{_upper(against.rival)} violates the constraints."
+    return ""
+
+
+def _of_limits(winner: str, against: Against) -> list[str]:
+    """Return the constrained values of both, one sentence a constraint."""
+    if against.limits is None:
+        return []
+    both = (against.limits.winner, against.limits.rival)
+    pairs = zip(both[0].tests, both[1].tests, strict=True)
+    said: list[str] = []
+    for own, other in pairs:
+        shown = [
+            f"{name} {_limited(test)}"
+            for name, test in ((winner, own), (against.rival, other))
+            if test.value is not None
+        ]
+        if shown:
+            allowed = _allowed(own.limit)
+            said.append(f"{own.limit.metric} has to be {allowed}: {', '.join(shown)}.")
+    return said
+
+
+def _limited(test: ConstraintTest) -> str:
+    around = test.interval
+    if around.low is None or around.high is None:
+        return _number(test.value)
+    return f"{_number(test.value)} [{_number(around.low)}, {_number(around.high)}]"
+
+
+def _allowed(limit: Limit) -> str:
+    if limit.low is None:
+        return f"at most {_number(limit.high)}"
+    if limit.high is None:
+        return f"at least {_number(limit.low)}"
+    return f"{_number(limit.low)} to {_number(limit.high)}"
+
+
+def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
     winner, rival = conclusion.winner or "", against.rival
     seeds = counted(against.seeds, "seed" if conclusion.lone else "test seed")
     numbers = _numbers(against)
@@ -90,17 +191,13 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
             others = others if conclusion.beaten > 1 else "the other trial was not better"
             said = [f"{_upper(rival)} won: {others} on new seeds."]
             return [*said, *_own_diverged(winner, against)]
-        case "nothing":
+        case "nothing" | "feasible" | "infeasible":  # the latter two are no verdict by value
             said = [f"There is nothing to compare {winner} with."]
             return [*said, *([against.why] if against.why else [])]
         case "diverged":
             said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
             said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
             said += _of_values("Where both have a value", numbers)
-            return said
-        case "feasible":
-            said = [f"{_upper(winner)} keeps the constraints, which {rival} violates."]
-            said += _of_values(f"By value alone, on {seeds},", numbers)
             return said
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
@@ -180,7 +277,7 @@ def _numbers(against: Against) -> str:
     if against.difference is None:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
-    plus = "+" if against.verdict in ("no_difference", "diverged", "feasible") else ""
+    plus = "+" if against.verdict in ("no_difference", "diverged") else ""
     return f"{_number(sign * against.difference, plus)}{_ends(against, sign)}"
 
 
@@ -224,26 +321,31 @@ def concluded(
     why: Sequence[str] = (), why_alone: str = "", apart: str = "",
     front: FrontConclusion | None = None, alone: WithoutCopying | None = None,
     tells: str = "", lone: bool = False, looks: Sequence[Look] = (),
+    constraints: ConstraintSamples | None = None,
 ) -> Conclusion:  # fmt: skip
     """Return the verdict of a study on test seeds; with several objectives about the front.
 
     Sentences: `why` for no verdict, `why_alone` for a default without test seeds, `apart` if the
     winner's values cannot be compared, `tells` for how to get `alone`. `lone`: there is only one
-    trial, so its search seeds selected nothing.
+    trial, so its search seeds selected nothing. `constraints`: what test seeds show of them.
     """
+    if constraints is None and meta.constraints:
+        constraints = ConstraintSamples(tuple(map(Limit.of, meta.constraints)), None, None)
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
     winner = by_number[first.trial] if first is not None else None
-    if lone and first is not None and winner is not None and not meta.objectives:
+    copied = _copied(rows, first)
+    alone_here = lone and not copied and not meta.objectives
+    if alone_here and first is not None and winner is not None:
         return _with_sentences(_lone_trial_verdict(meta, winner, first, baselines))
     # The winner ran on test seeds, even if it diverged on all of them.
     tested = first is not None and winner is not None and (
         first.value_from == Stream.REPORT or (first.confirmed and winner.report_diverged)
     )  # fmt: skip
-    if first is None or winner is None or meta.objectives or not tested:
-        return _with_sentences(
-            replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front)
-        )
+    if first is None or winner is None or meta.objectives or copied or not tested:
+        none = conclude(None, None, goal=meta.goal)
+        shown = None if copied else front
+        return _with_sentences(replace(none, why=tuple(copied or why), front=shown))
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
     named = {} if apart else _by_baseline(baselines, Stream.REPORT)
@@ -272,7 +374,7 @@ def concluded(
         ),
         shown=_all_values(rows, entries),
         feasible=first.feasible,
-        rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
+        constraints=constraints,
         why=apart or why_alone,
         alone=alone,
         earlier=earlier,
@@ -280,6 +382,35 @@ def concluded(
     )
     tells = "" if found.copying is not None else tells
     return _with_sentences(replace(found, tells=tells, chosen=_among_chosen(meta, rows, winner)))
+
+
+def _copied(rows: Sequence[TrialRow], first: Entry | None) -> list[str]:
+    """Return sentences if two seeds of the winner or the default trained alike."""
+    by_number, default = {row.trial: row for row in rows}, default_of(rows)
+    if first is None or first.value is None:
+        return []
+    sides = [by_number[first.trial]]
+    if default is not None and default.trial != first.trial:
+        sides.append(default)
+    stream = first.value_from
+    alike = [row for row in sides if stream in row.copies]
+    if not alike:
+        return []
+    names = " and ".join(
+        "the default" if row is default else f"trial {row.trial}" for row in alike
+    )
+    return [copies_sentence(names, stream), COPIES_REMEDY]
+
+
+def copies_sentence(names: str, stream: str) -> str:
+    kind = {"report": "test seeds", "choose": "selection seeds"}.get(stream, "search seeds")
+    return f"No verdict: {kind} of {names} trained alike, bit for bit."
+
+
+COPIES_REMEDY = (
+    "They are one run, not several: the training or its environment makes nothing of its key, "
+    "such as a fixed key in `init`."
+)
 
 
 def _among_chosen(
@@ -294,7 +425,8 @@ def _among_chosen(
         row for row in rows
         if row.state is TrialState.FINISHED and len(getattr(row, of)) == seeds
     ]  # fmt: skip
-    if winner not in those:
+    stream = "choose" if winner.choose_values else "search"
+    if winner not in those or any(stream in row.copies for row in those):
         return None
     values = [[sign * value for value in getattr(row, of)] for row in those]
     return chance_of_best(values, those.index(winner))

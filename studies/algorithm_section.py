@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,13 @@ _CLASS = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _LENGTH = re.compile(r"(?P<count>[0-9.]+[kKMGB]?)\s*(?P<unit>[A-Za-z ]*)")
 
 
-def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
-    """Read `algorithm` and run its file, or take it from the record if `source` is None."""
+def read_algorithm(
+    notes: Notes, root: Node, source: Path | None, before_code: Callable[[], None]
+) -> Algorithm:
+    """Read `algorithm` and run its file, or take it from the record if `source` is None.
+
+    `before_code` is called before the file is run.
+    """
     node = root.value.get("algorithm")
     if node is None or node.value == PPO:
         return Algorithm()
@@ -35,6 +41,7 @@ def read_algorithm(notes: Notes, root: Node, source: Path | None) -> Algorithm:
         text = f"algorithm is {node.shown()}; allowed: ppo, or FILE.py:CLASS such as my_sac.py:SAC"
         notes.add(text, root, "algorithm")
         return Algorithm()
+    before_code()
     ask_for_devices_of(root)
     with notes.at(root, "algorithm", "algorithm: "):
         return _loaded(given, match["file"], match["name"], source)
@@ -115,6 +122,15 @@ def _length(notes: Notes, root: Node, algorithm: Algorithm) -> int:
     units = {"": 1, algorithm.unit: 1}
     if epoch:
         units |= {"epoch": epoch, "epochs": epoch}
+    if number is not None and unit in ("epoch", "epochs") and not epoch:
+        notes.add(
+            f"length is {given!r}, but {algorithm.label} does not say how long an epoch is; write "
+            f"`epoch = ...` in the class, the number of {algorithm.unit} in one, or give length "
+            f"in {algorithm.unit}",
+            root,
+            "length",
+        )
+        return 1
     if number is None or unit not in units:
         known = ", ".join(f"a number of {one}" for one in units if one not in ("", "epoch"))
         notes.add(f"length is {given!r}; allowed: {known}", root, "length")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..environments.registry import find
+from ..environments.via_gymnasium import is_gymnasium
 from ..errors import ConfigError, counted
 from ..files.plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
@@ -14,9 +16,17 @@ from ..store.interim_analyses import fewest_pairs, level_of
 from .chunk_sizes import rung_steps
 from .evaluation import endless_note, own_evaluation_note
 from .expected_cost import Expected, TimeEstimate, confirm_words, expected_steps
+from .portfolio import placement_words
 from .programs import Bucket, Buckets, buckets_of
 from .search_methods import METHODS, method_row
-from .spec import EarlyTerminate, SearchSpec, Study, env_words, metric_words
+from .spec import (
+    EarlyTerminate,
+    SearchSpec,
+    Study,
+    env_words,
+    environments_of,
+    metric_words,
+)
 from .stopping_rules import rule_row
 from .unused_knobs import idle_knobs
 
@@ -48,6 +58,7 @@ class CheckReport:
     warm_start: str = ""
     time: TimeEstimate | None = None
     time_note: str = ""  # why `time` is None
+    not_run: tuple[str, ...] = ()  # files of `imports`, of whose contents nothing was checked
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -59,7 +70,7 @@ class CheckReport:
             "rejected_share": self.rejected_share, "warnings": list(self.warnings),
             "mistakes": list(self.mistakes), "warm_start": self.warm_start or None,
             "time": None if self.time is None else self.time.as_data(),
-            "time_note": self.time_note or None,
+            "time_note": self.time_note or None, "imports_not_run": list(self.not_run),
         }  # fmt: skip
 
     def text(self) -> str:
@@ -75,12 +86,12 @@ class CheckReport:
 
 def check(
     study: Study, bucket_key: Callable[[Config], str] | None = None,
-    cost_of: Callable[[str], Cost] | None = None,
+    cost_of: Callable[[str], Cost] | None = None, not_run: tuple[str, ...] = (),
 ) -> CheckReport:  # fmt: skip
     """Examine a study; refuse one of which no configuration can run.
 
     `bucket_key` maps a complete configuration to the name of its bucket, `cost_of` that name to
-    the cost of its program.
+    the cost of its program; `not_run` are files that may set what cannot be seen without them.
     """
     import numpy as np
 
@@ -93,11 +104,22 @@ def check(
     costs = tuple((bucket, Cost() if cost_of is None else cost_of(bucket.key))
                   for bucket in buckets.found[:_LISTED])  # fmt: skip
     return CheckReport(
-        study, costs, len(buckets.found), not buckets.more,
+        study, costs, len(buckets.found), not (buckets.more or _unknown(study)),
         expected_steps(study, buckets.found[0].quanta), (_DRAWS - len(allowed)) / _DRAWS,
-        tuple(_warnings(study, draws, buckets, costs[0][1].lanes)),
-        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])),
+        tuple(_warnings(study, draws, buckets, costs[0][1].lanes, not not_run)),
+        tuple(dict.fromkeys([*buckets.refused, *_refused(study, allowed)])), not_run=not_run,
     )  # fmt: skip
+
+
+def _unknown(study: Study) -> list[str]:
+    """Return searched arguments of an environment that is known once `imports` have run.
+
+    Each of their values may need a program.
+    """
+    is_known = all(find(one.id) is not None for one in environments_of(study))
+    if is_known or not is_gymnasium(study.env.id):
+        return []
+    return [name for name in study.space.names if name.startswith("env.")]
 
 
 def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
@@ -112,7 +134,7 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
 
 
 def _warnings(
-    study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None
+    study: Study, draws: list[dict[str, Any]], buckets: Buckets, lanes: int | None, complete: bool
 ) -> Iterator[str]:
     early, method, checkpoint = study.early_terminate, study.search.method, study.checkpoint
     for rule in study.space.forbid:
@@ -122,6 +144,9 @@ def _warnings(
             yield f"forbid {rule} {words.format(f'{_DRAWS} draws')}"
     for name in buckets.endless:
         yield f"{name} is static and searched over real numbers: every trial compiles a program"
+    if names := _unknown(study):
+        text = f"{', '.join(names)}: each value may need a program, which is known once imports "
+        yield f"{text}run; a constructor that names a real argument needs one for all"
     for parameter in study.space.parameters:
         yield from _whole_note(study, parameter)
     first = buckets.found[0].quanta
@@ -146,7 +171,8 @@ def _warnings(
         text = "checkpoint.policies_every keeps policies of the best trials alone"
         yield f"{text}, and checkpoint.keep_best is 0: none is kept"
     yield from (*buckets.notes, *(idle_knobs(study) if study.algorithm.is_ppo else ()))
-    yield from filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
+    limits = endless_note(study) if complete else ""
+    yield from filter(None, [own_evaluation_note(study), limits, spread_note(study)])
     moved = study.search.random_share != SearchSpec().random_share
     if study.search.driver == "lanes" and not method_row(method).learns and moved:
         yield f"search.random_share changes nothing: {method} learns from no result"
@@ -245,6 +271,8 @@ def _head(study: Study) -> list[str]:
     first, *more = study.objectives or (study.metric,)
     names = [(first, metric_words(study)), *((one, one.name) for one in more)]
     wanted = [f"{metric.aggregate} of {name} ({metric.goal})" for metric, name in names]
+    if study.search.portfolio:
+        method += f" after {placement_words(study)}"
     knobs = counted(len(study.space.names), "knob")
     lines = [f"study      {study.name}: {env_words(study)}, {knobs} searched by {method}, {rule}"]
     if study.more_envs:

@@ -133,6 +133,9 @@ def _training_weight(study: Study) -> Problems:
 
 def _method(study: Study) -> Problems:
     method = method_row(study.search.method)
+    if study.search.portfolio and not study.algorithm.is_ppo:
+        text = f"has configurations of PPO, and the study trains {study.algorithm.label}"
+        yield "search.portfolio", f"{text}; leave it out"
     if method.objectives == "one" and len(study.objectives) > 1:
         *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
         several = f"{', '.join(first)} or {last}"

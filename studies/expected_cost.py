@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chunk_sizes import Quanta
+from .portfolio import places_of
 from .spec import Study
 from .stopping_rules import RULES
 
@@ -112,7 +113,8 @@ def _trials(study: Study) -> int | None:
     limit = min(_MOST_TRIALS, asked if asked is not None else _MOST_TRIALS)
     space = study.space
     enqueued = [space.complete(entry) for entry in study.enqueue]
-    first = {space.canonical(params) for params in (space.default(), *enqueued)}
+    learnt = [placed.params for placed in places_of(study).used]
+    first = {space.canonical(params) for params in (space.default(), *enqueued, *learnt)}
     grid = itertools.islice(space.grid(points), limit + 1)
     return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
 

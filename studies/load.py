@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,7 @@ from .cross_section_checks import stages
 from .env_section import read_env, read_eval_env, read_imports
 from .field import keys_of
 from .overrides import apply_overrides
-from .resolved import defaults_of_old, resolved_yaml
+from .resolved import defaults_of_old, lanes_of_old, resolved_yaml
 from .sections import (
     named_fields,
     read_early_terminate,
@@ -39,7 +39,16 @@ _TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Study:
+BeforeCode = Callable[[str], None]
+"""Called with the name of a study before a Python file is run that it names; may raise."""
+
+
+def load(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+    before_code: BeforeCode | None = None,
+) -> Study:
     """Load a study file; a `StudyError` has every mistake in it, each with its line.
 
     `overrides` are `key.key=value`, applied before anything is checked; `name` replaces the name.
@@ -47,7 +56,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = Non
     path = Path(path)
     root = read_file(path, str(path))
     stem = path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
-    return study_of(root, str(path), path.parent, stem, overrides, name)
+    return study_of(root, str(path), path.parent, stem, overrides, name, before_code=before_code)
 
 
 def loads(
@@ -67,7 +76,9 @@ def loads_elsewhere(text: str, shown: str) -> Study:
 
 def of_its_day(root: Node) -> list[str]:
     """Return overrides that give a recorded study the defaults of its day."""
-    return [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(plain(root))]
+    data = plain(root)
+    found = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(data)]
+    return [*found, *(f"population.{name}={value}" for name, value in lanes_of_old(data).items())]
 
 
 def recorded(
@@ -90,7 +101,14 @@ def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
 
 
 def study_of(
-    root: Node, shown: str, source: Path, stem: str, overrides: Sequence[str], name: str | None
+    root: Node,
+    shown: str,
+    source: Path,
+    stem: str,
+    overrides: Sequence[str],
+    name: str | None,
+    *,
+    before_code: BeforeCode | None = None,
 ) -> Study:
     """Load a study from its nodes; see `loads`."""
     notes = Notes(shown)
@@ -101,7 +119,7 @@ def study_of(
     if name is not None:
         root.value["name"] = Node(None, name, origin="override: ")
         root.key_lines["name"] = None
-    return _Reader(notes, root, source, stem).read()
+    return _Reader(notes, root, source, stem, before_code=before_code).read()
 
 
 @dataclass
@@ -111,18 +129,19 @@ class _Reader:
     source: Path  # folder of the file
     stem: str
     checked: bool = False  # a study that ran: its files and packages are not looked for
+    before_code: BeforeCode | None = None
 
     def read(self) -> Study:
         notes, root = self.notes, self.root
         files = None if self.checked else self.source
-        algorithm = read_algorithm(notes, root, files)
+        algorithm = read_algorithm(notes, root, files, self._ask_before_code)
         set_custom_keys(notes, root, algorithm)
         if notes:
             raise notes.error()
         top = read_section(notes, "", root, TOP)
         imports = read_imports(notes, self._items("imports"), files)
         if not self.checked:
-            run_imports_for_names(notes, root, imports, self.source)
+            run_imports_for_names(notes, root, imports, self.source, self._ask_before_code)
         listed, known = read_env(notes, root, bool(imports), self.checked)
         values: dict[str, Any] = {}
         for one in reversed(listed.specs):
@@ -150,6 +169,12 @@ class _Reader:
             if notes:
                 raise notes.error()
         return study
+
+    def _ask_before_code(self) -> None:
+        node = self.root.value.get("name")
+        given = self.stem if node is None else node.value
+        if self.before_code is not None and isinstance(given, str):
+            self.before_code(given)
 
     def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
         """Return the dataclass of every section; None where mistakes were noted."""

@@ -176,8 +176,8 @@ def is_static(study: Study, name: str) -> bool:
     """Return whether a knob or a key of the environment is a part of the compiled program."""
     if not name.startswith("env."):
         return not study.algorithm.knobs[name].traced
-    each = [find(one.id) for one in environments_of(study)]
-    return any(known and name.removeprefix("env.") in known.keys for known in each)
+    key, each = name.removeprefix("env."), [find(one.id) for one in environments_of(study)]
+    return any(known and known.makes_program(key) for known in each)
 
 
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
@@ -212,6 +212,31 @@ def programs_note(
         return ""
     else:
         each = f"{compile_seconds / seconds:.0%} of the time is compiling"
-    names = ", ".join(static_searched(study)) or "enqueue"
+    names = ", ".join(static_searched(study)) or _with_several_values(study)
     text = f"{programs} programs for {trials} trials: {each}; give more trials, or search fewer"
-    return f"{text} values of {names}"
+    return f"{text} values of {names}{_open_advice(study)}"
+
+
+def _with_several_values(study: Study) -> str:
+    """Return what makes programs where nothing static is searched."""
+    if study.enqueue:
+        return "enqueue"
+    searched = [name for name in study.space.names if name.startswith("env.")]
+    return ", ".join(searched) or "the space"
+
+
+def open_searched(study: Study) -> list[str]:
+    """Return the searched numbers that a constructor takes without naming them."""
+    found: list[str] = []
+    for name in static_searched(study):
+        known = [find(one.id) for one in environments_of(study)] if name[:4] == "env." else []
+        found += [name for one in known if one and one.is_unnamed(name[4:])][:1]
+    return found
+
+
+def _open_advice(study: Study) -> str:
+    names = [name.removeprefix("env.") for name in open_searched(study)]
+    if not names:
+        return ""
+    argument = f"{names[0]}: float = ..."
+    return f"; or name it in the environment's constructor ({argument}): then all share a program"

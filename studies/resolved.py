@@ -109,6 +109,8 @@ def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]
     """
     data = plain(read_text(text, shown))
     data["fixed"] = dict(sorted({**dict(defaults_of_old(data)), **data.get("fixed", {})}.items()))
+    if lanes := lanes_of_old(data):
+        data["population"] |= lanes
     for metric in (data.get("metric", {}), *data.get("objectives", ())):
         if metric.get("training_weight") == 0.0:  # records of 2026-11-27 and 28 have this default
             del metric["training_weight"]
@@ -121,6 +123,12 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
         return []
     said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
     return [(name, value) for name, value in DEFAULTS_OF_OLD.items() if name not in said]
+
+
+def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the keys of `population` that a record lacks: tiles fitted the lanes then."""
+    population = data.get("population") or {}
+    return {"tiles": "narrow"} if population and "tiles" not in population else {}
 
 
 def _environments(study: Study) -> Any:

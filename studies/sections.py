@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,8 @@ def _read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
             meant = SEARCH_METHODS.get(given.lower(), given)
             later = " (not available in this version)" if given == "bohb" else ""
         hint = suggestion(meant, field.words)
+        if field.key == "method" and given == "portfolio":
+            hint = " type `search: {method: random, portfolio: 5}`;"
         if field.key == "method" and given in RULES:
             hint = f" type `early_terminate: {{type: {given}}}`;"
         text = f"unknown {field.key} {given!r}{later};{hint} Known: {', '.join(field.words)}"
@@ -218,14 +220,19 @@ def _amount(field: Field, value: Any) -> Any:
 
 
 def run_imports_for_names(
-    notes: Notes, root: Node, imports: tuple[str, ...], source: Path
+    notes: Notes,
+    root: Node,
+    imports: tuple[str, ...],
+    source: Path,
+    before_code: Callable[[], None],
 ) -> None:
     """Run `imports` if the study names a method or a rule that no table has.
 
-    A file that raises is noted at its name.
+    A file that raises is noted at its name. `before_code` is called before the files are run.
     """
     named = [(_named(root, section), table) for section, (_, table) in _NAMED.items()]
     if imports and any(name is not None and name not in table for name, table in named):
+        before_code()
         ask_for_devices_of(root)
         with notes.at(root, "imports"):
             import_user_code(imports, source)

@@ -89,8 +89,13 @@ class Metric:
     goal: Literal["maximize", "minimize"] = key("maximize", "which way is better")
     aggregate: Aggregate = key("mean", "over the replicates of a trial")
     training_weight: float = key(
-        0.0, "weight of the mean return of the last 100 training episodes in values that choose; "
-        "test seeds show the evaluation alone", low=0.0, high=1.0, late=True)  # fmt: skip
+        0.0,
+        "weight of the mean return of the last 100 training episodes in values that choose; "
+        "test seeds show the evaluation alone, as do all if a trial has no training episode",
+        low=0.0,
+        high=1.0,
+        late=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,13 @@ class WarmStart:
 @dataclass(frozen=True)
 class SearchSpec:
     method: str = key("tpe", "proposes trials", type="word", words=tuple(METHODS))
+    portfolio: int = key(
+        0,
+        "learnt configurations that are tried first, after the default and `enqueue`",
+        low=0,
+        high=8,
+        late=True,
+    )
     random_share: float = key(0.2, "share of proposals drawn at random", low=0, high=1)
     options: Mapping[str, Any] = key({}, "of the method")
     warm_start: WarmStart | None = key(None, "an earlier study informs the search; null: none")
@@ -229,8 +241,14 @@ class PopulationSpec:
     """Lanes of one program; None is `auto`: `search.lanes` and `search.hosting` decide."""
 
     lanes: int | None = key(
-        None, "lanes of a program, or auto; rounded up to a multiple of the devices", low=1,
+        None, "lanes of a program, or auto; rounded up to whole tiles", low=1,
         high=1_000_000, words=("auto",))  # fmt: skip
+    tiles: Literal["auto", "whole", "narrow"] = key(
+        "auto",
+        "how lanes are grouped on a CPU: whole tiles, with which a run has the same numbers for "
+        "any number of lanes; or narrow ones that fit the lanes; auto: whole, but narrow for "
+        "fewer lanes than one tile per device",
+    )
     device: Literal["auto", "cpu", "gpu"] = key("auto", "where lanes run")
     deterministic: bool = key(False, "the same bits on every run of a GPU, at some cost")
     workers: int | None = key(
@@ -238,8 +256,8 @@ class PopulationSpec:
         words=("auto",))  # fmt: skip
     step_timeout: float | None = key(
         None, "that a call of a gym: environment may take in a worker until it counts as hung, or "
-        "auto: 5m; 0: any", type="seconds", low=0, high=1e9, words=("auto",),
-        late=True)  # fmt: skip
+        "auto: 2m for a step, 5m to make one; 0: any", type="seconds", low=0, high=1e9,
+        words=("auto",), late=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -457,9 +475,13 @@ def metric_words(study: Study) -> str:
     return SCORE if study.more_envs else study.metric.name
 
 
-def value_words(study: Study) -> str:
-    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`."""
-    return metric_words(study) + (WITH_TRAINING if study.metric.training_weight else "")
+def value_words(study: Study, alone: bool = False) -> str:
+    """Return the name of values that choose; those of test seeds are without `WITH_TRAINING`.
+
+    `alone`: evaluations alone count, since some trial had no training return.
+    """
+    mixed = study.metric.training_weight and not alone
+    return metric_words(study) + (WITH_TRAINING if mixed else "")
 
 
 def only_one_environment(study: Study, what: str) -> None:
@@ -488,4 +510,4 @@ def has_key(id_: str, name: str) -> bool:
     if not name.startswith("env."):
         return True
     known, key = find(id_), name.removeprefix("env.")
-    return known is None or key in known.params or key in known.keys
+    return known is None or known.is_open or key in known.params or key in known.keys

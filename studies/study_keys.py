@@ -13,7 +13,7 @@ from .stopping_rules import rule_fields
 
 DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
 """Keys of `search` for driver ray_tune alone."""
-SEARCHER_KEYS = ("method", "random_share", "options", "warm_start", "ahead")
+SEARCHER_KEYS = ("method", "portfolio", "random_share", "options", "warm_start", "ahead")
 """Keys of `search` for driver lanes alone."""
 
 _FOLLOWING = (

@@ -98,7 +98,7 @@ class Vocabulary:
                 raise ConfigError(f"unknown knob {given!r}; did you mean 'env.{given}'?")
             return check_name(given)
         key = given.removeprefix("env.")
-        if self.env is None or key in self.env.params or key in self.env.keys:
+        if self.env is None or self.env.is_open or key in self.env.params or key in self.env.keys:
             return given
         raise _unknown(self.env, key, "env.")
 
@@ -154,6 +154,8 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
             noun = "a number above 0" if positive else "a finite number"
             raise ConfigError(f"env.{key} is {given!r}; allowed: {noun}")
         return float(number)
+    if key not in env.keys and env.is_open:
+        return freeze(given)
     if key not in env.keys:
         raise _unknown(env, key)
     spec, value = env.keys[key], given

@@ -15,7 +15,8 @@ from typing import Any
 
 from ..environments.registry import fitting_distributions
 from ..environments.table import ENVIRONMENTS
-from ..errors import ConfigError
+from ..errors import ConfigError, is_interrupt, user_streams
+from ..files.working_folder import same_working_folder
 from ..knobs import KNOBS, check_value
 from .spec import Study, environments_of
 
@@ -153,9 +154,12 @@ def _run(path: Path, shown: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
+        with user_streams(), same_working_folder():
+            spec.loader.exec_module(module)
+    except BaseException as error:
+        sys.modules.pop(name, None)
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
     return module
 

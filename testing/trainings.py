@@ -14,7 +14,8 @@ import numpy as np
 
 from ..core.envs.registry import plan_of_env
 from ..core.population import Lanes
-from ..core.training import Lane, Shapes, StudyEnvironment, Training, shapes_of
+from ..core.training import Lane, StudyEnvironment, Training
+from ..core.training_check import Shapes, shapes_of
 from ..core.training_program import TrainingProgram
 from ..knobs.table import Knob
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hpo.errors import StoreError
+from hpo.cli import main
+from hpo.errors import StoreError, UnreadableError
 from hpo.files import atomic_files
+from hpo.store.journal import Journal, sqlite_errors
 
 
 def full(*_: object, **__: object) -> None:
@@ -173,3 +179,109 @@ def test_half_a_copy_goes_once_its_process_has_ended(tmp_path: Path) -> None:
     atomic_files.delete_copies(tmp_path)
     assert not other.exists() and runs.exists() and strange.exists()
     atomic_files.delete_copies(tmp_path / "none")
+
+
+@pytest.fixture
+def full_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files is on a full disk, all others are not."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(atomic_files, "_is_full", lambda place: place.is_relative_to(folder))
+    return folder
+
+
+def test_full_temporary_folder_is_named_by_a_command(
+    full_temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error in (
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.ENOSPC, "No space left on device", str(full_temporary / "hpo-x/study")),
+    ):
+
+        def fails(*_: object, error: OSError = error) -> None:
+            raise error
+
+        monkeypatch.setattr("hpo.views.commands.catalogue.do_knobs", fails)
+        assert main(["knobs"]) == 2
+        said = capsys.readouterr().err
+        assert f"No space left on device while writing {full_temporary}; free space" in said
+        assert "TMPDIR=FOLDER" in said and "stdout" not in said and said.count("\n") == 1
+
+
+def test_full_stdout_is_named_where_temporary_files_have_room(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hpo.views.commands.catalogue.do_knobs", full)
+    assert main(["knobs"]) == 2
+    assert "while reading or writing stdout" in capsys.readouterr().err
+
+
+def test_missing_temporary_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object) -> None:
+        text = "No usable temporary directory found in ['/a', '/b']"
+        raise FileNotFoundError(errno.ENOENT, text)
+
+    monkeypatch.setattr("hpo.views.commands.catalogue.do_knobs", none)
+    assert main(["knobs"]) == 2
+    assert "directory found in ['/a', '/b']; name one with TMPDIR=" in capsys.readouterr().err
+
+
+def test_full_temporary_folder_is_named_before_it_is_emptied(full_temporary: Path) -> None:
+    words = f"while writing {full_temporary}; free space in this temporary folder"
+    with pytest.raises(StoreError, match=re.escape(words)), atomic_files.temporary_folder("x"):
+        full()
+    assert not list(full_temporary.iterdir())
+
+
+def test_a_study_does_not_take_the_blame_of_temporary_files(
+    full_temporary: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    words = re.escape(f"writing {full_temporary}; all commits")
+    with pytest.raises(StoreError, match=words), atomic_files.telling(study):
+        full()
+    words = re.escape(f"writing {study}/x; all commits")
+    with pytest.raises(StoreError, match=words), atomic_files.telling(study):
+        raise OSError(errno.ENOSPC, "No space left on device", str(study / "x"))
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    words = re.escape(f"while using {full_temporary}; all commits")
+    with pytest.raises(StoreError, match=words), sqlite_errors(study / "journal.sqlite"):
+        raise error
+
+
+def test_a_journal_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "results/study"
+    folder.mkdir(parents=True)
+    (folder / "journal.sqlite").write_bytes(b"x")
+    opens = os.open
+
+    def refuses(path: Any, *more: Any, **named: Any) -> int:
+        if str(path).endswith("journal.sqlite"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opens(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", refuses)
+    with pytest.raises(UnreadableError, match=r"^Permission denied: .*journal\.sqlite cannot be"):
+        Journal(folder)
+    assert main(["top"]) == 2
+    said = capsys.readouterr().err
+    assert "Permission denied" in said and "damaged" not in said
+    assert main(["list"]) == 0
+    listed = capsys.readouterr()
+    assert "unreadable" in listed.out and "damaged" not in listed.out + listed.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_files_without_the_right_to_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    (tmp_path / "x").chmod(0)
+    with pytest.raises(UnreadableError, match="Permission denied"):
+        atomic_files.check_readable(tmp_path / "x")

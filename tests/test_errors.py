@@ -12,6 +12,7 @@ from hpo.errors import (
     StoreError,
     StudyError,
     UnknownNameError,
+    format_error,
     suggestion,
 )
 
@@ -67,3 +68,19 @@ def test_suggestions(name, known, expected):
 
 def test_store_errors_are_no_config_errors():
     assert not issubclass(StoreError, ConfigError)
+
+
+def test_an_error_in_a_library_names_its_line_too():
+    """The user's line says what was called, the library's what was expected."""
+    import yaml
+
+    def raised(call):
+        with pytest.raises(Exception) as caught:
+            call()
+        return format_error(caught.value)
+
+    text = raised(lambda: yaml.safe_load("a: [1"))
+    assert text.startswith("tests/test_errors.py:") and "ParserError" in text
+    assert re.search(r", in yaml/parser\.py:\d+$", text)
+    assert ", in " not in raised(lambda: int("x"))
+    assert ", in " not in raised(lambda: [][3])

@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from hpo.core.training import shapes_of
+from hpo.core.training_check import shapes_of
 from hpo.studies.load import load
 from hpo.testing.trainings import TrainingContract
 

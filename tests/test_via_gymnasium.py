@@ -6,6 +6,11 @@ import pytest
 
 from hpo.environments import registry, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.studies.check import check
+from hpo.studies.load import loads, recorded
+from hpo.studies.programs import programs_note, static_searched
+from hpo.studies.resolved import resolved_yaml
+from hpo.studies.spec import has_key
 from hpo.studies.study_values import check_env_value
 from hpo.studies.user_code import import_user_code
 
@@ -114,3 +119,57 @@ def test_a_study_of_compiled_environments_never_imports_it():
         "assert not {'gymnasium', 'numpy', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+TANK = """
+import gymnasium as gym
+import numpy as np
+
+
+class Tank(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, **k):
+        self.inflow = k.get("inflow", 0.5)
+
+
+gym.register("Open-v0", entry_point=Tank)
+"""
+STUDY = """
+name: tank
+env: gym:Open-v0
+imports: [open_tank.py]
+env_steps: 512
+space:
+  env.inflow: {min: 0.2, max: 0.8}
+budget: {trials: 6}
+"""
+
+
+def test_arguments_that_a_constructor_does_not_name_are_keys_with_a_program_each(tmp_path):
+    (tmp_path / "open_tank.py").write_text(TANK)
+    study = loads(STUDY, source=tmp_path)
+    before = check(study)
+    assert not before.bucket_count_exact
+    (note,) = (text for text in before.warnings if text.startswith("env.inflow: each value may"))
+    assert "a constructor that names a real argument needs one for all" in note
+    import_user_code(["open_tank.py"], tmp_path)
+    entry = registry.entry("gym:Open-v0")
+    assert entry.is_open and entry.makes_program("inflow") and not entry.params
+    assert entry.makes_program("max_episode_steps") and not entry.is_unnamed("max_episode_steps")
+    assert check_env_value(entry, "inflow", 0.3) == 0.3
+    assert static_searched(study) == ["env.inflow"] and has_key("gym:Open-v0", "env.inflow")
+    assert recorded(resolved_yaml(study)).space.names == ("env.inflow",)
+    after = check(study)
+    assert any("env.inflow is static and searched over real" in text for text in after.warnings)
+    advice = programs_note(study, 6, 6)
+    assert (
+        "search fewer values of env.inflow; or name it in the environment's constructor" in advice
+    )
+    assert "enqueue" not in advice
+
+
+def test_a_constructor_that_names_its_arguments_is_not_open():
+    assert not registry.entry("gym:CartPole-v1").is_open
+    assert not registry.entry("gym:CartPole-v1").makes_program("inflow")

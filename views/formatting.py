@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import counted
 from ..store.journal import Journal
-from ..store.rows import StudyMeta
+from ..store.rows import counts_evaluations_alone
 from ..store.statistics import Interval
 from ..studies.algorithm import ENV_STEPS
 from ..studies.resolved import as_recorded
@@ -264,10 +264,12 @@ def unit_of(study_text: str) -> str:
     return algorithm["unit"] if algorithm else ENV_STEPS
 
 
-def recorded_value_words(meta: StudyMeta) -> str:
+def recorded_value_words(journal: Journal) -> str:
     """Return `value_words` of a recorded study, which need not load."""
+    meta = journal.meta
     weight = as_recorded(meta.study_text).get("metric", {}).get("training_weight")
-    return f"{meta.metric}{WITH_TRAINING}" if weight else meta.metric
+    mixed = weight and not counts_evaluations_alone(journal.attributes())
+    return f"{meta.metric}{WITH_TRAINING}" if mixed else meta.metric
 
 
 def unit_in(folder: Path) -> str:

@@ -41,6 +41,7 @@ from .time_spent import confirm_command, confirm_cost
 _INTERVAL = "95% interval"
 _GAP = 1  # blanks between two columns
 _NAMED = 3
+_ENOUGH = 8  # test seeds of a first look, at least
 _SHOWN_WITH_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.INTERRUPTED,
                     TrialState.UNFINISHED)  # fmt: skip
 EXPLAINED = """\
@@ -90,12 +91,34 @@ def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: st
 def deciding_command(
     conclusion: Conclusion, entries: Sequence[Entry], folder: Path
 ) -> tuple[str, str] | None:
-    against = conclusion.against
+    """Return the command that decides between the first trial and the default, and its cost."""
     default = next((entry.trial for entry in entries if entry.is_default), None)
-    if against.verdict != "undecided" or not against.more_seeds or default is None:
+    if default is None or conclusion.better_rule is not None:
+        return None  # a heuristic is better than the first trial: who else is does not matter
+    seeds = _deciding_seeds(conclusion, entries)
+    if not seeds:
         return None
-    trials, seeds = (entries[0].trial, default), against.seeds + against.more_seeds
+    trials = (entries[0].trial, default)
     return confirm_command(trials, seeds, target(folder)), confirm_cost(folder, trials, seeds)
+
+
+def _deciding_seeds(conclusion: Conclusion, entries: Sequence[Entry]) -> int:
+    """Return how many test seeds would decide; 0 where none would, or a verdict is known."""
+    against, first = conclusion.against, entries[0]
+    if against.verdict == "undecided":
+        more = against.more_seeds or 0
+        return seeds_to_propose(against.seeds, more) if more else 0
+    untested = conclusion.winner is None and conclusion.front is None and not first.objectives
+    if not untested or first.value is None or first.is_default or first.value_from == "report":
+        return 0
+    if first.copies:
+        return 0
+    return seeds_to_propose(0, 0)
+
+
+def seeds_to_propose(tested: int, more: int) -> int:
+    """Return the test seeds to propose for two trials that have run on `tested` of them."""
+    return tested + more if tested else max(_ENOUGH, more)
 
 
 def print_headline(console: Console, lines: Sequence[str], unit: str = ENV_STEPS) -> None:

@@ -17,7 +17,14 @@ from ..store.environment_columns import ENVIRONMENT, environment_names
 from ..store.journal import Journal
 from ..store.leaderboard import default_of, leaderboard_of
 from ..store.query import has_column, query
-from ..store.rows import AskRow, EvaluationRow, StudyMeta, TrialRow, TrialState
+from ..store.rows import (
+    AskRow,
+    EvaluationRow,
+    StudyMeta,
+    TrialRow,
+    TrialState,
+    counts_evaluations_alone,
+)
 from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
 from ..store.value_bounds import value_bounds
@@ -124,6 +131,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal)
+        alone = counts_evaluations_alone(journal.attributes())
         study = plain(read_text(meta.study_text, "study.resolved.yaml"))
         start_up = start_up_words(study["search"], journal.asks(), rows)
         scores = None
@@ -136,7 +144,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         around = value_bounds(meta).around(interval(row.report_values))
     return {
         "study": folder.name, "metric": meta.metric,
-        "training_weight": (study.get("metric") or {}).get("training_weight", 0.0),
+        "training_weight": 0.0 if alone else _weight(study),
         "goal": meta.goal, "trials": len(entries), "study_seconds_by_part": spent,
         **entry.as_json(),
         **{name: finite_json(getattr(row, name)) for name in _OF_ROW},
@@ -341,14 +349,24 @@ def _params(params: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _weight(study: Mapping[str, Any]) -> float:
+    return (study.get("metric") or {}).get("training_weight", 0.0)
+
+
 def _stages(data: Mapping[str, Any], verbose: bool, several: bool, unit: str) -> str:
     measured: dict[tuple[str, int], list[float | None]] = {}
     metric = data.get("metric", "").split(",")[0].split(" ")[0].removeprefix("eval/")
     weight, counts = data.get("training_weight", 0.0), False
+    lacking = {
+        (row["stream"], row["env_steps"])
+        for row in data["evaluations"]
+        if row["metrics"].get("training_return") is None  # no episode of training had ended
+    }
     for row in data["evaluations"] if not several else []:
         value = row[metric] if metric in row else row["metrics"].get(metric, row["return_mean"])
-        trained = row["metrics"].get("training_return")  # None: no episode of training had ended
-        if weight and row["stream"] != "report" and None not in (value, trained):
+        trained = row["metrics"].get("training_return")
+        is_mixed = weight and row["stream"] != "report" and value is not None
+        if is_mixed and (row["stream"], row["env_steps"]) not in lacking:
             value, counts = (1.0 - weight) * value + weight * trained, True
         measured.setdefault((row["stream"], row["env_steps"]), []).append(value)
     decided = {row["env_steps"]: row for row in data["decisions"]}

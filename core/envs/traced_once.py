@@ -1,4 +1,4 @@
-"""Check an environment once, by shapes alone, before anything is compiled or written.
+"""Check an environment by shapes alone, before anything is compiled or written.
 
 Errors of its code are shown whole, with the user's file and line; differences from its
 declarations, or from the result of `reset`, are listed leaf by leaf.
@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import ConfigError, HpoError, format_traceback, shown_path
 from ..pytree import is_key
+from ..traced_twice import trace_twice
 from . import contract
 from .contract import Box, Discrete, Environment, MultiDiscrete, agents_of
 
@@ -122,8 +123,12 @@ def _check_parts(env: Any) -> None:
 
 
 def _shapes(env: Environment, method: str, *structs: Any) -> Any:
+    """Trace a method twice: what Python draws meanwhile would stay the same in every step."""
     with calling(f"environment {env.id}, while {method} is traced"):
-        return jax.eval_shape(getattr(env, method), *structs)
+        found = trace_twice(getattr(env, method), *structs)
+    if found.difference:
+        raise ConfigError(f"environment {env.id}, {method}: {found.difference}")
+    return found.shapes
 
 
 def _pair(env: Environment, made: Any) -> tuple[Any, Any]:

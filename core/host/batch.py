@@ -37,10 +37,28 @@ class SpaceCode:
         return (*lead, *self.observation_shape)
 
     def observed(self, raw: Any) -> np.ndarray:
-        if not self.one_hot:
-            return np.asarray(raw, self.observation_dtype)
+        """Return an observation as stored; ValueError if it is not of its space."""
+        if self.one_hot:
+            return self._vector(raw)
+        seen = np.asarray(raw, self.observation_dtype)
+        if seen.shape != self.observation_shape or raw is None:
+            given = "is None" if raw is None else f"has shape {seen.shape}"
+            raise ValueError(
+                f"its observation {given}, but its observation_space has shape "
+                f"{self.observation_shape}"
+            )
+        return seen
+
+    def _vector(self, raw: Any) -> np.ndarray:
+        place = int(raw) - self.observation_start
+        if not 0 <= place < self.one_hot:
+            last = self.observation_start + self.one_hot - 1
+            raise ValueError(
+                f"its observation is {int(raw)}, but its observation_space is "
+                f"{self.observation_start} to {last}"
+            )
         vector = np.zeros(self.one_hot, np.float32)
-        vector[int(raw) - self.observation_start] = 1.0
+        vector[place] = 1.0
         return vector
 
     def actions(self, given: np.ndarray) -> Any:
@@ -209,6 +227,16 @@ def columns(steps: Sequence[Infos], counted: np.ndarray) -> dict[str, np.ndarray
 _MOST_CALLS = 2**31 - 2
 
 
+def _five(stepped: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return what a step gave; ValueError if it is not what Gymnasium's gives."""
+    if not isinstance(stepped, tuple) or len(stepped) != 5:
+        given = f"{len(stepped)} values" if isinstance(stepped, tuple) else type(stepped).__name__
+        raise ValueError(
+            f"its step gave {given}; allowed: observation, reward, terminated, truncated, info"
+        )
+    return stepped
+
+
 @dataclass(frozen=True)
 class Opening:
     slot: int
@@ -280,7 +308,7 @@ class Slots:
     def _step(self, slot: int, env: Any, action: Any, restart: bool) -> None:
         arrays = self._arrays
         self._enter(slot)
-        raw, reward, terminated, truncated, info = env.step(action)
+        raw, reward, terminated, truncated, info = _five(env.step(action))
         arrays.reward[slot] = reward
         arrays.terminated[slot], arrays.truncated[slot] = terminated, truncated
         self.info[slot] = info

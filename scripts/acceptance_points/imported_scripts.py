@@ -34,6 +34,7 @@ class Script:
     trains: dict[str, Any] = field(default_factory=dict[str, Any])
     refused: str = ""  # a part of the message
     command: int | None = None  # of a page, its n-th training command
+    commit: str = ""  # of an earlier version; else that of its repository
     # other keys of the study, by dotted names
     study: dict[str, Any] = field(default_factory=dict[str, Any])
     beside: tuple[tuple[str, str], ...] = ()  # files that it names: path, sha256
@@ -111,7 +112,11 @@ _LERAX_SCRIPTS = (
     _lerax("gym_environment", "1cd4c5b2e43b", **_CARTPOLE, trains={**_LERAX, "num_envs": 1}),
     _lerax("record", "ad64d3bea993", **_CARTPOLE, trains=_LERAX),
     _lerax("curriculum", "3c7ed73e6c8f", refused="a curriculum changes the environment"),
-)
+    # the release 0.0.5, whose script tells no version
+    _lerax("ppo", "ed047588927c", given=("--version=0.0.5",), **_CARTPOLE,
+           trains={**_LERAX, **_sized(4, 512, 16, num_minibatches=32)},
+           commit="bbc056fbbb6b430b9f05135d4f12d218eb96a6a7"),
+)  # fmt: skip
 
 # --------------------------------------------------------------------------------- JaxDEM
 
@@ -127,6 +132,18 @@ _JAXDEM = (
             "hidden_sizes": (42, 42, 42), "activation": "gelu", "shared_encoder": True,
             "policy_gain": 1.0, "value_gain": 0.01, "log_std_init": 0.0}),
     Script(*_INTRO, refused="JaxDEM's own environments are not supported"),
+    # of 24 September 2025, known by `tr, _ = tr.train(tr)`
+    Script("jaxdem", "cdelv/JaxDEM", "examples/intro_to_rl.py", "d8558f2c6c7c",
+           ("--env=navigators",), "navigators", 100 * 512 * 32,
+           {**PPO, **_sized(512, 32, 1, num_minibatches=4), "optimiser": "adam",
+            "learning_rate": 5e-2, "max_grad_norm": 0.4, "lr_schedule": "cosine",
+            "lr_end_fraction": 0.01, "lr_decay_exponent": 2.0, "lr_schedule_multiplier": 0.25,
+            "schedule_on_gradient_steps": True, "value_clip_eps": "same", "ent_coef": 0.03,
+            "rho_clip": 0.5, "c_clip": 0.5, "priority_alpha": 0.4, "priority_beta0": 0.1,
+            "anneal_priority_beta": True, "priority_over": "segments", "hidden_sizes": (32, 32),
+            "activation": "gelu", "shared_encoder": True, "policy_gain": 1.0,
+            "value_gain": 0.01, "log_std_init": 0.0},
+           commit="d18922a65cee9c2fd9b1a6fb711b1da9a13f0a86"),
 )  # fmt: skip
 
 # -------------------------------------------------------------------------------- CleanRL
@@ -235,7 +252,8 @@ _COMMANDS = (
                   "env.max_requests": 1000, "env.continuous": True}),
     _xlron(*_TRAINING, 3, 60_000_000,
            trains={**_TRANSFORMER, "learning_rate": 5e-4, "lr_end_fraction": 5e-5,
-                   "reward_centering": True, "ent_coef": 0.01, "ent_schedule": "cosine",
+                   "reward_centering": True, "average_reward_initial": 0.0,
+                   "ent_coef": 0.01, "ent_schedule": "cosine",
                    "ent_end_fraction": 0.001, "transformer_layers": 2, "transformer_heads": 4,
                    "transformer_embedding_size": 128, "transformer_obs_type": "departure"},
            study={**_NSFNET, "env.k": 50, "env.load": 200.0, "env.mean_holding_time": 1.0,
@@ -252,7 +270,8 @@ _COMMANDS = (
                    "lr_warmup_fraction": 0.1, "lr_warmup_start_fraction": 1.0,
                    "lr_end_fraction": 0.1, "clip_eps": 0.08, "ent_coef": 0.01,
                    "ent_schedule": "cosine", "ent_end_fraction": 0.002,
-                   "reward_centering": True, "off_policy_masking": True,
+                   "reward_centering": True, "average_reward_initial": 0.0,
+                   "off_policy_masking": True,
                    "valid_mass_coef": 0.01, "reward_scale": 10.0},
            study={**_NSFNET, "env.k": 50, "env.truncate_holding_time": True}),
     _xlron("docs/reproduce_jocn_transformer.md", "cb4ca4dec4f8", 0, 100_000_000,
@@ -272,8 +291,8 @@ _COMMANDS = (
     _xlron(*_TRAINING, 7, 0, env="", refused="evaluates and trains nothing"),
     _xlron("examples/sweep.yaml", "d91b30096ef8", None, 60_000_000,
            trains={**_TRANSFORMER, "gae_lambda_initial": None, "gae_lambda_final": None,
-                   "reward_centering": True, "transformer_layers": 2,
-                   "transformer_critic_mlp_depth": 2,
+                   "reward_centering": True, "average_reward_initial": 0.0,
+                   "transformer_layers": 2, "transformer_critic_mlp_depth": 2,
                    "lr_end_fraction": 3.16227766017e-5},  # of the middle of the rates
            study={**_NSFNET, "env.k": 50, "env.load": 200.0, "env.mean_holding_time": 1.0,
                   "search.method": "tpe", "early_terminate.type": "asha",

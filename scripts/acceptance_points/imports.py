@@ -85,7 +85,10 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
 # ------------------------------------------------- scripts of other projects, as they are
 
 _SOURCES = "HPO_SCRIPTS"
-"""Variable that names a folder with checkouts of the projects, by their names."""
+"""Variable that names a folder with checkouts of the projects.
+
+They have the projects' names; those of earlier versions end in the commit, as in `lerax-1a2b3c4`.
+"""
 _PARTS_OF_WIDTHS = ("num_layers", "hidden_size")  # compared as hidden_sizes
 
 
@@ -109,9 +112,9 @@ def scripts(small: bool, work: Path) -> Outcome:
 
 def _imported(case: Script, folder: Path) -> tuple[list[str], int]:
     """Return what is wrong about one script, and how many values were compared."""
-    path = _written(case.repository, case.path, case.sha256, folder)
+    path = _written(case, case.path, case.sha256, folder)
     for beside, sha256 in case.beside:
-        _written(case.repository, beside, sha256, folder)
+        _written(case, beside, sha256, folder)
     if case.command is not None:
         blocks = re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
         commands = [text for text in blocks if re.search(r"xlron[./]train[./]train\b", text)]
@@ -159,17 +162,19 @@ def _same(ours: object, theirs: object) -> bool:
     return ours == theirs
 
 
-def _written(repository: str, path: str, sha256: str, folder: Path) -> Path:
+def _written(case: Script, path: str, sha256: str, folder: Path) -> Path:
     """Write a file of a project below `folder`, from a checkout or from GitHub."""
-    name = repository.partition("/")[2]
+    name = case.repository.partition("/")[2]
+    commit = case.commit or COMMITS[case.repository]
     if os.environ.get(_SOURCES):
-        data = (Path(os.environ[_SOURCES]) / name / path).read_bytes()
+        checkout = f"{name}-{commit[:7]}" if case.commit else name
+        data = (Path(os.environ[_SOURCES]) / checkout / path).read_bytes()
     else:
-        address = f"https://raw.githubusercontent.com/{repository}/{COMMITS[repository]}/{path}"
+        address = f"https://raw.githubusercontent.com/{case.repository}/{commit}/{path}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             data = answer.read()
     if not hashlib.sha256(data).hexdigest().startswith(sha256):
-        raise ValueError(f"{repository} {path} is not the file of {COMMITS[repository][:7]}")
+        raise ValueError(f"{case.repository} {path} is not the file of {commit[:7]}")
     target = folder / name / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)

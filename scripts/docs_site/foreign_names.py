@@ -10,15 +10,33 @@ from hpo.importers.tables import SYSTEMS
 
 
 def names_elsewhere() -> str:
-    """Return the tables of all systems, a heading each; variants say what differs."""
-    return "\n\n".join(_section(one) for one in (*SYSTEMS.values(), COMMON)) + "\n"
+    """Return the versions, and the tables of all systems; variants say what differs."""
+    sections = (_section(one) for one in (*SYSTEMS.values(), COMMON))
+    return "\n\n".join([_versions(), *sections]) + "\n"
+
+
+def _versions() -> str:
+    """Return the versions that can be chosen, with the names that choose them."""
+    lines = [
+        "### Versions",
+        "",
+        "| system | `-- --version` | read for | chosen by |",
+        "|---|---|---|---|",
+    ]
+    for one in SYSTEMS.values():
+        if one.tag:
+            tags = ", ".join(f"`{tag}`" for tag in one.tag.split())
+            names = ", ".join(f"`{name}`" for name in sorted(one.only))
+            lines.append(f"| {one.title} | {tags} | {one.version} | {names} |")
+    return "\n".join(lines)
 
 
 def _section(one: System) -> str:
     like = SYSTEMS.get(one.family, one)
     known = () if like is one else like.rows
     rows = [row for row in one.rows if row not in known]
-    parts = [f"### {one.title[0].upper()}{one.title[1:]}",
+    older = f" {one.tag.partition(' ')[0]}" if known and one.title == like.title else ""
+    parts = [f"### {one.title[0].upper()}{one.title[1:]}{older}",
              f"Source: {one.source}{', ' + one.version if one.version else ''}."]  # fmt: skip
     parts += [f"As {like.title}, but (`--system {one.name}`):"] if known else []
     parts.append(_taken([row for row in rows if row.fate == "taken"]))

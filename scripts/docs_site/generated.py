@@ -7,6 +7,7 @@ A page holds what people wrote, and between `<!-- generated -->` (or another nam
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from hpo.cli import make_parser
 from hpo.core.envs.optical.topology import make_topology, topology_names
 from hpo.environments.table import ENVIRONMENTS, EnvEntry
 from hpo.knobs import KNOBS, Knob, allowed
+from hpo.search.bench.compare import over_tables
 from hpo.store.comparison import WORDS
 from hpo.studies.tuned.record import DEFAULT, Record, read_record, record_files, shipped
 from hpo.studies.tuned.study_text import former_default
@@ -24,6 +26,20 @@ from hpo.views.formatting import between, number, param, steps
 from .foreign_names import names_elsewhere
 from .study_keys import methods, reference, rules
 
+PORTFOLIO = Path(__file__).resolve().parents[2] / "benchmarks" / "bench" / "portfolio.json"
+PLANS = {
+    "default": "the default alone",
+    "random 12, best": "random, the best one",
+    "random 11, selection": "random, the best 3 on 3 selection seeds",
+    "random 24, selection": "the same",
+    "random 48, selection": "the same",
+    "random 24, protected": "random, the best one against the default on 3 seeds",
+    "portfolio 2": "the default and 1 learnt configuration",
+    "portfolio 6": "the default and 5",
+    "portfolio 6, protected": "the default and 5, the best one against the default on 3 seeds",
+    "portfolio 8, protected": "the default and 7, likewise",
+}
+"""Plans of `scripts/portfolio judge` on the page, in words."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 END = "<!-- end -->"
 
@@ -40,6 +56,7 @@ def generated() -> dict[tuple[str, str], str]:
         ("optical.md", "topologies"): topologies(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
+        ("search.md", "portfolio"): portfolio(),
     }
     return pages
 
@@ -76,6 +93,21 @@ def _with(page: str, mark: str, text: str) -> str:
 
 
 # ---------------------------------------------------------------------- the tables
+
+
+def portfolio() -> str:
+    """Return the plans that `scripts/portfolio judge` compared, from its JSON."""
+    found = json.loads(PORTFOLIO.read_text(encoding="utf-8"))
+    tables = found["tables"]
+    scored = [name for name in tables if name not in found["ceilings"]]
+    lines = ["| plan | full runs | share beaten | score |", "|---|---|---|---|"]
+    for plan, words in PLANS.items():
+        share = sum(by_plan[plan]["share"] for by_plan in tables.values()) / len(tables)
+        runs = next(iter(tables.values()))[plan]["runs"]
+        score = over_tables([tables[name][plan]["score"] for name in scored])
+        between = f"[{score.low:.2f}, {score.high:.2f}]"
+        lines.append(f"| {words} | {runs:.0f} | {share:.1%} | {score.value:.2f} {between} |")
+    return "\n".join(lines) + "\n"
 
 
 def tuned() -> str:

@@ -17,7 +17,13 @@ from typing import Any
 
 from ...errors import ConfigError, counted
 from ...store.journal import Journal
-from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
+from ...store.rows import (
+    DecisionRow,
+    Stream,
+    TrialRow,
+    TrialState,
+    counts_evaluations_alone,
+)
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
@@ -27,7 +33,7 @@ from ..state.objective import Objective
 _REACHED = 0.9
 _ROUNDED = 0.005  # of a number of three digits
 _FEWEST = 10
-_GIVEN = ("default", "enqueue")
+_GIVEN = ("default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,16 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
         if decision.old_params is not None:
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    objective = Objective.of(study)
+    objective = ranking_objective(journal)
+    lacking = {
+        (found.stream, found.env_steps)
+        for found in journal.evaluations(without=Stream.REPORT)
+        if objective.lacks_training(found)
+    }  # there the values of all trials are of evaluations alone
     for found in journal.evaluations():
-        own = objective.of_test if found.stream is Stream.REPORT else objective
+        tested = found.stream is Stream.REPORT
+        alone = tested or (found.stream, found.env_steps) in lacking
+        own = objective.of_test if alone else objective
         seeds[found.stream, found.trial, found.env_steps].append(own.measure(found))
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
@@ -103,13 +116,19 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
     return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
 
 
+def ranking_objective(journal: Journal) -> Objective:
+    """Return how the study's values that choose are measured, from its records."""
+    objective = Objective.of(recorded(journal.meta.study_text))
+    return objective.of_test if counts_evaluations_alone(journal.attributes()) else objective
+
+
 def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
     """Return (trial, stream) -> replicate -> value of every run on fresh seeds that ended.
 
     They are evaluated at the end of a run alone. Rows of trials have the values of a confirm stage
     that came to its end; here are those of one that did not, too.
     """
-    objective = Objective.of(recorded(journal.meta.study_text))
+    objective = ranking_objective(journal)
     found: dict[tuple[int, Stream], dict[int, float]] = {}
     for row in journal.evaluations(without=Stream.SEARCH):
         of_trial = found.setdefault((row.trial, row.stream), {})

@@ -16,7 +16,7 @@ from ...spaces.space import Space
 from ...store.importance import FEWEST_TRIALS, Column, Decided, EffectPoint, decide, main_effect
 from .checkpoint_values import Points
 
-_PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
+_PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue", "portfolio")
 
 
 @dataclass(frozen=True)

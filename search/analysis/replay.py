@@ -25,7 +25,7 @@ from ...studies.load import loads, of_its_day
 from ...studies.spec import Study, only_one_environment
 from ...studies.user_code import run_own_code
 from ...studies.yaml_io import read_text
-from ..checks import changed_files, words_of_changes
+from ..checks import check_same_files
 from ..lanes.contract import (
     Change,
     Population,
@@ -83,10 +83,11 @@ def replay(
 ) -> Replay:
     """Train a trial's lineage again, up to its last evaluation."""
     record = _Record.read(folder, number)
+    with Journal(folder.path) as journal:
+        check_same_files(journal.meta, source)
     of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
     study = loads(record.study_text, "study.resolved.yaml", source, of_old)
     only_one_environment(study, "a replay")
-    _check_files(folder, study)
     run_own_code(study)
     enable_compilation_cache()
     factory = factory_here(study, compiling)
@@ -115,16 +116,6 @@ def replay(
         sum(_same(was, tuple(now.values())) for was, now in both),
         tuple(sorted(started - {*record.replicates})),
     )
-
-
-def _check_files(folder: StudyFolder, study: Study) -> None:
-    with Journal(folder.path) as journal:
-        changes = changed_files(journal.meta.files, study.source)
-    if changes:
-        raise StoreError(
-            f"study {study.name!r} was trained with other contents of these files, so nothing can "
-            f"be compared; take the changes back:\n{words_of_changes(changes)}"
-        )
 
 
 @dataclass(frozen=True)

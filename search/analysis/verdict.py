@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from ...environments.registry import find
 from ...errors import StoreError
 from ...files.plain_data import freeze
 from ...store.baselines import baselines_of
+from ...store.constraint_tests import Limit, Values
 from ...store.interim_analyses import Look, looks_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of, seeds_that_choose
@@ -23,7 +25,13 @@ from ...store.rows import (
     TrialRow,
     TrialState,
 )  # fmt: skip
-from ...store.verdict import Conclusion, FrontConclusion, WithoutCopying, conclude_front
+from ...store.verdict import (
+    Conclusion,
+    ConstraintSamples,
+    FrontConclusion,
+    WithoutCopying,
+    conclude_front,
+)
 from ...store.verdict_text import concluded
 from ...studies.evaluation import OF_THE_POLICY, SHORTEST_CUT, cut_words
 from ...studies.load import recorded
@@ -159,7 +167,7 @@ def without_copying(
     first = next(row for row in rows if row.trial == entries[0].trial)
     if apart(evaluated_in(asked, params), evaluated_in(study, first.params)):
         return None
-    return WithoutCopying(other.name, first.trial, first.by_report_seed, entries[0].feasible)
+    return WithoutCopying(other.name, first.trial, first.by_report_seed)
 
 
 def _compared(study: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,9 +194,24 @@ def conclusion_of(
     if ended and entries:
         alone = without_copying(journal.path.parent, meta, entries[0].params)
     cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
-    entries = _as_tested(journal, _without_training(journal, rows, entries))
-    rules = baselines_of(journal)
-    return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
+    entries = _without_training(journal, rows, entries)
+    rules, default = baselines_of(journal), default_of(rows)
+    constraints = None
+    if entries and not meta.objectives:
+        number = None if default is None else default.trial
+        constraints = constraint_samples(journal, rows, entries[0].trial, number)
+    if constraints is not None and alone is not None:
+        constraints = replace(constraints, alone=_alone_samples(journal.path.parent, alone))
+    return conclusion_from(
+        meta, rows, entries, rules, ended, fresh, alone, cut, looks, constraints
+    )
+
+
+def _alone_samples(folder: Path, alone: WithoutCopying) -> Values | None:
+    """Return the constraints of the best trial of the study without copying."""
+    with Journal(folder.with_name(f"{folder.name}-alone")) as journal, journal.at_one_commit():
+        found = constraint_samples(journal, journal.trials(), alone.trial, None)
+    return None if found is None else found.winner
 
 
 def _without_training(
@@ -211,20 +234,51 @@ def _without_training(
     return [replace(one, values=(*own,)) for one, own in zip(entries, values, strict=True)]
 
 
-def _as_tested(journal: Journal, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return entries; a default that was stopped is as feasible as on its test seeds."""
-    meta, default = journal.meta, next((one for one in entries if one.is_default), None)
-    if not meta.constraints or default is None or default.value is not None:
-        return entries
+def constraint_samples(
+    journal: Journal, rows: Sequence[TrialRow], trial: int, default: int | None
+) -> ConstraintSamples | None:
+    """Return what test seeds show of the constraints of two trials; None without constraints."""
+    meta = journal.meta
+    if not meta.constraints:
+        return None
     from ..state.objective import Objectives  # numpy is loaded on use
 
     limits = Objectives(constraints=tuple(Constraint(**one) for one in meta.constraints))
-    own = journal.evaluations(default.trial)
-    if not (seen := [limits.measure(row) for row in own if row.stream is Stream.REPORT]):
-        return entries
-    values = limits.aggregate(seen, dict.fromkeys(COSTS, 0.0))  # cut costs say nothing
-    feasible = limits.violation(values) == 0.0
-    return [replace(one, feasible=feasible) if one is default else one for one in entries]
+    by_number = {row.trial: row for row in rows}
+    tested: dict[int, dict[int, list[float]]] = {}
+    shown: list[list[float]] = []
+    for row in journal.evaluations(without=Stream.SEARCH):  # full runs of confirmed trials
+        measured = limits.measure(row)
+        shown.append(measured)
+        if row.stream is Stream.REPORT:  # in the order of env steps: the last one stays
+            tested.setdefault(row.trial, {})[row.replicate] = measured
+    names = [one.metric for one in limits.constraints]
+    seen = iter([(min(column), max(column)) for column in zip(*shown, strict=True)])
+
+    def values(number: int | None) -> list[dict[int, float] | float | None]:
+        """Return the values of one trial for each constraint; of a cut run no cost."""
+        row = None if number is None else by_number.get(number)
+        if row is None:
+            return [None] * len(names)
+        whole = row.value is not None and len(row.constraints) == len(names)
+        costs = dict(zip(names, row.constraints, strict=True)) if whole else {}
+        own, places = tested.get(row.trial, {}), itertools.count()
+        found: list[dict[int, float] | float | None] = []
+        for name in names:
+            if name in COSTS:
+                found.append(costs.get(name))
+                continue
+            place = next(places)
+            found.append({seed: measured[place] for seed, measured in own.items()} or None)
+        return found
+
+    ranges = [None if name in COSTS else next(seen, None) for name in names]
+    return ConstraintSamples(
+        limits=tuple(map(Limit.of, meta.constraints)),
+        winner=values(trial),
+        default=values(default),
+        seen=tuple(ranges),
+    )
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
@@ -241,6 +295,7 @@ def conclusion_from(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry],
     baselines: Sequence[BaselineRow], ended: bool, fresh: FrontValues,
     alone: WithoutCopying | None = None, cut: str = "", looks: Sequence[Look] = (),
+    constraints: ConstraintSamples | None = None,
 ) -> Conclusion:  # fmt: skip
     study, front = _data(meta.study_text), None
     params = {row.trial: row.params for row in rows}
@@ -253,7 +308,7 @@ def conclusion_from(
         why=_why_nothing(study, meta, rows, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
-        front=front, alone=alone, looks=looks,
+        front=front, alone=alone, looks=looks, constraints=constraints,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and len(entries) == 1 and entries[0].value_from == Stream.SEARCH,
     )  # fmt: skip

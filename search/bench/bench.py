@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
+
 from ...store.leaderboard import leaderboard
 from ...studies.bench_file import BenchFile
 from ...studies.spec import Study
@@ -41,6 +43,10 @@ class Outcome:
     # the same of the trial that is best on all other recorded seeds, of all that were started
     oracle_value: float
     oracle_beats: float
+    # on the test seeds: the choice, the median configuration, and the best one of all other seeds
+    judged: float
+    median: float
+    best: float
     search_runs: float  # env steps of the search, in full runs of one seed
     confirm_runs: float
     trials: int  # started
@@ -98,6 +104,7 @@ class BenchRunner:
         others = [seed for seed in range(table.seeds) if seed not in plan.test]
         means = table.finals[:, others].mean(axis=1) * (1.0 if table.goal == "maximize" else -1.0)
         best = max(rows.values(), key=lambda row: means[row], default=0)
+        on_tests = table.finals[:, list(plan.test)].mean(axis=1)
         own, tested = rows.get(trial, 0), list(plan.test)
         fresh = [*plan.test, *plan.left]
         spent = sum(one.env_steps for one in trials.values())
@@ -108,6 +115,9 @@ class BenchRunner:
             beats=table.share_beaten(own, tested),
             oracle_value=float(table.paired[best, tested].mean()),
             oracle_beats=table.share_beaten(best, tested),
+            judged=float(on_tests[own]),
+            median=float(np.median(on_tests)),
+            best=float(on_tests[means.argmax()]),
             search_runs=spent / table.length,
             confirm_runs=(engine.ledger.state.usage.env_steps - spent) / table.length,
             trials=len(rows),
@@ -125,6 +135,7 @@ class BenchResults:
     seconds: float  # of wall time
     jobs: int
     goals: dict[str, str]  # of each environment
+    ceilings: tuple[str, ...] = ()  # environments where too many configurations tie at the top
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -167,8 +178,9 @@ def run_bench(
     order = {name: at for at, name in enumerate([*environments, *file.methods])}
     found.sort(key=lambda one: (order[one.environment], order[one.method], one.budget, one.search))
     goals = {name: runner.table(name).goal for name in environments}
+    ceilings = tuple(name for name in environments if runner.table(name).is_ceiling)
     took = time.perf_counter() - started
-    return BenchResults(file, tuple(environments), tuple(found), took, jobs, goals)
+    return BenchResults(file, tuple(environments), tuple(found), took, jobs, goals, ceilings)
 
 
 def _run(runner: BenchRunner, task: _Task) -> list[Outcome]:

@@ -12,7 +12,7 @@ bootstrapped over searches, the same in every method, and over environments.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,6 +50,19 @@ class BenchRow:
     nearest: float  # share of trials
     distance: float  # of these
     seconds: float  # of one search
+    # of the mean value on the test seeds: 0 for the median configuration, 1 for the best one;
+    # None if the median is no worse than the best that the other seeds find
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Score:
+    """The mean score of one method with one budget over the tables that have one."""
+
+    method: str
+    budget: int
+    score: Estimate  # Student's interval over tables, NaN ends for a single table
+    tables: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class Comparison:
     baseline: str
     baseline_budget: int
     baseline_runs: float  # mean over environments, search and confirm
+    scores: tuple[Score, ...]
+    ceilings: tuple[str, ...]  # tables without a score: too many configurations tie at the top
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -108,10 +123,45 @@ def compare(results: BenchResults) -> Comparison:
         for m, method in enumerate(methods)
     ]  # fmt: skip
     outcomes, count = results.outcomes, spec.searches
-    rows = [_row(outcomes[at : at + count]) for at in range(0, len(outcomes), count)]
+    groups = [outcomes[at : at + count] for at in range(0, len(outcomes), count)]
+    rows = [_row(group, results.goals[group[0].environment]) for group in groups]
+    ceilings = _without_score(rows, results.ceilings)
     return Comparison(
-        tuple(rows), tuple(ratios), baseline, budget, float(runs[:, at[0], at[1]].mean())
+        tuple(rows),
+        tuple(ratios),
+        baseline,
+        budget,
+        float(runs[:, at[0], at[1]].mean()),
+        tuple(_scores(rows, ceilings)),
+        ceilings,
     )
+
+
+def _without_score(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> tuple[str, ...]:
+    nowhere = [row.environment for row in rows if row.score is None]
+    return tuple(dict.fromkeys([*ceilings, *nowhere]))
+
+
+def _scores(rows: Sequence[BenchRow], ceilings: Sequence[str]) -> Iterator[Score]:
+    """Yield the mean over tables of every method and budget, in the order of the rows."""
+    groups: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        if row.score is not None and row.environment not in ceilings:
+            groups.setdefault((row.method, row.budget), []).append(row.score)
+    for (method, budget), values in groups.items():
+        yield Score(method, budget, over_tables(values), len(values))
+
+
+def over_tables(values: Sequence[float]) -> Estimate:
+    """Return the mean over tables with Student's 95 % interval, without ends for a single one.
+
+    >>> found = over_tables([1.0, 2.0, 3.0])
+    >>> found.value, round(found.low, 2), round(found.high, 2)
+    (2.0, -0.48, 4.48)
+    """
+    if len(values) < 2:
+        return Estimate(values[0], math.nan, math.nan)
+    return _estimate(values)
 
 
 def needed(
@@ -182,7 +232,9 @@ def _cube(results: BenchResults, shape: tuple[int, ...], name: str) -> np.ndarra
     return np.array([getattr(one, name) for one in results.outcomes]).reshape(shape)
 
 
-def _row(group: Sequence[Outcome]) -> BenchRow:
+def _row(group: Sequence[Outcome], goal: str) -> BenchRow:
+    sign = 1.0 if goal == "maximize" else -1.0
+
     def mean(name: str) -> float:
         return math.fsum(getattr(one, name) for one in group) / len(group)
 
@@ -194,7 +246,16 @@ def _row(group: Sequence[Outcome]) -> BenchRow:
         mean("oracle_value"), mean("oracle_beats"),
         mean("search_runs"), mean("confirm_runs"), mean("trials"),
         nearest / max(1, trials), far / max(1, nearest), mean("seconds"),
+        _score(sign * mean("judged"), sign * mean("median"), sign * mean("best")),
     )  # fmt: skip
+
+
+def _score(judged: float, median: float, best: float) -> float | None:
+    """Return the share of the way from the median configuration to the best one, or None.
+
+    Values are signed so that larger is better.
+    """
+    return (judged - median) / (best - median) if best > median else None
 
 
 def _estimate(values: Sequence[float]) -> Estimate:

@@ -21,6 +21,7 @@ from ...spaces.space import Space
 from ...studies.load import recorded
 
 ABOUT = b"hpo.atlas"  # key of the metadata of `trials.parquet`: JSON with the study file
+CEILING_SHARE = 0.2
 _KEYS = ("trial", "replicate", "env_steps")
 
 
@@ -69,6 +70,16 @@ class Table:
         """`finals` without what a seed does to all configurations alike (medians)."""
         effects = np.median(self.finals - self.finals.mean(axis=1, keepdims=True), axis=0)
         return self.finals - (effects - effects.mean())
+
+    @cached_property
+    def is_ceiling(self) -> bool:
+        """Whether a fifth of the configurations or more share the best mean over all seeds.
+
+        Such a table cannot tell good choices apart.
+        """
+        means = self.finals.mean(axis=1)
+        best = means.max() if self.goal == "maximize" else means.min()
+        return float(np.mean(means == best)) >= CEILING_SHARE
 
     def find(
         self, params: Mapping[str, Any], tried: Collection[Hashable] = ()

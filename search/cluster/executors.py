@@ -26,7 +26,7 @@ from ..lanes.contract import (
     check_divides,
     factory_here,
 )
-from ..lanes.multi_environment import factories_of
+from ..lanes.multi_environment import SeveralFactory, factories_of
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
 
@@ -124,7 +124,10 @@ def factory_of(
             local = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
-            local.check(local.resolve(config))
+            resolved = local.resolve(config)
+            local.check(resolved)
+            for note in () if isinstance(local, SeveralFactory) else local.notes(resolved):
+                warn(note)
             yield local
             return
         from .via_ray import RayTeam, connected, place_of

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import StoreError, not_as_written
 from ...files.atomic_files import link_folder, new_folder
 from ...store.interim_analyses import looks_of
-from ...store.rows import DecisionRow
+from ...store.rows import DecisionRow, Stream, counts_evaluations_alone
 from ...store.rows import Phase as StorePhase
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
@@ -166,7 +166,7 @@ class Committer:
                 checkpoint=self._save_lanes(),
                 trials=[ledger.trials[number] for number in sorted(new.trials)],
                 evaluations=new.evaluations, decisions=new.decisions, asks=new.asks,
-                attributes=new.attributes, phase=phase,
+                attributes=new.attributes, phase=phase, restarted=new.restarted,
             )  # fmt: skip
         ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()
@@ -217,10 +217,29 @@ def restore_ledger(
         for number, trial in state.live.items()
         if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
     ]
-    return Ledger(
+    alone = counts_evaluations_alone(store.journal.attributes())
+    ledger = Ledger(
         study, state, ended, clock, resolver=resolver, earlier=earlier, undecided=undecided,
-        looks=looks_of(store.journal.attributes()),
+        looks=looks_of(store.journal.attributes()), evaluations_alone=alone,
     )  # fmt: skip
+    if study.metric.training_weight and study.search.driver == "ray_tune" and not head.number:
+        ledger.count_evaluations_alone()  # its scheduler keeps the values that it was told
+    if study.metric.training_weight:
+        _restore_evaluations(ledger, store, ended, alone)
+    return ledger
+
+
+def _restore_evaluations(
+    ledger: Ledger, store: StudyStore, ended: Sequence[Trial], alone: bool
+) -> None:
+    """Read the values without training returns; decisions keep those that they were made on."""
+    objective = ledger.objective.of_test
+    for row in store.journal.evaluations(without=Stream.REPORT):
+        ledger.alone.see(row, objective.measure(row))
+    if not alone:
+        return
+    for trial in ended:
+        trial.take_reports(ledger.reports_alone(trial))
 
 
 def restore_buckets(

@@ -251,9 +251,12 @@ class ConfirmStage:
     def _is_clear(self) -> bool:
         """Return whether the seeds of an interim look decide, or do not favour the winner."""
         ledger, state = self._ledger, self._state
-        if state.winner is None or state.default is None:
-            return False
-        ours, theirs = (ledger.trials[n].by_report_seed for n in (state.winner, state.default))
+        if state.winner is None or state.default is None or ledger.study.constraints:
+            return False  # constraints are tested on all seeds, whatever the values say
+        both = [ledger.trials[number] for number in (state.winner, state.default)]
+        if any(str(Stream.REPORT) in trial.copies for trial in both):
+            return True  # further seeds would repeat these
+        ours, theirs = (trial.by_report_seed for trial in both)
         shared = len(ours.keys() & theirs.keys())
         found = conclude(
             ours, theirs, goal=ledger.study.metric.goal, bounds=bounds_of(ledger.study),

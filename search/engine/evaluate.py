@@ -7,7 +7,7 @@ as divergence, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +80,7 @@ def count_chunk(
             _diverge(ledger, bucket, run, "a number of its training is not finite")
         elif trains:
             shown[lane] = run
+    _digest(shown, result)
     trained = [bucket.trained(run) for run in shown.values()]
     rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
     for made in rows:
@@ -92,6 +93,16 @@ def count_chunk(
         )
     failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
     fail_replicates(ledger, failed)
+
+
+def _digest(shown: Mapping[int, Run], result: ChunkResult) -> None:
+    """Add a chunk's metrics to the digest of each replicate; without metrics there is none."""
+    names = sorted(result.metrics)
+    if not names:
+        return
+    table = np.stack([np.asarray(result.metrics[name], np.float64) for name in names], axis=-1)
+    for lane, run in shown.items():
+        run.digest_chunk(table[lane].tobytes())
 
 
 def retire_diverged(
@@ -133,6 +144,7 @@ def take_evaluations(
 ) -> list[EvaluationRow]:
     """Record evaluations and return their rows; replicates at their full length end."""
     written: list[EvaluationRow] = []
+    lacking = False
     failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
               if result.failed]  # fmt: skip
     fail_replicates(ledger, failed)
@@ -155,12 +167,22 @@ def take_evaluations(
             env_steps=bucket.env_steps_of(run),
         )  # fmt: skip
         written.append(row)
-        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
+        rungs = len(bucket.schedule.rungs_at(trained))
+        alone = objective.of_test.measure(result) if objective.metric.training_weight else None
+        run.measure(value, extras, rungs, scores, alone)
+        compared = rungs > 0 or trained == bucket.schedule.length
+        lacking = lacking or (compared and objective.lacks_training(result))
+        if alone is not None:
+            ledger.alone.see(row, alone)
         if trained == bucket.schedule.length:
             run.end()
+            if ledger.trials[run.trial].note_copies(run.stream):
+                ledger.touch(ledger.trials[run.trial])
         if run.stream is Stream.SEARCH:
             ledger.trials[run.trial].see_values()
     ledger.unwritten.add(*written)
+    if lacking:
+        ledger.count_evaluations_alone()
     return written
 
 

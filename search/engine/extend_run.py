@@ -34,6 +34,9 @@ def as_begun(study: Study, folder: Path) -> Study:
         return study
     also = (before.get("confirm") or {}).get("also") or {}
     study = with_horizon_of(study, before)
+    if study.population.tiles == "auto":
+        tiles = before.get("population", {}).get("tiles", "auto")
+        study = replace(study, population=replace(study.population, tiles=tiles))
     return asked_for(study, {int(n): seeds for n, seeds in also.items()}) if also else study
 
 

@@ -135,7 +135,8 @@ class Policies:
                 self._write(run, self._path(run.trial, "_seeds") / str(run.replicate))
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
-            loss = self._ledger.objective.loss(run.value)
+            shown = run.value if run.alone is None else run.alone  # over time, of one measure
+            loss = self._ledger.objective.loss(shown)
             if self._wanted.best_of_each and state.beats_own(run.trial, loss):
                 self._write(run, self._path(run.trial, "_best"))
             if self._wanted.best_evaluation and state.beats_all(run.trial, loss):
@@ -255,7 +256,10 @@ class Policies:
             "stream": str(run.stream),
             "replicate": run.replicate,
             "env_steps": bucket.env_steps_of(run),
-            "metric": value_words(self._ledger.study),
+            "metric": value_words(
+                self._ledger.study,
+                alone=not self._ledger.objective.metric.training_weight,
+            ),
             "value": run.value if evaluated else None,  # of this very policy
         }
         resolved = self._ledger.resolved_of(run.trial)

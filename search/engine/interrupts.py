@@ -1,13 +1,15 @@
 """Stop requests: Ctrl-C once to finish cleanly, twice to leave at once; `hpo stop`.
 
-SIGTERM (batch system, container) and SIGHUP (closed terminal) count as one Ctrl-C however often
-they come: `timeout`, shells and systemd send them twice.
+SIGTERM (batch system, container) counts as Ctrl-C. `timeout`, shells and systemd send it twice at
+once, which counts as one; another one later leaves at once. SIGHUP (closed terminal) counts as one
+Ctrl-C however often it comes.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -18,8 +20,13 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a study; SIGHUP does not where `nohup` started the process."""
 
 
-def leaves_at_once(number: int) -> bool:
-    """Return whether this signal leaves at once if a clean end was requested before."""
+_SAME_REQUEST_SECONDS = 2.0
+
+
+def leaves_at_once(number: int, seconds: float) -> bool:
+    """Return whether this signal leaves at once, some seconds after a clean end was requested."""
+    if number == signal.SIGTERM:
+        return seconds > _SAME_REQUEST_SECONDS
     return number == signal.SIGINT
 
 
@@ -33,8 +40,10 @@ class Interrupts:
         self,
         on_first: Callable[[], None] = lambda: None,
         asked: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ):
-        self._requested = False
+        self._requested, self._requested_at = False, 0.0
+        self._clock = clock
         self._on_first, self._asked = on_first, asked
         self._before: dict[int, Any] = {}
 
@@ -46,7 +55,7 @@ class Interrupts:
 
     def _request(self) -> None:
         if not self._requested:
-            self._requested = True
+            self._requested, self._requested_at = True, self._clock()
             self._on_first()
 
     def __enter__(self) -> Interrupts:
@@ -67,5 +76,5 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._requested:
             self._request()
-        elif leaves_at_once(number):
+        elif leaves_at_once(number, self._clock() - self._requested_at):
             raise Leave

@@ -89,6 +89,8 @@ class Loop:
             if ledger.state.phase is not Phase.SEARCH:
                 self._confirm.advance()
             engine.release()
+            if ledger.take_redraw():
+                self._intake.redraw()
         return rows
 
     def _stop_phase(self) -> None:

@@ -36,6 +36,12 @@ class Intake:
             history = self._ledger.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
+    def redraw(self) -> None:
+        """Draw the pending batch again: its history has other values now, also on resume."""
+        if self._ledger.state.pending is not None:
+            self._ahead.join()
+            self.resume()
+
     def join(self) -> bool:
         pending = self._ledger.state.pending
         if pending is None:

@@ -168,7 +168,19 @@ def _judge_rung(
 
 
 def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
-    """Return a trial's value at a passed rung, over the replicates that did not diverge."""
+    """Return a trial's value at a passed rung, over the replicates that did not diverge.
+
+    With training returns, over all that passed it: their values may be replaced later.
+    """
+    early = ledger.study.early_terminate
+    if ledger.study.metric.training_weight and not (early is not None and early.evolves):
+        first = ledger.study.seeds.first
+        passed = [
+            run.rung_values[rung]
+            for run in trial.runs_of(Stream.SEARCH)
+            if len(run.rung_values) > rung and run.replicate < first
+        ]
+        return ledger.objective.aggregate(passed)
     return ledger.objective.aggregate([run.rung_values[rung] for run in _counted_runs(trial)])
 
 

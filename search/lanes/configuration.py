@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ...core.envs import registry as environments
@@ -52,6 +53,7 @@ class Split:
 
     def __init__(self, study: Study):
         self.study = study
+        self.source = Path(study.source).absolute()  # environments may change the working folder
         possible = _possible_values(study)
         self.features = features_of(possible)
         self.separate_critic = True in possible[_SEPARATE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ from ...core.envs import registry as environments
 from ...core.metrics import rows_of_chunk
 from ...core.policy_document import TRAINING
 from ...core.saved_policy import copy_files
-from ...core.training import Lane, Shapes, Training, method_of, shapes_of
+from ...core.training import Lane, Training
+from ...core.training_check import Shapes, shapes_of
+from ...core.training_errors import method_of
 from ...core.training_program import TrainingProgram
 from ...errors import ConfigError
 from ...files.atomic_files import write_text
@@ -96,12 +98,21 @@ class TrainingFactory(DeviceFactory["TrainingPopulation"]):
             lanes = auto_lanes(self.backend, count, memory, 1, replicates, each, needed)
             self._refuse_fewer(lanes, needed)
         lanes = self._on_all_devices(lanes)
-        tile = 1 if self.backend == "cpu" else lanes // count
+        tile = self._whole_tile(resolved, lanes)
         training = resolved.payload.training
         updates = quanta_of(self.study, training.steps_per_update).updates_per_chunk
         episodes = self.study.evaluation.episodes
         lane = Lane(training, self._traced)
         return TrainingProgram(lane, lanes, updates, tile, episodes, self.devices)
+
+    def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
+        count = self.device_count
+        return 1 if self.backend == "cpu" else self._on_all_devices(lanes) // count
+
+    def notes(self, resolved: Resolved) -> Iterator[str]:
+        yield from super().notes(resolved)
+        if note := self.shapes(resolved).note:
+            yield note
 
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ from ...core.population import Device, Initial, kept, lane_shapes
 from ...core.saved_policy import load_policy
 from ...environments.registry import find
 from ...environments.via_gymnasium import is_gymnasium
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
 from ...machine.devices import prepare_devices
 from ...machine.workers import Workers, workers_of
 from ...store.rows import Stream
@@ -62,7 +61,7 @@ class SavedStart:
         if init is None:
             self._saved = None
             return
-        self._folder = Path(split.study.source) / init.folder
+        self._folder = split.source / init.folder
         self._saved = load_policy(self._folder)
 
     def check(self) -> None:
@@ -160,6 +159,34 @@ class DeviceFactory(Generic[_Lanes]):
         whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
+    def notes(self, resolved: Resolved) -> Iterator[str]:
+        """Yield what a run says about its lanes before it starts.
+
+        Numbers depend on the tile: XLA sums in another order if fewer lanes are computed together.
+        """
+        asked = self.study.population.lanes
+        if asked is None:
+            return
+        made, whole = self.program_of(resolved), self._whole_tile(resolved, asked)
+        rounded = made.lanes != asked
+        lanes = f"{asked} becomes {made.lanes}" if rounded else f"is {asked}"
+        block = whole * self.device_count
+        if made.tile < whole:
+            yield (
+                f"population.lanes {lanes}, in tiles of {made.tile} instead of {whole}: a run has "
+                f"the same numbers with {block}, {2 * block}, ... lanes, and differs in the last "
+                f"digits with {made.lanes}; for the same ones type tiles: whole"
+            )
+        elif rounded:
+            yield f"population.lanes {lanes}, a multiple of {block} ({self._tiles(whole)})"
+
+    def _tiles(self, tile: int) -> str:
+        devices = counted(self.device_count, "device")
+        return f"{devices}, each with a tile of {counted(tile, 'lane')}"
+
+    def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
+        raise NotImplementedError
+
     def _divided(self, lanes: int, shares: int, tile: int) -> Division:
         total = self._on_all_devices(lanes)
         return Division.of(-(-total // tile) * tile, shares, tile, self.device_count)
@@ -220,27 +247,28 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
             return 1
         return tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
 
-    def narrow_note(self, resolved: Resolved) -> str:
-        """Return a warning if the study's lanes do not fill whole tiles; else "".
+    def _fitting_tile(self, whole: int, lanes: int) -> int:
+        """Return the lanes per tile of a study that asks for so many lanes.
 
-        Numbers depend on the tile: XLA sums in another order if fewer lanes are computed together.
-        Whole tiles with idle lanes would take 1.8 times as long for 4 lanes, 2.7 times for 1 or 2.
+        Whole tiles with idle lanes take 1.8 times as long for 4 lanes on two devices and 2.7
+        times for 1 or 2; with more devices a whole tile on each is more lanes than were asked
+        for. So fewer lanes than that are spread over all devices in narrow tiles.
         """
-        asked = self.study.population.lanes
-        if asked is None or self.backend != "cpu":
-            return ""
-        whole = self._tile(parts_of(resolved), asked)
-        block = whole * self.device_count
-        if self.program_of(resolved).tile == whole:
-            return ""
-        return (
-            f"population.lanes is {asked}, not a multiple of {block}: a run has the same "
-            f"numbers with {block}, {2 * block}, ... lanes, and others with {asked}"
-        )
+        tiles, enough = self.study.population.tiles, whole * self.device_count
+        is_whole = tiles == "whole" or (tiles == "auto" and lanes >= enough)
+        if self.backend == "cpu" and is_whole:
+            return whole
+        filled = self._on_all_devices(lanes) // self.device_count
+        return next(tile for tile in range(min(whole, filled), 0, -1) if filled % tile == 0)
 
     def _population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
         words = words_of_bucket(self.study, resolved.config)
         return LocalPopulation(self.split, compiled, self.compiling, words)
+
+    def _whole_tile(self, resolved: Resolved, lanes: int) -> int:
+        if self.backend != "cpu":  # one tile takes what memory holds
+            return self.program_of(resolved, lanes).tile
+        return self._tile(parts_of(resolved), lanes)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make a population for timing, of the study's compiled programs.
@@ -263,10 +291,12 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         asked, parts = self.study.population.lanes, parts_of(resolved)
         own = None if lanes is None else -(-lanes // shares)
         tile = self._tile(parts, own, shares) if asked is None else None
-        tile = tile or self.program_of(resolved, asked).tile
-        if lanes is None and asked is None:
+        if tile is None:
+            whole = self.program_of(resolved, asked)
+            return self._divided(lanes or whole.lanes, shares, whole.tile)
+        if lanes is None:
             lanes = shares * self._auto_lanes(parts, tile, shares, neighbours)
-        return self._divided(lanes or asked or 1, shares, tile)
+        return self._divided(lanes, shares, tile)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -284,9 +314,9 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
         if lanes is None:
             lanes = self._auto_lanes(split, tile)
         else:
-            lanes = self._on_all_devices(lanes)
-            while lanes % (self.device_count * tile):
-                tile -= 1
+            tile = self._fitting_tile(tile, lanes)
+            block = self.device_count * tile
+            lanes = -(-lanes // block) * block
         how = self.study.evaluation
         parts = {
             "plan": plan,
@@ -335,7 +365,7 @@ class LocalFactory(DeviceFactory[LocalPopulation]):
 
     @cached_property
     def _workers(self) -> Workers | None:
-        return workers_of(self.study, self._cores)
+        return workers_of(self.study, self._cores, self.warn)
 
 
 def _check_alike(plan: Plan) -> None:

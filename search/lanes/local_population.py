@@ -254,7 +254,7 @@ class LocalPopulation(ProgramLanes):
             rewards=RewardState.of(state),
             imports=self._split.study.imports,
         )
-        source = Path(self._split.study.source)
+        source = self._split.source
         code = {path: source / path for path in imported_files(saved.imports, source)}
         save_policy(directory, saved, code)
         write_parts(directory, parts)

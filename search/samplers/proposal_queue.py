@@ -1,4 +1,4 @@
-"""The next trials: the default configuration, what the user enqueued, then the sampler.
+"""The next trials: the default, what the user enqueued, learnt configurations, then the sampler.
 
 Configurations that a rule forbids or that were proposed before are drawn again; a trial repeated
 would repeat every bit of its run. Nothing in here depends on the time it takes.
@@ -13,6 +13,7 @@ from typing import Any
 
 from ...spaces.space import DRAWS
 from ...store.codec import plain_json
+from ...studies.portfolio import places_of
 from ...studies.search_methods import method_row
 from ...studies.spec import Study
 from ..seeds import generator, uniform
@@ -44,6 +45,7 @@ class Proposer:
         self._first = [
             ("default", study.space.default()),
             *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
+            *(("portfolio", placed.params) for placed in places_of(study).used),
         ]
         self._keys: dict[int, Hashable] = {}
         self._is_finite = all(

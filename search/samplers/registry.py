@@ -34,7 +34,7 @@ class Past:
     state: TrialState = TrialState.RUNNING
     loss: float | None = None  # of a finished trial; lower is better whatever the goal
     reports: tuple[float, ...] = ()  # loss at each rung
-    proposed_by: str = ""  # the method, `default`, `enqueue` or `warm_start`
+    proposed_by: str = ""  # the method, `default`, `enqueue`, `portfolio` or `warm_start`
     more: tuple[float, ...] = ()  # losses of the second objective and on
     more_reports: tuple[tuple[float, ...], ...] = ()  # the same at each rung
     # one per constraint, above 0 if it is violated; of stopped trials at their last rung

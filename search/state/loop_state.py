@@ -208,19 +208,30 @@ class LoopState:
     def close(self) -> None:
         self.phase = Phase.DONE
 
-    def reopens(self, bounds: str) -> Phase | None:
-        """Return the phase from which a study must run again, None if none."""
+    def restart(self, number: int) -> None:
+        """Forget that a trial failed, which runs again."""
+        self.told = [one for one in self.told if one != number]
+        self.bests.pop(number, None)
+        self.usage.forgive_failure()
+
+    def reopens(self, bounds: str, again: bool = False) -> Phase | None:
+        """Return the phase from which a study must run again, None if none.
+
+        `again`: trials of the search run again.
+        """
         if self.phase is Phase.SEARCH:
             return None
+        if again:
+            return Phase.SEARCH
         (was, also), (now, also_now) = _split_bounds(self.bounds), _split_bounds(bounds)
         if was != now:
             return Phase.SEARCH
         over = self.phase in (Phase.ALSO, Phase.DONE)
         return Phase.ALSO if also != also_now and over else None
 
-    def go_on(self, bounds: str) -> bool:
+    def go_on(self, bounds: str, again: bool = False) -> bool:
         """Reopen the study where `reopens` says; return whether anything is left to do."""
-        begins = self.reopens(bounds)
+        begins = self.reopens(bounds, again)
         if begins is Phase.SEARCH:
             self.candidates, self.winner, self.default = [], None, None
         if begins is not None:
@@ -252,6 +263,10 @@ class LoopState:
 
     def learn(self, gains: Iterable[Gain], most: int) -> None:
         self.gains = [*self.gains, *gains][-most:]
+
+    def forget_gains(self) -> None:
+        """Drop the gains, which were learnt from replaced values."""
+        self.gains = []
 
     def keep(self, policies: Sequence[KeptPolicy]) -> None:
         self.kept = list(policies)

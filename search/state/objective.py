@@ -84,7 +84,7 @@ class Objective:
 
     @cached_property
     def of_test(self) -> Objective:
-        """The same on test seeds, where training returns do not count."""
+        """The same on test seeds, and where a trial lacks them: training returns do not count."""
         return replace(self, metric=replace(self.metric, training_weight=0.0))
 
     def measure(self, result: Episodes) -> float:
@@ -99,11 +99,18 @@ class Objective:
         scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
         return together(scores, self.over), scores
 
+    def lacks_training(self, result: Episodes) -> bool:
+        """Return whether training returns should count, and there is none: no episode ended."""
+        if not self.metric.training_weight or self.scales:
+            return False
+        trained = result.metrics.get(TRAINING_RETURN)
+        return trained is None or not np.isfinite(trained[0])
+
     def _with_training(self, value: float, result: Episodes) -> float:
-        weight, trained = self.metric.training_weight, result.metrics.get(TRAINING_RETURN)
-        if not weight or trained is None or not np.isfinite(trained[0]):
-            return value  # no episode of training has ended
-        return (1.0 - weight) * value + weight * float(trained[0])
+        weight = self.metric.training_weight
+        if not weight or self.lacks_training(result):
+            return value  # where it is compared, it is compared with evaluations alone
+        return (1.0 - weight) * value + weight * float(result.metrics[TRAINING_RETURN][0])
 
     def aggregate(self, values: Sequence[float]) -> float:
         return aggregate(values, self.metric.aggregate)

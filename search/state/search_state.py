@@ -12,11 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...store.interim_analyses import Look, attribute_of_looks
-from ...store.rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, Stream, TrialState
+from ...store.rows import (
+    EVALUATIONS_ALONE,
+    AskRow,
+    AttributeRow,
+    DecisionRow,
+    EvaluationRow,
+    Stream,
+    TrialState,
+)
+from ...store.statistics import mean
 from ...studies.spec import Study
+from ...studies.stopping_rules import rule_row
 from ..lanes.contract import Resolved, Resolver
 from ..samplers.registry import Past
-from .loop_state import LoopState, Phase
+from .evaluations_alone import EvaluationsAlone
+from .loop_state import KeptPolicy, LoopState, Phase
 from .objective import Objective, Objectives
 from .trials import Run, Trial, lineage_of, params_at
 
@@ -26,6 +37,7 @@ class Unwritten:
     """Rows since the last commit."""
 
     trials: set[int] = field(default_factory=set)
+    restarted: list[int] = field(default_factory=list)  # whose earlier rows go
     evaluations: list[EvaluationRow] = field(default_factory=list)
     decisions: list[DecisionRow] = field(default_factory=list)
     asks: list[AskRow] = field(default_factory=list)
@@ -66,10 +78,15 @@ class Ledger:
         earlier: Iterable[Past] = (),
         undecided: Iterable[int] = (),
         looks: Sequence[Look] = (),
+        evaluations_alone: bool = False,
     ):
         self.study = study
         self.objective = Objective.of(study)
         self.objectives = Objectives.of(study)
+        self.alone = EvaluationsAlone()
+        self._redraws = False  # values have changed since the pending batch began
+        if evaluations_alone:
+            self.objective = self.objective.of_test
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
         self.trials.update(state.live)
@@ -112,6 +129,20 @@ class Ledger:
 
     def touch(self, trial: Trial) -> None:
         self.unwritten.trials.add(trial.number)
+
+    def restart(self, number: int) -> Trial:
+        """Return a failed trial as it was proposed; the rows of its first attempt will go."""
+        old = self.trials[number]
+        new = Trial(
+            number, TrialState.WAITING, old.proposed_by, old.batch, "", old.params,
+            attributes=old.attributes,
+        )  # fmt: skip
+        self._pasts.pop(number, None)
+        self._resolved.pop(number, None)
+        self._judged = [[one for one in rung if one != number] for rung in self._judged]
+        self.state.restart(number)
+        self.unwritten.restarted.append(number)
+        return new
 
     def live(self) -> list[Trial]:
         return [trial for trial in self.state.live.values() if trial.is_live]
@@ -165,6 +196,78 @@ class Ledger:
         others = self.objectives.values(extras)
         objectives = (value, *others) if self.objectives.others else ()
         return objectives, self.objectives.limited(extras)
+
+    def count_evaluations_alone(self) -> None:
+        """Let evaluations alone count from now on, and replace the values known before.
+
+        See `evaluations_alone`: a trial has no training return where others have one.
+        """
+        self.objective = self.objective.of_test
+        self.unwritten.add(EVALUATIONS_ALONE)
+        for trial in self.trials.values():
+            self._remeasure(trial)
+            self.touch(trial)
+        if self.study.seeds.racing is not None:
+            self._remeasure_racing()
+        self._pasts.clear()
+        kept = {policy.trial for policy in self.state.kept}
+        ordered = self.order(self.trials[number] for number in kept)
+        self.state.keep([KeptPolicy(one.number, self.losses(one)[0]) for one in ordered])
+        self.state.forget_gains()
+        self._redraws = True
+
+    def take_redraw(self) -> bool:
+        """Return once, after values were replaced, that a pending batch is drawn again."""
+        redraws, self._redraws = self._redraws, False
+        return redraws
+
+    def reports_alone(self, trial: Trial) -> list[float]:
+        """Return a trial's values at its judged rungs, of evaluations alone."""
+        found = list(trial.reports)
+        for rung, env_steps in enumerate(trial.report_steps):
+            values = self.alone.at(trial.number, env_steps, range(self.study.seeds.first))
+            if values:
+                found[rung] = self.objective.aggregate(values)
+        return found
+
+    def _remeasure(self, trial: Trial) -> None:
+        seeds, chosen = trial.seed_values, trial.choose_values
+        end = trial.report_steps[-1] if self._is_finished_by_rule(trial) else None
+        search = [*self.alone.last(trial.number, Stream.SEARCH, end).values()]
+        if self.alone.matches(search, seeds):
+            seeds = tuple(search)
+        choose = [*self.alone.last(trial.number, Stream.CHOOSE).values()]
+        if self.alone.matches(choose, chosen):
+            chosen = tuple(choose)
+        value = trial.value
+        if value is not None and seeds != trial.seed_values:
+            value = self.objective.aggregate(seeds)
+        trial.remeasure(self.reports_alone(trial), seeds, chosen, value)
+
+    def _is_finished_by_rule(self, trial: Trial) -> bool:
+        """Return whether a rule ended its run with its value at its last rung."""
+        early = self.study.early_terminate
+        if early is None or not rule_row(early.type).finishes or not trial.report_steps:
+            return False
+        return trial.state is TrialState.FINISHED and bool(trial.stop_rule) and not trial.audited
+
+    def _remeasure_racing(self) -> None:
+        """Correct the values of trials with fewer seeds than the best one, as `value_of` does."""
+        whole = [
+            trial for trial in self.trials.values()
+            if trial.state is TrialState.FINISHED
+            and len(trial.seed_values) == self.study.seeds.per_config
+        ]  # fmt: skip
+        if not whole:
+            return
+        best = self.best(whole)
+        for trial in self.trials.values():
+            own = self.alone.last(trial.number, Stream.SEARCH)
+            if trial.value is None or trial in whole or len(own) != len(trial.seed_values):
+                continue
+            shared = [best.seed_values[seed] for seed in own]
+            plain = self.objective.aggregate(trial.seed_values)
+            trial.correct_value(mean(best.seed_values) + plain - mean(shared))
 
     def objective_on(self, stream: Stream) -> Objective:
         return self.objective.of_test if stream is Stream.REPORT else self.objective

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
@@ -65,6 +66,13 @@ class Run:
     # environment -> episodes, return, length in the rolling means
     recents: dict[str, list[float]] = field(default_factory=dict)
     kept: bool = False  # its state was taken out of its lane and is not in one again
+    # digests of its training metrics, of the first chunk and of all: two seeds that train alike
+    # have the same ones
+    first_digest: str = ""
+    digest: str = ""
+    varies: bool = False  # its metrics are not the same in all chunks
+    alone: float | None = None  # `value` without training returns, where these count
+    rung_alone: list[float] = field(default_factory=list)
 
     @property
     def is_live(self) -> bool:
@@ -82,24 +90,45 @@ class Run:
     def advance(self) -> None:
         self.chunks += 1
 
+    def digest_chunk(self, metrics: bytes) -> None:
+        """Add the training metrics of a chunk to the digest."""
+        own = blake2b(metrics, digest_size=8).hexdigest()
+        self.first_digest = self.first_digest or own
+        self.varies = self.varies or own != self.first_digest
+        joined = f"{self.digest}{own}".encode()
+        self.digest = blake2b(joined, digest_size=8).hexdigest()
+
     def skip_to(self, chunks: int) -> None:
         self.chunks = chunks
 
     def measure(
-        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = ()
-    ) -> None:
-        """Record an evaluation, at so many rungs."""
+        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = (),
+        alone: float | None = None,
+    ) -> None:  # fmt: skip
+        """Record an evaluation, at so many rungs; `alone`: without training returns."""
         self.value, self.extras, self.scores = value, list(extras), list(scores)
+        self.alone = alone
         for _ in range(rungs):
             self.rung_values.append(value)
+            self.rung_alone += [] if alone is None else [alone]
             self.rung_extras.append(self.extras)
             self.rung_scores.append(self.scores)
+
+    def take_alone(self) -> None:
+        """Let evaluations alone count, also in earlier values."""
+        if self.alone is None:
+            return
+        self.value = self.alone
+        if len(self.rung_alone) == len(self.rung_values):
+            self.rung_values = list(self.rung_alone)
 
     def end(self) -> None:
         self.state = RunState.ENDED
 
     def end_at(self, rung: int) -> None:
         self.value = self.rung_values[rung]
+        if len(self.rung_alone) == len(self.rung_values):
+            self.alone = self.rung_alone[rung]
         self.extras = self.rung_extras[rung] if self.rung_extras else []
         self.scores = self.rung_scores[rung] if self.rung_scores else []
         self.end()
@@ -216,6 +245,7 @@ class Trial(TrialRow):
     # replicates of search and confirm, while it is live or confirmed
     runs: list[Run] = field(default_factory=list)
     reports: list[float] = field(default_factory=list)  # its value at each judged rung
+    report_steps: list[int] = field(default_factory=list)  # env steps of each
     # its extras there, see `Objectives`
     extra_reports: list[list[float]] = field(default_factory=list)
     lost: bool = False  # diverged, without lanes, waits for another trial's state
@@ -261,6 +291,7 @@ class Trial(TrialRow):
         """Enter the next rung, with a value there, after `env_steps` per replicate."""
         self.rung, self.rung_value, self.rung_env_steps = self.rung + 1, value, env_steps
         self.reports.append(value)
+        self.report_steps.append(env_steps)
 
     def report_extras(self, extras: list[float], constraints: tuple[float, ...]) -> None:
         self.extra_reports.append(extras)
@@ -326,6 +357,39 @@ class Trial(TrialRow):
 
     def forget_lack(self) -> None:
         self.error = ""
+
+    def remeasure(
+        self,
+        reports: Sequence[float],
+        seed_values: tuple[float, ...],
+        choose_values: tuple[float, ...],
+        value: float | None,
+    ) -> None:
+        """Replace the values that choose by those of evaluations alone."""
+        self.reports = list(reports)
+        if self.reports and self.rung >= 0:
+            self.rung_value = self.reports[-1]
+        self.seed_values, self.choose_values, self.value = seed_values, choose_values, value
+        for run in self.runs:
+            run.take_alone()
+
+    def take_reports(self, reports: Sequence[float]) -> None:
+        self.reports = list(reports)
+
+    def correct_value(self, value: float) -> None:
+        self.value = value
+
+    def note_copies(self, stream: Stream) -> bool:
+        """Note if two seeds of a stream trained alike; return whether that is new.
+
+        Metrics that never change prove nothing: different trainings may share them.
+        """
+        ended = [run for run in self.runs_of(stream) if run.state is RunState.ENDED and run.varies]
+        alike = len({run.digest for run in ended}) < len(ended)
+        if not alike or str(stream) in self.copies:
+            return False
+        self.copies = (*self.copies, str(stream))
+        return True
 
     def lack(self, what: str) -> None:
         """Record why a replicate diverged, or why its confirmation is incomplete.
@@ -400,6 +464,7 @@ class Trial(TrialRow):
         return cls(
             **vars(row),
             reports=[decision.value for decision in decisions],
+            report_steps=[decision.env_steps for decision in decisions],
             extra_reports=[list(decision.extras) for decision in decisions],
             attributes=dict(attributes),
             paused_at=[one.rung for one in decisions if one.action in ("pause", "promote")],

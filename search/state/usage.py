@@ -78,6 +78,9 @@ class Usage:
     def count_failure(self) -> None:
         self.failures += 1
 
+    def forgive_failure(self) -> None:
+        self.failures = max(0, self.failures - 1)
+
     def count_draws(self, draws: int, refused: int) -> None:
         self.draws += draws
         self.refused += refused

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, counted, not_as_written
-from ...files.atomic_files import is_plain_file, write_text
+from ...files.atomic_files import check_readable, is_plain_file, write_text
 from ...files.atomic_files import read_text as read_file
 from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
-from ...store.rows import StudyMeta, TrialRow, TrialState
+from ...store.rows import StudyMeta, TrialRow, TrialState, counts_evaluations_alone
 from ...store.study_folder import WARM_START_NAME
 from ...studies.resolved import as_recorded
 from ...studies.spec import Study
@@ -66,6 +66,7 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
 
 def _read_copy(path: Path) -> tuple[list[Past], str]:
     """Read the copy in the study's folder; older ones have no checksum."""
+    check_readable(path)
     try:
         data = json.loads(read_file(path))
         found, words = [_past(**row) for row in data["trials"]], str(data["words"])
@@ -91,12 +92,14 @@ def _past(
 
 
 def _read(study: Study, path: Path) -> tuple[list[Past], str]:
-    rows, meta = _rows_of(path)
+    rows, meta, alone = _rows_of(path)
     rows = [row for row in rows if row.state is not TrialState.REFERENCE]
     other: dict[str, Any] = {}
     if meta is not None:
         _check_same_metrics(study, meta, path)
         other = as_recorded(meta.study_text, str(path))
+        if alone:  # its values have no training returns
+            other = {**other, "metric": {**other.get("metric", {}), "training_weight": 0.0}}
     found: list[Past] = []
     left_out: Counter[str] = Counter()
     for row in rows:
@@ -116,14 +119,18 @@ def _read(study: Study, path: Path) -> tuple[list[Past], str]:
     return found, words + _differences(study, other)
 
 
-def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None]:
-    """Read a study's folder, or a table; a table next to a journal is read from the journal."""
+def _rows_of(path: Path) -> tuple[list[TrialRow], StudyMeta | None, bool]:
+    """Read a study's folder, or a table; a table next to a journal is read from the journal.
+
+    The last value says whether evaluations alone counted.
+    """
     folder = path.parent if path.name == "trials.parquet" else path
     if (folder / JOURNAL_NAME).is_file():
         with Journal(folder) as journal:
-            return list(journal.trials()), journal.meta
+            alone = counts_evaluations_alone(journal.attributes())
+            return list(journal.trials()), journal.meta, alone
     if path.is_file():
-        return _rows_of_table(path), None
+        return _rows_of_table(path), None, False
     raise ConfigError(
         f"search.warm_start: {path} holds no study; give the folder of one, or a trials.parquet"
     )

@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ...files.plain_data import as_lists
 from ...knobs import KNOBS, complete
 from ..init_file import SEARCHED, SEED_PLAN
-from ..load import load, loads
+from ..load import BeforeCode, load, loads
 from ..spec import Study
 from ..stopping_rules import FIRST_RUNG
 from ..yaml_io import flow, to_yaml
@@ -29,9 +29,12 @@ def knobs_of(record: Record) -> dict[str, Any]:
 
 
 def least(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest set of knobs that gives the same whole configuration today."""
+    """Return the smallest set of knobs that trains as the configuration does today."""
     whole = as_lists(complete(config))
     usual = as_lists(complete({}))
+    # a record says 0, a default of its day, where nothing is centred
+    if not whole["reward_centering"]:
+        whole["average_reward_initial"] = usual["average_reward_initial"]
     kept = {n: value for n, value in whole.items() if n not in usual or usual[n] != value}
     for name in list(kept):
         fewer = {other: value for other, value in kept.items() if other != name}
@@ -151,10 +154,13 @@ def _around(name: str, value: Any) -> dict[str, Any]:
 
 
 def load_given(
-    file: str, overrides: Sequence[str] = (), name: str | None = None
+    file: str,
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+    before_code: BeforeCode | None = None,
 ) -> tuple[Study, str]:
     """Return a study and its text: of a file, or the one that trains `tuned:NAME`."""
     if not file.startswith(PREFIX):
-        return load(file, overrides, name), Path(file).read_text(encoding="utf-8")
+        return load(file, overrides, name, before_code), Path(file).read_text(encoding="utf-8")
     text = train_text(find_record(file.removeprefix(PREFIX)))
     return loads(text, file, ".", overrides, name), text

@@ -183,6 +183,18 @@ def test_what_was_never_measured_does_not_overwrite_the_knob_of_this_study(lanes
     assert rewards.fields() == {}
 
 
+@pytest.mark.parametrize(
+    ("initial", "average", "trace"),
+    [(None, 0.0, 0.0), (0.0, 0.0, 1.0), (0.5, 0.5, 1.0), (-0.25, -0.25, 1.0)],
+)
+def test_an_average_reward_of_0_is_known_and_off_is_not(tiny, initial, average, trace):
+    """A known average moves by `average_reward_step` from the start: its trace is whole."""
+    hypers = tiny.hypers(reward_centering=True, average_reward_initial=initial)
+    numbers = (jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.int32(9))
+    lane = init_lane(tiny.plan, jnp.int32(7), hypers, *numbers)
+    assert (float(lane.average_reward), float(lane.average_trace)) == (average, trace)
+
+
 def test_reward_memory_survives_json_to_the_bit(lanes):
     rewards = RewardState.of(remembering(lanes[0]))
     read = RewardState.from_data(**json.loads(json.dumps(rewards.as_data())))

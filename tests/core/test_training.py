@@ -14,7 +14,8 @@ from flax.training.train_state import TrainState
 
 from hpo.core.lane_state import lane_key, use_key
 from hpo.core.population import INIT
-from hpo.core.training import Lane, Training, fixed, shapes_of, traced
+from hpo.core.training import Lane, Training, fixed, traced
+from hpo.core.training_check import shapes_of
 from hpo.core.training_program import TrainingProgram
 from hpo.errors import ConfigError
 from hpo.machine.devices import prepare_devices
@@ -294,8 +295,8 @@ class Stays(Base):
     [
         (Grows, r"Grows.update: .*g.py:\d+: state\['x'\] is float32\[4\]; it must be float32\[3"),
         (Casts, r"Casts.update: .*g.py:\d+: state\['n'\] is float32\[\]; it must be int32\[\]"),
-        (Branches, r"Branches.update: .*g.py:\d+: a traced value is used as a Python"),
-        (Rounds, r"Rounds.update: .*g.py:\d+: a traced value is used as a Python"),
+        (Branches, r"Branches.update: .*g.py:\d+: Python asks whether a traced value is true"),
+        (Rounds, r"Rounds.update: .*g.py:\d+: int\(\) of a traced value; .* declare rate with"),
         (Many, r"Many.update: .*g.py:\d+: loss has shape \(3,\); a metric is one number"),
         (Calls, r"Calls.update: .*g.py:\d+: calls back into Python \(debug_callback\)"),
         (CallsLate, r"CallsLate.evaluate: .*g.py:\d+: calls back into Python \(debug_"),

@@ -6,6 +6,7 @@ import numpy as np
 
 from helpers.episodes import evaluation
 from hpo.search.checks import study_meta
+from hpo.search.state.loop_state import LoopState, Phase
 from hpo.store.rows import Stream, TrialRow, TrialState
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
@@ -26,8 +27,11 @@ SEEDS = {Stream.SEARCH: 3, Stream.CHOOSE: 4, Stream.REPORT: 8}
 EPISODES = 5
 
 
-def write_study(source, name="recorded", more="", code="", level=20.0):
-    """Write its files into `source`, and its results into results/NAME there."""
+def write_study(source, name="recorded", more="", code="", level=20.0, trials=None):
+    """Write its files into `source`, and its results into results/NAME there.
+
+    `trials`: rows in the place of those made up, without evaluations.
+    """
     source.mkdir(parents=True, exist_ok=True)
     text = STUDY.replace("name: recorded", f"name: {name}")
     if more:  # in the place of the key of that name
@@ -37,13 +41,19 @@ def write_study(source, name="recorded", more="", code="", level=20.0):
     study = loads(text, "study.yaml", source)
     meta = study_meta(study, "cpu", 2)
     folder = StudyFolder(source / "results" / name)
-    trials, evaluations = [], []
+    seeds_of = {
+        Stream.SEARCH: study.seeds.per_config,
+        Stream.CHOOSE: study.confirm.choose if study.confirm else 0,
+        Stream.REPORT: study.confirm.report if study.confirm else 0,
+    }
+    ended = LoopState(phase=Phase.DONE)
+    given, trials, evaluations = trials, [], []
     rng = np.random.default_rng(3)
     with StudyStore(folder, meta) as store:
-        for trial in range(6):
+        for trial in range(6 if given is None else 0):
             values = {}
-            for stream, seeds in SEEDS.items():
-                if stream is not Stream.SEARCH and trial not in (0, 5):
+            for stream, seeds in seeds_of.items():
+                if not seeds or (stream is not Stream.SEARCH and trial not in (0, 5)):
                     continue
                 shown = np.round(rng.normal(100 + level * trial, 8.0, (seeds, EPISODES)), 3)
                 lengths = np.round(shown).astype(int)
@@ -71,8 +81,8 @@ def write_study(source, name="recorded", more="", code="", level=20.0):
                     report_values=values.get(Stream.REPORT, ()),
                 )
             )  # fmt: skip
-        rows = {"trials": trials, "evaluations": evaluations}
-        store.commit(loop_state="{}", checkpoint=None, phase="finished", **rows)
+        rows = {"trials": given or trials, "evaluations": evaluations}
+        store.commit(loop_state=ended.to_text(), checkpoint=None, phase="finished", **rows)
         store.publish(force=True)
         (folder.path / "study.yaml").write_text(text)
         (folder.path / "study.resolved.yaml").write_text(meta.study_text)

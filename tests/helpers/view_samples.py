@@ -39,10 +39,10 @@ def study(name="small", **changes):
     return search.study(**{"name": name, "confirm": confirm, **changes})
 
 
-def make_results(root, name="small", **changes):
+def make_results(root, name="small", factory=None, **changes):
     """Run a study of 24 trials in milliseconds: stopped, diverged, finished and confirmed ones."""
     asked = study(name, **changes)
-    return run(asked, root / name, FACTORY, (), search.quick())
+    return run(asked, root / name, factory or FACTORY, (), search.quick())
 
 
 def make_audited(root, name="audited", **changes):

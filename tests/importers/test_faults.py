@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from helpers import imported_files, imported_sweeps, imported_trains
+from helpers.import_command import importer
 from hpo.cli import main
 from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
 from hpo.importers.storages import read_storage
@@ -19,20 +20,7 @@ from hpo.studies.load import loads
 
 @pytest.fixture
 def imported(tmp_path, capsys):
-    """Return what runs `hpo import`: the code, what it says, and the study's data and text."""
-
-    def run(kind, text, *flags, name="train.py"):
-        source = tmp_path / name
-        source.parent.mkdir(parents=True, exist_ok=True)
-        source.write_text(text)
-        env = [word for word in flags if word.startswith("--env=")]
-        rest = [word for word in flags if word not in env]
-        code = main(["import", kind, str(source), *env, *(["--", *rest] if rest else [])])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err and (code == 0 or (code == 2 and not out))
-        return (yaml.safe_load(out), out) if code == 0 else (None, err)
-
-    return run
+    return importer(tmp_path, capsys)
 
 
 def sweep(parameters, more="", program="train_ppo.py"):
@@ -221,9 +209,10 @@ def test_two_values_are_refused_with_both_lines_unless_one_is_given(imported):
 
 
 def test_a_schedule_object_has_ways_out(imported):
-    text = "algo = PPO(num_envs=2,\n  learning_rate=optax.linear_schedule(1e-3, 0.0, 100))\n"
+    text = "algo = PPO(num_envs=2,\n  learning_rate=optax.exponential_decay(1e-3, 100, 0.9))\n"
     _, told = imported("lerax", text, "--env=CartPole-v1")
-    assert "train.py:2: learning_rate is optax.linear_schedule(0.001, 0.0, 100)" in told
+    assert "train.py:2: learning_rate is optax.exponential_decay(0.001, 100, 0.9)" in told
+    assert "exponential_decay has no counterpart" in told
     assert "-- --learning_rate VALUE" in told and "-- --without learning_rate" in told
     given = ("--learning_rate", "1e-3", "--lr_schedule", "linear")
     data, _ = imported("lerax", text, "--env=CartPole-v1", *given)
@@ -354,6 +343,61 @@ def test_names_that_resemble_nothing_that_trains_are_left_out(imported, name):
     text = f"CartPole-v1:\n  n_steps: 32\n  {name}: x\n"
     data, said = imported("rlzoo", text, "--env=CartPole-v1", name="ppo.yml")
     assert data["fixed"]["rollout_length"] == 32 and f"{name}: no counterpart" in said
+
+
+_DISCRETE = {"env": "CartPole-v1", "env_steps": 500_000}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "widths"),
+    [("train_discrete()", _DISCRETE, [64, 64]),
+     ("train_discrete('Acrobot-v1')", {**_DISCRETE, "env": "Acrobot-v1"}, [64, 64]),
+     ("train_discrete(env_id='Acrobot-v1', total_timesteps=7e4)",
+      {"env": "Acrobot-v1", "env_steps": 70_000}, [64, 64]),
+     ("train_continuous('Pendulum-v1', 40_960, gamma=0.95)",
+      {"env": "Pendulum-v1", "env_steps": 40_960}, [256, 256]),
+     ("train_continuous(env_id='Pendulum-v1')", {"env": "Pendulum-v1", "env_steps": 1_000_000},
+      [256, 256])],
+)  # fmt: skip
+def test_helpers_of_the_single_file_ppo_have_their_own_defaults(imported, call, expected, widths):
+    data, _ = imported("torch_ppo", f"agent = {call}\n")
+    assert {name: data[name] for name in expected} == expected
+    assert data["fixed"].get("hidden_sizes", [64, 64]) == widths
+
+
+def test_a_helper_without_a_length_has_its_own_default_environment(imported):
+    _, told = imported("torch_ppo", "train_continuous(gamma=0.9)\n")
+    assert "HalfCheetah-v4" in told
+    data, _ = imported("torch_ppo", "train_continuous(gamma=0.9)\n", "--env=Pendulum-v1")
+    assert data["env"] == "Pendulum-v1" and data["fixed"]["hidden_sizes"] == [256, 256]
+    _, told = imported("torch_ppo", "train_discrete()\ntrain_continuous()\n")
+    assert "train_discrete and train_continuous, which train with other defaults" in told
+    _, told = imported("torch_ppo", "train_with_transformer_backbone('CartPole-v1')\n")
+    assert "network=transformer history=8 transformer_layers=2" in told
+    flags = ["--without=backbone_cls", "--network=transformer", "--history=8"]
+    data, _ = imported("torch_ppo", "train_with_transformer_backbone('CartPole-v1')\n", *flags)
+    assert data["env_steps"] == 500_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "low", "high"),
+    [("squash_actions=True", -1.0, 1.0), ("continuous_dist='beta'", 0.0, 1.0),
+     ("continuous_dist='gaussian'", None, None)],
+)  # fmt: skip
+def test_bounded_actions_of_the_single_file_ppo_reach_the_environment_unscaled(
+    imported, arguments, low, high
+):
+    data, told = imported("torch_ppo", f"PPOConfig(env_id='Pendulum-v1', {arguments})\n")
+    fixed = data["fixed"]
+    assert (fixed.get("action_low"), fixed.get("action_high")) == (low, high)
+    assert ("unscaled there" in told) == (low is not None)
+
+
+def test_what_the_single_file_ppo_does_otherwise_is_said(imported):
+    _, told = imported("torch_ppo", "PPOConfig(env_id='Pendulum-v1', squash_actions=True)\n")
+    assert "its GAE reads each done flag one step late" in told
+    assert "divides by n - 1, here by n" in told
+    assert "its evaluate() samples actions" in told
 
 
 # -------------------------------------------------------------------------- versions
@@ -634,3 +678,28 @@ def test_json_is_read_as_yaml_is(imported):
     text = json.dumps({"env": "CartPole-v1", "n_steps": 64, "gamma": 0.9})
     data, _ = imported("sb3", text, name="x.json")
     assert data["fixed"]["rollout_length"] == 64 and data["fixed"]["gamma"] == 0.9
+
+
+# ----------------------------------------------------------- flags that rules read, too
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "flags", "expected"),
+    [
+        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64, num_steps_epoch=32)\n",
+         ("--env=navigators", "--num_epochs", "50"), {"env_steps": 50 * 64 * 32}),
+        ("torch_ppo", "PPOConfig(num_envs=2, rollout_steps=128)\n", ("--log_interval", "3"),
+         {"log_every": 3 * 2 * 128}),
+        ("jaxdem", "PPOTrainer.Create(env, model, num_envs=64)\n",
+         ("--env=navigators", "--lr_schedule_multiplier", "1"), {"lr_schedule_multiplier": 1.0}),
+        ("xlron", "--env_type=rmsa --LR=1e-3\n", ("--LR_END_FRACTION", "0.2"),
+         {"lr_end_fraction": 0.2 * 1e-3}),
+        ("xlron", "--env_type=rmsa --EVAL_DURING_TRAINING\n", ("--EVAL_FREQUENCY", "2"),
+         {"every": 200_000}),
+    ],
+)  # fmt: skip
+def test_a_flag_means_what_it_means_in_the_source(imported, kind, text, flags, expected):
+    """Flags after `--` went round the rules of their system: 50 updates became 50 env steps."""
+    data, _ = imported(kind, text, *flags, name="flags.txt" if kind == "xlron" else "train.py")
+    found = {**data, **data["fixed"], **data.get("evaluation", {})}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)

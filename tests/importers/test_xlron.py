@@ -6,6 +6,7 @@ from hpo.cli import main
 from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES, OpticalSettings
 from hpo.errors import ConfigError
 from hpo.importers.readers import HEURISTICS, read_flags
+from hpo.studies.check import check
 from hpo.studies.env_section import read_env_file
 from hpo.studies.load import loads
 from hpo.views.words import on_command_line
@@ -199,3 +200,57 @@ def test_a_flag_that_is_nearly_one_is_left_out_when_asked_and_a_strange_one_unas
     draft, study = imported(tmp_path, f"{COMMAND.strip()} --LRR=1e-3 --ZZTOP=2", without="LRR")
     assert {"LRR", "ZZTOP"} <= {item.split(":")[0] for item in draft.left_out}
     assert study.fixed["learning_rate"] == 5e-4
+
+
+# ------------------------------------------------------- what differs, and what must not
+
+
+def test_a_reward_of_bitrates_is_judged_by_bitrates(tmp_path):
+    draft, _ = imported(tmp_path, "--env_type=rmsa --reward_type=bitrate")
+    metric = {"name": "eval/bitrate_blocking_probability", "goal": "minimize"}
+    assert draft.rest["metric"] == metric and draft.env["reward"] == "bitrate"
+    draft, _ = imported(tmp_path, "--env_type=rmsa --reward_type=service")
+    assert draft.rest["metric"]["name"] == "eval/service_blocking_probability"
+
+
+@pytest.mark.parametrize(
+    ("flags", "initial"),
+    [
+        ("--REWARD_CENTERING --INITIAL_AVERAGE_REWARD=0.0", 0.0),
+        ("--REWARD_CENTERING", 0.0),
+        ("--REWARD_CENTERING --INITIAL_AVERAGE_REWARD=-0.2", -0.2),
+        ("", None),  # nothing is centred
+    ],
+)
+def test_an_average_reward_starts_at_its_value_and_0_is_one(tmp_path, flags, initial):
+    _, study = imported(tmp_path, f"--env_type=rmsa {flags}")
+    assert study.default()["average_reward_initial"] == initial
+
+
+@pytest.mark.parametrize(
+    ("flags", "every"),
+    [
+        ("--SAVE_MODEL --TOTAL_TIMESTEPS=20480 --NUM_ENVS=8 --ROLLOUT_LENGTH=32", 20_480),
+        ("--SAVE_MODEL --TOTAL_TIMESTEPS=99999", 99_999),
+        ("--SAVE_MODEL --TOTAL_TIMESTEPS=300000", 100_000),
+        ("--EVAL_DURING_TRAINING --TOTAL_TIMESTEPS=50000", 50_000),
+        ("--EVAL_DURING_TRAINING --EVAL_FREQUENCY=2 --TOTAL_TIMESTEPS=250000", 200_000),
+        ("--EVAL_DURING_TRAINING --EVAL_FREQUENCY=4 --SAVE_MODEL --TOTAL_TIMESTEPS=50000", None),
+        ("--SAVE_MODEL --TOTAL_TIMESTEPS=4000 --NUM_ENVS=100 --ROLLOUT_LENGTH=100", None),
+    ],
+)
+def test_an_increment_is_at_most_the_whole_run(tmp_path, flags, every):
+    draft, study = imported(tmp_path, f"--env_type=rmsa {flags}")
+    assert draft.rest["evaluation"].get("every") == every
+    assert ("checkpoint" in draft.rest) == ("SAVE_MODEL" in flags)
+    assert not check(study).mistakes
+
+
+def test_rows_that_the_losses_differ_in_are_said(tmp_path):
+    draft, _ = imported(tmp_path, "--env_type=rmsa --VALID_MASS_LOSS_COEF=0.02")
+    notes = "\n".join(draft.notes)
+    assert "VALID_MASS_LOSS_COEF: the mean is over rows that have a valid action here" in notes
+    assert "takes the policy of a minibatch's first row for all rows" in notes
+    draft, _ = imported(tmp_path, "--env_type=rmsa", system="xlron_july_2026")
+    assert "first row for all rows" in "\n".join(draft.notes)
+    assert "VALID_MASS_LOSS_COEF" not in "\n".join(draft.notes)

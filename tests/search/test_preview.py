@@ -1,5 +1,9 @@
+import json
+
+import gymnasium
 import pytest
 
+from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.study_estimate import preview
 from hpo.studies.load import load, loads
@@ -58,3 +62,51 @@ def test_given_lanes_are_rounded_up_to_the_devices():
     report, _ = preview(loads(TEXT + "population: {lanes: 15}\n"))
     devices = len(local.LocalFactory(loads(TEXT)).devices)
     assert report.buckets[0][1].lanes == -(-15 // devices) * devices
+
+
+DICT = """
+import gymnasium
+import numpy as np
+
+SPACES = gymnasium.spaces
+
+
+class Pair(gymnasium.Env):
+    observation_space = SPACES.Dict(a=SPACES.Box(-1, 1, (2,), np.float32))
+    action_space = SPACES.Discrete(2)
+
+
+gymnasium.register("hpo-test/Pair-v0", entry_point=Pair, max_episode_steps=50)
+"""
+
+
+def test_a_check_says_what_it_has_not_looked_at(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gymnasium.registry.pop("hpo-test/Pair-v0", None)
+    (tmp_path / "pair.py").write_text(DICT)
+    text = TEXT.replace("CartPole-v1", "gym:hpo-test/Pair-v0")
+    (tmp_path / "s.yaml").write_text(f"imports: [pair.py]\n{text}")
+    for more in ([], ["--no-time"]):
+        assert main(["check", "s.yaml", *more]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith(
+            "The study file is OK; what pair.py brings is not checked, as only hpo check --time "
+            "s.yaml runs it. Runs 20 trials of gym:hpo-test/Pair-v0."
+        )
+        assert "no limit of" not in said
+    assert main(["check", "s.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["imports_not_run"] == ["pair.py"]
+    assert main(["check", "s.yaml", "--time"]) == 2
+    assert "gives observations of the kind Dict; allowed: Box" in capsys.readouterr().err
+
+
+def test_a_check_finds_a_logger_that_cannot_start(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setattr("hpo.store.wandb_sink._logged_in", lambda: False)
+    (tmp_path / "s.yaml").write_text(f"{TEXT}loggers: [wandb]\n")
+    assert main(["check", "s.yaml", "--no-time"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no login here" in said or "needs the package 'wandb'" in said
+    (tmp_path / "s.yaml").write_text(f"{TEXT}loggers: [csv, console]\n")
+    assert main(["check", "s.yaml", "--no-time"]) == 0

@@ -3,9 +3,11 @@
 import dataclasses
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from helpers import search_samples as samples
+from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.checks import changed_files, files_of_study
 from hpo.search.engine.callbacks import StopStudy
@@ -13,6 +15,7 @@ from hpo.search.run import run
 from hpo.search.state.progress import Observer
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.store.journal import Journal
+from hpo.store.rows import Commit
 from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
 
 
@@ -77,6 +80,178 @@ def test_the_policy_that_lanes_start_from_counts(tmp_path):
     assert sorted(files_of_study(study)) == ["p/arrays/SHA256SUMS", "p/policy.json"]
     restored = dataclasses.replace(study, init=Init("p", optimiser="restored"))
     assert files_of_study(restored).keys() - files_of_study(study) == {"p/parts/optimiser.npz"}
+
+
+TRAINING = """
+import pathlib
+
+import jax.numpy as jnp
+
+import hpo
+
+RATE = 0.3
+
+
+class Bowl(hpo.Training):
+    rate = hpo.traced(RATE, low=0.0)
+
+    def setup(self):
+        self.steps_per_update = 5
+
+    def init(self, key, h):
+        return jnp.ones(2)
+
+    def update(self, state, h):
+        return state * (1 - h.rate), {}
+
+    def evaluate(self, state, h, key):
+        return {"return": -jnp.sum(state**2)}
+"""
+TRAINED = """
+algorithm: bowl.py:Bowl
+length: 40
+space: {rate: {min: 0.1, max: 0.9, distribution: uniform}}
+search: {method: random}
+evaluation: {episodes: 1, every: 20}
+seeds: {per_config: 1}
+budget: {trials: 3}
+population: {lanes: 2}
+confirm: null
+"""
+
+
+def trap(file, marker):
+    """Change a file so that it leaves a mark when it is run."""
+    text = file.read_text()
+    file.write_text(f"import pathlib\npathlib.Path({str(marker)!r}).write_text('ran')\n{text}")
+
+
+@pytest.mark.parametrize("changed", ["bowl.py", "beside.py"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["what-if"],
+        ["replay", "0"],
+        ["confirm", "0", "--seeds", "2"],
+        ["run", "study.yaml", "--set", "budget.trials=6"],
+        ["run", "study.yaml"],
+    ],
+)
+def test_a_changed_file_is_never_run_before_it_is_compared(
+    tmp_path, monkeypatch, capsys, words, changed
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, beside_py="", bowl_py=TRAINING.replace("import hpo", "import hpo, beside"))
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    if words == ["run", "study.yaml"]:  # as if it had been interrupted
+        with Journal(tmp_path / "results/study", writable=True) as journal:
+            head = journal.head()
+            journal.commit(Commit(head.number + 1, head.loop_state, head.checkpoint, head.at))
+    trap(tmp_path / changed, tmp_path / "mark")
+    capsys.readouterr()
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert f"{changed}: its sha256 was" in error
+    assert not (tmp_path / "mark").exists()
+
+
+MOVES = {
+    "import": ("import hpo\n", "import hpo, os\nos.chdir('elsewhere')\n"),
+    "setup": ("    def setup(self):\n", "    def setup(self):\n        os.chdir('elsewhere')\n"),
+    "init": (
+        "    def init(self, key, h):\n",
+        "    def init(self, key, h):\n        os.chdir(PLACE)\n",
+    ),
+    "update": (
+        "    def update(self, state, h):\n",
+        "    def update(self, state, h):\n        os.chdir(PLACE)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("where", MOVES)
+def test_a_study_stays_where_it_was_started_if_its_code_changes_the_folder(
+    tmp_path, monkeypatch, capsys, where
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    moved = TRAINING.replace(*MOVES[where]).replace("import pathlib", "import os, pathlib")
+    write(tmp_path, bowl_py=f"PLACE = {str(tmp_path / 'elsewhere')!r}\n{moved}")
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert not any((tmp_path / "elsewhere").iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert (tmp_path / "results/study/report.html").is_file()
+    assert main(["top"]) == 0
+    assert main(["run", "study.yaml", "--quiet", "--set", "budget.trials=4"]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["confirm", "0", "--seeds", "2", "--quiet"]) == 0
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+MOVING = """
+import os
+
+import gymnasium
+import numpy as np
+
+PLACE = {place!r}
+
+
+class Moving(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        {made}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        {reset}
+        self.at = 0
+        return np.zeros(2, np.float32), {{}}
+
+    def step(self, action):
+        self.at += 1
+        return np.zeros(2, np.float32), float(action), self.at >= 8, False, {{}}
+
+
+gymnasium.register("hpo-test/Moving-v0", entry_point=Moving)
+"""
+
+
+@pytest.mark.parametrize("where", ["made", "reset"])
+def test_a_study_stays_where_it_was_started_if_its_environment_changes_the_folder(
+    tmp_path, monkeypatch, where
+):
+    monkeypatch.chdir(tmp_path)
+    gymnasium.registry.pop("hpo-test/Moving-v0", None)
+    (tmp_path / "elsewhere").mkdir()
+    lines = {"made": "pass", "reset": "pass", where: "os.chdir(PLACE)"}
+    write(tmp_path, moving_py=MOVING.format(place=str(tmp_path / "elsewhere"), **lines))
+    (tmp_path / "study.yaml").write_text(
+        "env: gym:hpo-test/Moving-v0\nimports: [moving.py]\nenv_steps: 128\nconfirm: null\n"
+        "fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 1, hidden_sizes: [8]}\n"
+        "space: {learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}}\n"
+        "evaluation: {episodes: 2}\nseeds: {per_config: 1}\nbudget: {trials: 2}\n"
+        "population: {lanes: 2, workers: 0}\nsearch: {method: random}\n"
+    )
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert not any((tmp_path / "elsewhere").iterdir())
+    kept = next((tmp_path / "results/study/policies").iterdir())
+    assert (kept / "imports/moving.py").is_file()
+
+
+def test_a_finished_study_is_shown_whatever_its_files_hold_now(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, bowl_py=TRAINING)
+    (tmp_path / "study.yaml").write_text(TRAINED)
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    trap(tmp_path / "bowl.py", tmp_path / "mark")
+    assert main(["run", "study.yaml", "--quiet"]) == 0
+    assert "finished" in capsys.readouterr().out
+    assert main(["confirm", "0", "--seeds", "2", "--accept-changed-files", "--quiet"]) == 0
 
 
 class Cut(Observer):

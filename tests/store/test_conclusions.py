@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.store.comparison import Bounds, deviation, paired_interval, seeds_to_tell
+from hpo.store.constraint_tests import Limit
 from hpo.store.interim_analyses import next_level
-from hpo.store.verdict import ChosenTrial, Conclusion, conclude
+from hpo.store.verdict import ChosenTrial, Conclusion, ConstraintSamples, conclude
 from hpo.store.verdict_text import as_json, details, sentences
 
 
@@ -207,16 +209,71 @@ def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
     assert own.verdict == "default" and len(sentences(own)) == 2
 
 
-def test_constraints_come_before_values() -> None:
-    found = conclude(LOW, HIGH, name="trial 3", feasible=True, rival_feasible=False)
-    assert found.verdict == "feasible"
+COST = (Limit("eval/cost", high=1.0),)
+KEPT, VIOLATED = [drawn(0.2, spread=0.3)], [drawn(2.0, seed=3, spread=0.3)]
+UNSURE = [drawn(1.0, seed=4, spread=0.3)]
+
+
+def constrained(winner, default, values=(HIGH, LOW), **more):
+    samples = ConstraintSamples(COST, winner, default)
+    return conclude(*values, name="trial 3", constraints=samples, **more)
+
+
+def test_constraints_come_before_values_and_hide_no_better_default() -> None:
+    found = constrained(KEPT, VIOLATED)
+    assert (found.verdict, found.against.by_value) == ("feasible", "better")
     assert first(found) == "Trial 3 keeps the constraints, which the default violates."
-    assert sentences(found)[1].startswith("By value alone, on 16 test seeds, the difference is -")
-    none = conclude(HIGH, LOW, name="trial 3", feasible=False, rival_feasible=False)
-    assert none.verdict == "infeasible"
-    assert first(none) == "No confirmed trial keeps the constraints; trial 3 violates them least."
-    assert "is better than the default" in sentences(none)[1]
-    assert conclude(HIGH, LOW, feasible=True, rival_feasible=True).verdict == "better"
+    assert sentences(found)[1].startswith("By value: trial 3 is better than the default: by ")
+    worse = constrained(KEPT, VIOLATED, (LOW, HIGH))
+    assert (worse.verdict, worse.against.by_value) == ("feasible", "worse")
+    assert (
+        first(worse) == "Trial 3 keeps the constraints; the default violates them but is better."
+    )
+    assert sentences(worse)[1].startswith("By value: the default is better than trial 3: by ")
+    [limits] = [text for text in sentences(worse) if "eval/cost" in text]
+    shown = r"[\d.]+ \[[\d., -]+\]"
+    told = rf"eval/cost has to be at most 1: trial 3 {shown}, the default {shown}\."
+    assert re.fullmatch(told, limits)
+
+
+@pytest.mark.parametrize(
+    ("winner", "default", "values", "verdict", "said"),
+    [
+        (VIOLATED, KEPT, (HIGH, LOW), "infeasible",
+         "Trial 3 violates the constraints, which the default keeps."),
+        (VIOLATED, VIOLATED, (HIGH, LOW), "infeasible",
+         "Trial 3 and the default both violate the constraints."),
+        (VIOLATED, None, (HIGH, LOW), "infeasible", "Trial 3 violates the constraints."),
+        (UNSURE, VIOLATED, (LOW, HIGH), "undecided",
+         "Undecided: the default is better but violates the constraints."),
+        (UNSURE, VIOLATED, (HIGH, LOW), "better",
+         "The default violates the constraints; it is not certain that trial 3 keeps them."),
+        (UNSURE, KEPT, (HIGH, LOW), "better",
+         "It is not certain that trial 3 keeps the constraints."),
+        (UNSURE, UNSURE, (HIGH, LOW), "better",
+         "It is not certain that trial 3 or the default keeps the constraints."),
+        (KEPT, None, (LOW, HIGH), "worse",
+         "The constraints of the default were not measured on test seeds."),
+        (KEPT, KEPT, (HIGH, LOW), "better", "Trial 3 is better than the default"),
+    ],
+)  # fmt: skip
+def test_constraints_rule_only_where_test_seeds_show_them(winner, default, values, verdict, said):
+    found = constrained(winner, default, values)
+    assert found.verdict == verdict
+    assert any(text.startswith(said) for text in sentences(found))
+
+
+def test_selection_seeds_say_nothing_about_constraints_on_new_seeds() -> None:
+    found = constrained(None, None, feasible=True)
+    assert found.verdict == "better"
+    unknown = "The constraints of trial 3 and the default were not measured on test seeds."
+    assert unknown in sentences(found)
+    none = constrained(None, None, feasible=False)
+    assert none.verdict == "better"
+    told = (
+        "No trial keeps the constraints on the selection seeds; trial 3 violates them least there."
+    )
+    assert sentences(none)[-1] == told
 
 
 def test_why_there_is_nothing_to_compare_is_said() -> None:
@@ -236,7 +293,14 @@ def test_baselines_have_their_own_verdicts() -> None:
     found = conclude(HIGH, LOW, baselines={"ksp_ff": drawn(500, seed=2), "ff_ksp": LOW})
     assert [item.verdict for item in found.baselines] == ["worse", "better"]
     assert [item.rival for item in found.baselines] == ["ksp_ff", "ff_ksp"]
-    assert any(said.startswith("ksp_ff is better than the winner") for said in sentences(found))
+    assert first(found).startswith("ksp_ff is better than the winner: by ")
+    assert sentences(found)[1].startswith("The winner is better than the default")
+    assert sum("ksp_ff" in said for said in sentences(found)) == 1
+    both = {"ksp_ff": drawn(500, seed=2), "ksp_bf": drawn(520, seed=2)}
+    open_one = conclude(HIGH, HIGH, baselines=both)
+    assert first(open_one).startswith("ksp_bf is better than the winner")
+    assert any(said.startswith("ksp_ff is better") for said in sentences(open_one)[1:])
+    assert first(conclude(HIGH, LOW, baselines={"ff_ksp": LOW})).startswith("The winner is better")
     near = {seed: value + (3.0 if seed % 2 else -2.9) for seed, value in HIGH.items()}
     found = conclude(HIGH, LOW, baselines={"ksp_ff": near})
     assert found.baselines[0].verdict in ("undecided", "no_difference")

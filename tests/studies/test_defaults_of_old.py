@@ -69,3 +69,17 @@ def test_a_study_from_before_training_weight_is_resumed(text, then):
     weighed = loads(BASE + f"metric: {FIRST[:-1]}, training_weight: 0.5}}\n")
     with pytest.raises(StoreError, match=r"training_weight|objectives"):
         check_continues(replace(meta, study_text=before), weighed)
+
+
+def without_tiles(text):
+    """Return a record as it was written before `population.tiles`."""
+    (line,) = (line for line in text.splitlines() if line.startswith("population: "))
+    assert ", tiles: auto" in line
+    return text.replace(line, line.replace(", tiles: auto", ""))
+
+
+def test_lanes_of_old_stay_in_tiles_that_fit_them():
+    text = without_tiles(resolved_yaml(loads(BASE + "population: {lanes: 9}\n")))
+    assert recorded(text).population.tiles == "narrow"
+    assert as_recorded(text)["population"]["tiles"] == "narrow"
+    assert recorded(resolved_yaml(loads(BASE))).population.tiles == "auto"

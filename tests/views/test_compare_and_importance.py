@@ -6,11 +6,14 @@ import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from helpers import view_samples as samples
+from helpers.recorded_study import write_study
 from hpo.cli import main
 from hpo.store.journal import Journal
+from hpo.store.rows import TrialRow, TrialState
 from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
@@ -44,14 +47,14 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     data, text = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["seeds"] == [5, 5]
     assert data["difference"] == pytest.approx(mean(apart))
-    assert data["decision"] == "undecided"  # five seeds are too few for any verdict
-    assert text.startswith("Undecided: trial ") and "5 shared selection seeds" in text
-    assert f"These seeds also picked trial {winner.trial} as the winner" in text
-    assert "so its mean is a little too good." in " ".join(text.split())  # whatever the goal
+    assert data["decision"] is None  # three trials ran on these seeds, which picked the winner
+    assert data["difference_interval"]["low"] is None and data["more_seeds"] is None
+    assert data["probability"] is None
+    assert text.startswith("No verdict: trial ") and "5 shared selection seeds, which" in text
     pair = f"{winner.trial} {other.trial}"
     words = " ".join(text.split())
     assert re.search(
-        r"To decide, train both on 8 test seeds \(\d+ runs, \d+k env steps, about \d+s\): "
+        r"To decide, train both on test seeds \(\d+ runs, \d+k env steps, about \d+s\): "
         f"hpo confirm {pair} --seeds 8", words,
     )  # fmt: skip
     lines = [line.split() for line in text.splitlines() if line.startswith("  trial ")]
@@ -64,7 +67,8 @@ def test_a_trial_that_violates_a_constraint_is_named(capsys, tmp_path):
     two = [entry for entry in results.leaderboard if entry.confirmed][:2]
     unfit = [f"trial {entry.trial}" for entry in two if entry.feasible is False]
     data, text = compared(capsys, results, *(entry.trial for entry in two))
-    said = f"By value alone: constraints are violated by {' and '.join(unfit)}."
+    where = "on seeds that ranked them, constraints are violated by"
+    said = f"By value alone: {where} {' and '.join(unfit)}."
     assert unfit and data["caution"].endswith(said) and said in " ".join(text.split())
 
 
@@ -77,12 +81,12 @@ def test_the_objective_that_is_compared_is_named(capsys, tmp_path):
     assert data["caution"].endswith(said) and said in " ".join(text.split())
 
 
-def test_two_that_did_not_win_are_compared_without_caution(capsys, results):
+def test_two_that_did_not_win_get_no_verdict_from_seeds_that_ranked_them(capsys, results):
     _, second, third = results.leaderboard[:3]
     data, text = compared(capsys, results, second.trial, third.trial)
     assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
-    assert "probability" not in text and "to win" not in text  # as it is undecided
-    assert "These seeds also picked" not in text
+    assert "probability" not in text and "to win" not in text
+    assert data["decision"] is None and text.startswith("No verdict: ")
     wins, ties, losses = map(int, re.findall(r"(?:wins|ties|loses) (\d+)", text))
     assert wins + ties + losses == 5
 
@@ -225,7 +229,7 @@ def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(c
         ours, theirs = (journal.trial(e.trial).seed_values for e in (winner, other))
     data, _ = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
-    assert f"These seeds also picked trial {winner.trial} as the winner" in data["caution"]
+    assert data["verdict"].endswith("6 shared search seeds, which also ranked the trials")
 
 
 def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys, tmp_path):
@@ -234,10 +238,13 @@ def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys,
     assert one.best.value_from == "report"
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
-    assert (
-        "of two also selected it: its mean is too good." in data["caution"]
-        and "of one" not in data["caution"]
+    assert data["decision"] is None and data["verdict"].endswith(
+        ", some of which also chose the trials"
     )
+    assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "To decide, run both on test seeds:" in text
+    assert text.count("hpo confirm") == 1 and str(tmp_path / "two") in text
 
 
 def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
@@ -259,8 +266,9 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
 def test_values_in_which_training_returns_count_differently_get_no_verdict(capsys, tmp_path):
     mixed = Metric(training_weight=0.5)
     samples.make_results(tmp_path, "plain", confirm=None)
-    samples.make_results(tmp_path, "mixed", confirm=None, metric=mixed)
-    samples.make_results(tmp_path, "like", confirm=None, metric=mixed)
+    shows = samples.ReturningFactory(lanes=12, block=4, diverges_above=0.3)
+    samples.make_results(tmp_path, "mixed", shows, confirm=None, metric=mixed)
+    samples.make_results(tmp_path, "like", shows, confirm=None, metric=mixed)
     samples.make_results(tmp_path, "tested")
     samples.make_results(tmp_path, "also", metric=mixed)
 
@@ -272,8 +280,9 @@ def test_values_in_which_training_returns_count_differently_get_no_verdict(capsy
     assert verdict("plain", "mixed") == refused.format(f"{none}plain", half)
     for name in ("tested", "also"):  # their values are of test seeds
         assert verdict(name, "mixed") == refused.format(none + name, half)
-    for pair in (("mixed", "like"), ("tested", "also"), ("tested", "plain"), ("also", "plain")):
-        assert "no verdict" not in verdict(*pair)
+    for pair in (("mixed", "like"), ("tested", "plain"), ("also", "plain")):
+        assert "which also chose the trials" in verdict(*pair)
+    assert "no verdict" not in verdict("tested", "also")
     assert main(["compare", "plain", "mixed", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("No verdict: training returns") and "better" not in said
@@ -330,14 +339,15 @@ def test_a_ceiling_on_few_seeds_decides_nothing(capsys, results, monkeypatch):
     monkeypatch.setattr(compare, "_compared_values", lambda *_: alike)
     text = " ".join(compared(capsys, results, 0, 1)[1].split())
     limit = "Both reach 500, the environment's limit; more seeds may differ. To decide, train both"
-    assert f"{limit} on 8 test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
+    assert f"{limit} on test seeds" in text and "hpo confirm 0 1 --seeds 8" in text
 
 
 def test_compare_writes_numbers_as_the_leaderboard_does(capsys, results, monkeypatch):
     """Whole from 1,000 on, and 0 without a sign, also where the second trial is ahead."""
     _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
     behind = [465.1, 272.4, 470.1, 234.2, 259.4, 495.6]
-    chosen = replace(compare._compared_values(*sides), values=[behind, [500.0] * 6], paired=True)
+    found = compare._compared_values(*sides)
+    chosen = replace(found, values=[behind, [500.0] * 6], paired=True, ranked=False)
     monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
     assert "trial 1 leads trial 0 by 133.9 [0, " in " ".join(
         compared(capsys, results, 0, 1)[1].split()
@@ -362,7 +372,8 @@ def test_the_environments_ceiling_leaves_no_unseen_seed_above_it(capsys, results
     """As `hpo top` knows it: CartPole returns at most 500; without that more seeds are needed."""
     values = [[500.0] * 8, [498.0, 492.0, 484.0, 476.0, 468.0, 460.0, 450.0, 440.0]]
     _, sides = compare._trials(StudyFolder(results.folder), (0, 1))
-    chosen = replace(compare._compared_values(*sides), values=values, paired=True)
+    found = compare._compared_values(*sides)
+    chosen = replace(found, values=values, paired=True, ranked=False)
     monkeypatch.setattr(compare, "_compared_values", lambda *_: chosen)
     data, text = compared(capsys, results, 0, 1)
     assert data["decision"] == "better" and text.startswith("Trial 0 is better")
@@ -391,3 +402,43 @@ def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
     assert "only values from the same environment" in compared_studies(
         capsys, tmp_path, "plain", "other"
     )
+
+
+def test_seeds_that_sorted_equal_configurations_call_none_of_them_better(capsys, tmp_path):
+    """All 8 trials are equal; by a test on the seeds that sorted them many pairs differ."""
+    rng = np.random.default_rng(8)
+    decisions = []
+    for study in range(12):
+        values = rng.normal(100.0, 8.0, (8, 6))
+        rows = [
+            TrialRow(
+                trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
+                {"learning_rate": 1e-3},
+                value=float(np.mean(values[trial])), seed_values=tuple(values[trial].tolist()),
+            )
+            for trial in range(8)
+        ]  # fmt: skip
+        folder = write_study(tmp_path / str(study), more="confirm: null", trials=rows)
+        order = [int(at) for at in np.argsort(-values.mean(axis=1))]
+        for pair in ((order[0], order[-1]), (order[1], order[-1])):
+            ours, theirs = (values[at].tolist() for at in pair)
+            decisions.append(compare.compare(ours, theirs, "maximize", True).verdict)
+            data, text = compared(capsys, SimpleNamespace(folder=folder), *pair)
+            assert data["decision"] is None and "better" not in text
+            assert f"hpo confirm {pair[0]} {pair[1]} --seeds 8" in " ".join(text.split())
+    assert decisions.count("better") > 0.1 * len(decisions)  # what it would have said
+
+
+def test_compare_and_the_end_of_a_run_name_the_same_command(capsys, tmp_path):
+    """Also where few test seeds are known, where a first look would propose 8."""
+    for name, confirm in (("few", "confirm: {top_k: 2, choose: 4, report: 4}"),
+                          ("none", "confirm: null")):  # fmt: skip
+        folder = write_study(tmp_path / name, more=confirm, level=1.0)
+        where = ["--study", str(folder)]
+        assert main(["top", *where]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        [named] = re.findall(r"hpo confirm (\d+ \d+ --seeds \d+)", said)
+        first, default = named.split()[:2]
+        assert main(["compare", default, first, *where]) == 0
+        again = " ".join(capsys.readouterr().out.split())
+        assert re.findall(r"hpo confirm (\d+ \d+ --seeds \d+)", again) == [named]

@@ -13,6 +13,7 @@ from helpers import view_samples as samples
 from hpo.cli import main
 from hpo.store.journal import Journal
 from hpo.store.verdict import conclude
+from hpo.store.verdict_text import sentences
 from hpo.studies.spec import Confirm, EarlyTerminate
 from hpo.views.commands import train
 from hpo.views.commands.watched_run import (
@@ -65,6 +66,18 @@ def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
     words = shlex.split(train)
     assert words[:2] == ["hpo", "train"] and Path(words[2]) == results.folder / "study.yaml"
     assert words[3:5] == ["--name", "small-default"] and "the default" in commands[train]
+
+
+def test_where_a_heuristic_is_better_it_comes_first_and_is_what_to_run(results):
+    policy, rule = ({seed: at + 0.1 * seed for seed in range(8)} for at in (1.0, 5.0))
+    found = conclude(policy, policy, name="trial 3", baselines={"ksp_ff": rule})
+    found = dataclasses.replace(found, said=tuple(sentences(found)))
+    assert found.said[0].startswith("ksp_ff is better than trial 3: by ")
+    commands = next_commands(results.folder, results.leaderboard, found)
+    words = shlex.split(commands[0][0])
+    assert words[:3] == ["hpo", "eval", "--env"] and words[4:] == ["--heuristic", "ksp_ff"]
+    assert Path(words[3]) == results.folder / "study.yaml"
+    assert not any("hpo best" in command or "confirm" in command for command, _ in commands)
 
 
 def test_commands_name_the_study_where_there_are_several(results, tmp_path, capsys):

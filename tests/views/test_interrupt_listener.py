@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from hpo.views.commands import watched_run
 from hpo.views.commands.watched_run import InterruptListener
 
 LIBC = ctypes.CDLL(None)
@@ -140,6 +141,65 @@ def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_come
         for each, handler in before.items():
             signal.signal(each, handler)
     assert (told, left) == ([1, 2], [130])
+
+
+def test_a_later_sigterm_leaves():
+    now, told, left, gone = [0.0], [], [], threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *given: None)
+
+    def leave(code):
+        left.append(code)
+        gone.set()
+
+    try:
+        first = threading.Event()
+        with InterruptListener(
+            first.set, lambda: told.append(2), leave=leave, clock=lambda: now[0]
+        ) as ear:
+            ear.arm()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert first.wait(PATIENCE)
+            now[0] = 60.0
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert gone.wait(PATIENCE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (told, left) == ([2], [130])
+
+
+def test_a_compile_that_goes_on_is_left_without_a_second_press(handled, monkeypatch):
+    left, told, gone = [], [], threading.Event()
+    monkeypatch.setattr(watched_run, "PATIENCE", 0.2)
+
+    def leave(code):
+        left.append(code)
+        gone.set()
+
+    with InterruptListener(
+        lambda: told.append(1), lambda: told.append(2), leave=leave, is_stuck=lambda: True
+    ) as ear:
+        ear.arm()
+        press()
+        assert gone.wait(PATIENCE)
+    assert (told, left) == ([1, 2], [130])
+
+
+def test_a_compile_that_ends_in_time_ends_the_study_cleanly(handled):
+    left, looks, ended = [], iter((True, True, False)), threading.Event()
+
+    def is_stuck():
+        look = next(looks)
+        if not look:
+            ended.set()
+        return look
+
+    with InterruptListener(
+        lambda: None, lambda: None, leave=left.append, is_stuck=is_stuck
+    ) as ear:
+        ear.arm()
+        press()
+        assert ended.wait(PATIENCE)
+    assert left == []
 
 
 def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):

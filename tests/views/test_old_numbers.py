@@ -145,11 +145,6 @@ class Studied:
         theirs = self.other.leaderboard[0].values
         return comparison(list(self.mine.report_values), list(theirs), "maximize", False)
 
-    def more_seeds(self):
-        """Return how many more seeds would decide between the first two, by their own values."""
-        values = [list(self.rows[e.trial].choose_values) for e in (self.winner, self.second)]
-        return comparison(*values, "maximize", True).more_seeds
-
     def knob(self, name):
         return next(knob for knob in self.answer.decided.knobs if knob.name == name)
 
@@ -329,8 +324,6 @@ NUMBERS = (
             lambda s: mean([(a > b) + (a == b) / 2 for a, b in s.pairs()])),
     compare("probability low", "probability_interval/low",
             lambda s: s.conclusion.against.probability_interval.low),
-    Number("compare", "seeds to decide", "compare {winner} {second} --json", "more_seeds",
-           lambda s: s.more_seeds()),
     # ------------------------------------------------- hyperparameters
     importance("point", "at", lambda s: s.answer.at),
     importance("trials", "answer/trials", lambda s: s.answer.decided.trials),

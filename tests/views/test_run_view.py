@@ -134,5 +134,7 @@ def test_what_ctrl_c_waits_for_is_said():
         view.pressed()
     view.pressed()
     during, after = [line for line in stream.getvalue().splitlines() if "Ctrl-C" in line]
-    assert during.startswith("Stops after this compile and the next step;")
+    assert during.startswith(
+        "Stops after this compile and the next step, or in 8 s if it still compiles then;"
+    )
     assert after.startswith("Finishing this chunk and committing;")

@@ -191,6 +191,7 @@ def test_two_trials_are_compared_on_every_environment(capsys, folder):
     ours, theirs = (scores_of(folder, trial, "choose") for trial in (a, b))
     chance, _ = probability_of_improvement(ours, theirs)
     assert told["improvement"]["value"] == pytest.approx(chance)
+    assert told["improvement"]["interval"]["low"] is None  # these seeds ranked the trials
     for one, x, y in zip(told["each"], ours, theirs, strict=True):
         assert one["difference"]["value"] == pytest.approx(fmean(x) - fmean(y))
     assert told["differences"]["iqm"]["value"] == pytest.approx(overall(ours) - overall(theirs))

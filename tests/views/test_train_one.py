@@ -9,6 +9,7 @@ from hpo.views.commands.train import _text
 DATA = {
     "name": "small", "env": "CartPole-v1", "metric": "eval/return_mean", "state": "finished",
     "value": 2.0, "ci_low": 1.0, "ci_high": 3.0, "curve": [], "picture": None, "policy": None,
+    "training_weight": 0.0,
 }  # fmt: skip
 
 
@@ -31,5 +32,6 @@ def test_a_value_with_training_returns_in_it_is_not_of_evaluation_episodes_alone
     data = {**DATA, "seeds": 1, "seed_values": [2.0]}
     said = "eval/return_mean, mean of 1 seed, from evaluation episodes"
     assert said in _text(plain, data).splitlines()[2]
-    said = _text(mixed, data).splitlines()[2].strip()
-    assert said == "eval/return_mean with training returns, mean of 1 seed"
+    told = _text(mixed, {**data, "training_weight": 0.5}).splitlines()[2].strip()
+    assert told == "eval/return_mean with training returns, mean of 1 seed"
+    assert said in _text(mixed, data).splitlines()[2]  # no training episode had ended

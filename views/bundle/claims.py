@@ -16,7 +16,8 @@ import numpy as np
 
 from ...errors import StoreError
 from ...files.plain_data import is_dict, is_list
-from ...search.analysis.verdict import ceiling_of, conclusion_of
+from ...search.analysis.checkpoint_values import ranking_objective
+from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
 from ...store.codec import finite_json
@@ -28,7 +29,7 @@ from ...store.rows import StudyMeta, TrialRow, as_left
 from ...store.statistics import aggregate, interval
 from ...store.tables import episode_columns
 from ...store.value_bounds import value_bounds
-from ...store.verdict import Against, conclude
+from ...store.verdict import Against, ConstraintSamples, conclude
 from ...store.verdict_text import as_json, details
 from ...studies.load import recorded
 from ...studies.spec import value_words
@@ -51,13 +52,21 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     with Journal(folder) as journal, journal.at_one_commit():
         rows, meta = as_left(journal.trials()), journal.meta
         entries, conclusion = leaderboard_of(meta, rows), conclusion_of(journal)
+        objective = ranking_objective(journal)
         looks, columns = looks_of(journal.attributes()), episode_columns(journal)
+        default = default_of(rows)
+        limited = [
+            constraint_samples(journal, rows, one.trial, default and default.trial)
+            for one in entries
+            if trial in (None, one.trial)
+        ][:1]
     first = next((one for one in entries if trial in (None, one.trial)), None)
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
     asked, by_number = recorded(meta.study_text), {row.trial: row for row in rows}
-    tables, metric = _Tables(folder, meta, columns, Objective.of(asked)), value_words(asked)
-    best, default = first is entries[0], default_of(rows)
+    tables = _Tables(folder, meta, columns, objective)
+    metric = value_words(asked, alone=not objective.metric.training_weight)
+    best = first is entries[0]
     claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
     if first.measured_value is not None and (value := tables.value(first)) is not None:
         said, (sql, numbers) = winner_line(entries, metric), value
@@ -70,7 +79,7 @@ def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     sentences = [*conclusion.said, *details(conclusion)] if best else []
     numbers = {"verdict": conclusion.verdict}
     if default is not None and default.trial != first.trial:
-        pair = tables.against(by_number[first.trial], default, looks)
+        pair = tables.against(by_number[first.trial], default, looks, limited[0])
         if pair is not None:
             sql, against = pair
             numbers = asdict(against)
@@ -114,7 +123,11 @@ class _Tables:
         return sql, numbers
 
     def against(
-        self, row: TrialRow, default: TrialRow, looks: Sequence[Look]
+        self,
+        row: TrialRow,
+        default: TrialRow,
+        looks: Sequence[Look],
+        limited: ConstraintSamples | None,
     ) -> tuple[str, Against] | None:
         """Return SQL and result of a trial and the default on shared test seeds; None without."""
         ours, theirs = (self._sql(one.trial, "report") for one in (row, default))
@@ -122,12 +135,12 @@ class _Tables:
             self._seeds(sql) | dict.fromkeys(one.report_diverged, math.nan)
             for sql, one in ((ours, row), (theirs, default))
         )
-        if not (both := a.keys() & b.keys()):
+        if not (both := a.keys() & b.keys()) or "report" in (*row.copies, *default.copies):
             return None
         study = plain(read_text(self.meta.study_text, "study.resolved.yaml"))
         found = conclude(
             a, b, goal=self.meta.goal, bounds=value_bounds(self.meta),
-            ceiling=ceiling_of(study, self.meta),
+            ceiling=ceiling_of(study, self.meta), constraints=limited,
             earlier=winners_looks(looks, row.trial, default.trial, len(both)),
             interim=begins_interim(looks),
         )  # fmt: skip

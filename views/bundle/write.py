@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-import tempfile
 from hashlib import file_digest
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ...errors import StoreError
-from ...files.atomic_files import make_folder, write_text
+from ...files.atomic_files import make_folder, temporary_folder, write_text
 from ...search.checks import changed_files, words_of_changes
 from ...store.journal import JOURNAL_NAME, Journal
 from ...store.lock import lock_holder
@@ -48,8 +47,8 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
     if (holder := lock_holder(folder.path)) is not None:
         raise StoreError(f"{folder.name} is being written by {holder}; wait for it, or stop it")
     require_tables(folder.path)
-    with tempfile.TemporaryDirectory(prefix="hpo-bundle-") as temporary:
-        staged = Path(temporary) / "study"
+    with temporary_folder("bundle") as temporary:
+        staged = temporary / "study"
         staged.mkdir()
         for name in filter(lambda name: (folder.path / name).is_file(), COPIED):
             shutil.copyfile(folder.path / name, staged / name)

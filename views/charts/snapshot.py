@@ -17,7 +17,15 @@ from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.rows import BaselineRow, DecisionRow, Head, StudyMeta, TrialRow, TrialState
+from ...store.rows import (
+    BaselineRow,
+    DecisionRow,
+    Head,
+    StudyMeta,
+    TrialRow,
+    TrialState,
+    counts_evaluations_alone,
+)
 from ...store.study_folder import StudyFolder, state_of, trials_seen
 from ...store.verdict import Conclusion
 from ...studies.spec import Study, value_words
@@ -41,6 +49,7 @@ class Snapshot:
     standing: str  # running, finished, interrupted or died
     conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
+    evaluations_alone: bool = False  # training returns did not count
     scores: EnvironmentScores = field(default_factory=EnvironmentScores)
 
     @cached_property
@@ -73,7 +82,7 @@ class Snapshot:
     @property
     def metric(self) -> str:
         """The name of values in the search."""
-        return value_words(self.study)
+        return value_words(self.study, self.evaluations_alone)
 
     @property
     def winner(self) -> Entry | None:
@@ -140,6 +149,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             standing=state_of(folder.path, head), baseline_rows=rules,
             scores=environment_scores(journal, rows),
             conclusion=conclusion_of(journal, rows, entries),
+            evaluations_alone=counts_evaluations_alone(journal.attributes()),
         )  # fmt: skip
 
 

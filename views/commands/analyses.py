@@ -85,7 +85,8 @@ def do_what_if(args: Namespace) -> int:
     from ...search.what_if import what_if
 
     folder = study_of(args)
-    found = what_if(folder.path, args.early_terminate, args.seeds)
+    source = None if args.source is None else Path(args.source)
+    found = what_if(folder.path, args.early_terminate, args.seeds, source=source)
     told = in_unit(what_if_text(found, console(sys.stdout).width), unit_in(folder.path))
     text = in_columns(told, sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)

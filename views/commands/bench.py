@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import Namespace
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, counted
 from ...files.atomic_files import write_text
 from ...search.bench.bench import BenchResults, run_bench
-from ...search.bench.compare import Comparison, Ratio, compare
+from ...search.bench.compare import Comparison, Estimate, Ratio, compare
 from ...store.codec import finite_json
 from ...studies.bench_file import read_bench
 from ...studies.yaml_io import plain
@@ -81,6 +82,12 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
         far = sum(row.trials * row.nearest * row.distance for row in mine) / max(near, 1e-9)
         nearest = f"{near / max(trials, 1e-9):.0%} at {far:.2f}"
         rows.append((method, *cells, _ratio(ratios[method]), nearest))
+    scores = {(one.method, one.budget): one.score for one in found.scores}
+    scored = [
+        (method, *(_score(scores.get((method, budget))) for budget in spec.budgets))
+        for method in results.methods
+    ]
+    apart = [name for name in results.environments if name in found.ceilings]
     tables = counted(count, "table")
     right = (False, *[True] * (len(spec.budgets) + 1), True)
     tests = counted(spec.test_seeds, "test seed")
@@ -88,6 +95,12 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
     names, took = ", ".join(results.environments), duration(results.seconds)
     return "\n".join([
         f"{len(results.outcomes):,} searches over {tables} ({names}) in {took}",
+        "",
+        aligned(header[: 1 + len(spec.budgets)], scored, right[: 1 + len(spec.budgets)]),
+        "",
+        "Score of the choice by its values on the test seeds, mean over tables [95 %]: 0 for the",
+        "median configuration, 1 for the one that is best on all other recorded seeds.",
+        *([f"Without {', '.join(apart)}: too many configurations tie there."] if apart else []),
         "",
         aligned(header, rows, right),
         "",
@@ -99,6 +112,14 @@ def bench_text(results: BenchResults, found: Comparison) -> str:
         "with confirm), as a ratio; geometric mean over tables [95 %]. nearest: trials not in the "
         "table.",
     ])  # fmt: skip
+
+
+def _score(found: Estimate | None) -> str:
+    if found is None:
+        return "-"
+    if math.isnan(found.low):
+        return f"{found.value:.2f}"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _ratio(found: Ratio) -> str:

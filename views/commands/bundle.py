@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from argparse import Namespace
 from pathlib import Path
 
 from ...errors import ConfigError, StoreError, counted
+from ...files.atomic_files import temporary_folder
 from ...store.study_folder import find_study, first_of
 from ..bundle.verify import Bundle, Level
 from ..bundle.write import sha256, write_bundle
@@ -36,8 +36,8 @@ def do_verify(args: Namespace) -> int:
             answer = {True: "yes", False: "NO", None: "-"}[level.holds]
             echo("\n  ".join([f"{level.name:<11} {answer:<4} {level.words}", *level.wrong]))
 
-    with tempfile.TemporaryDirectory(prefix="hpo-verify-") as temporary:
-        bundle = Bundle(path, Path(temporary) / "study")
+    with temporary_folder("verify") as temporary:
+        bundle = Bundle(path, temporary / "study")
         show(Level("intact", True, f"{counted(len(bundle.members), 'member')} by sha256"))
         level, found = bundle.consistent()
         show(level)

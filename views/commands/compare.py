@@ -1,7 +1,9 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
-Values are compared on the seeds that both ran on, or else on seeds without a part in the choice; a
-note says if the seeds selected one of them. Studies with the same `seed` share the seeds of their
+Values are compared on the seeds that both ran on, test seeds first. Seeds that ranked the trials
+get no verdict: two trials picked from a leaderboard differ on its seeds even if they are equal. A
+test on the same seeds is then wrong in a third of studies. There the difference is printed, and
+the command that runs both on test seeds. Studies with the same `seed` share the seeds of their
 replicates. Different environments get no verdict.
 """
 
@@ -17,18 +19,34 @@ from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
 from ...search.analysis.across_environments import EnvironmentScores, environment_scores
-from ...search.analysis.checkpoint_values import fresh_seeds, read_points
-from ...search.analysis.verdict import apart, evaluated_in
-from ...store.aggregate_environments import BySeed, beside, on_each, profiles
+from ...search.analysis.checkpoint_values import fresh_seeds, ranking_objective, read_points
+from ...search.analysis.verdict import apart, conclusion_of, evaluated_in
+from ...store.aggregate_environments import (
+    Beside,
+    BySeed,
+    Estimate,
+    OneEnvironment,
+    beside,
+    on_each,
+    profiles,
+)
 from ...store.codec import finite_json
 from ...store.comparison import FEWEST_PAIRS, WORDS, Bounds, Comparison, compare, constant
-from ...store.interim_analyses import Look, earlier_looks, looks_of, pair_begins_interim
+from ...store.interim_analyses import (
+    Look,
+    begins_interim,
+    earlier_looks,
+    looks_of,
+    pair_begins_interim,
+    winners_looks,
+)
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import interval
+from ...store.statistics import NO_INTERVAL, interval
 from ...store.study_folder import StudyFolder, find_study, trials_seen
 from ...store.value_bounds import value_bounds
+from ...store.verdict_text import COPIES_REMEDY, copies_sentence
 from ...studies.load import recorded
 from ...studies.yaml_io import plain, read_text
 from ..environment_text import AGGREGATES_NOTE, beside_lines
@@ -43,7 +61,7 @@ from ..formatting import (
     unit_of,
     with_interval,
 )
-from ..leaderboard_text import target
+from ..leaderboard_text import deciding_command, seeds_to_propose, target
 from ..output import note, print_answer
 from ..terminal.console import in_columns
 from ..time_spent import confirm_command, confirm_cost
@@ -52,12 +70,12 @@ _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
 _FRESH = (Stream.CHOOSE, Stream.REPORT)
 _LISTED = 8  # values of a side, at most, that are printed one by one
-_ENOUGH = 8  # test seeds to propose, at least
 
 
 def _environment_part(
-    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
+    names: Sequence[str], ours: BySeed, theirs: BySeed, paired: bool, called: Sequence[str],
+    *, decides: bool,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     if not names or not ours or not theirs:
         return {}, []
     if paired:
@@ -65,6 +83,7 @@ def _environment_part(
         ours, theirs = ({n: side[n] for n in common} for side in (ours, theirs))
     sides = (ours, theirs)
     found = beside(*sides, paired=paired)
+    found = found if decides else _without_intervals(found)
     told = [on_each(side) for side in sides]
     data = {
         "names": list(names),
@@ -75,6 +94,17 @@ def _environment_part(
     }
     lines = ["", *beside_lines(names, sides, found, called), AGGREGATES_NOTE]
     return {"environments": finite_json(data)}, lines
+
+
+def _without_intervals(found: Beside) -> Beside:
+    """Return differences on seeds that ranked the trials, which have no interval."""
+    each = [
+        OneEnvironment(Estimate(one.difference.value), Estimate(one.probability.value))
+        for one in found.each
+    ]
+    differences = {over: Estimate(one.value) for over, one in found.differences.items()}
+    improvement = Estimate(found.improvement.value)
+    return replace(found, each=tuple(each), differences=differences, improvement=improvement)
 
 
 @dataclass(frozen=True)
@@ -91,6 +121,9 @@ class _Side:
     weight: float  # of training returns, except on test seeds
     scores: EnvironmentScores
     looks: tuple[Look, ...]  # earlier numbers of test seeds
+    default: bool = False
+    ranked: Mapping[Stream, int] = field(default_factory=dict[Stream, int])  # trials with values
+    copies: tuple[str, ...] = ()  # streams of which two seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
 
 
@@ -98,8 +131,9 @@ class _Side:
 class _Chosen:
     values: list[list[float]]
     paired: bool  # value i of both is from the same seed
-    caution: str
     streams: tuple[Stream, Stream]
+    ranked: bool = False  # by these values: the pair was picked with them
+    copied: tuple[str, ...] = ()  # sides whose seeds trained alike
     at: int | None = None  # env steps per seed, if these are not full runs
     goal: str = "maximize"
     earlier: tuple[int, ...] = ()  # pairs at each earlier look
@@ -121,40 +155,115 @@ def do_compare(args: Namespace) -> int:
     else:
         meta, sides = _studies(args.a, args.b, root)
     chosen = replace(_compared_values(*sides), goal=meta.goal, bounds=value_bounds(meta))
-    ours, theirs = chosen.values
-    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier, chosen.bounds,
-                     chosen.interim)  # fmt: skip
-    cautions = [chosen.caution] if chosen.caution else []
-    if meta.objectives:
-        cautions.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
-    if unfit := [side.name for side in sides if side.unfit]:
-        cautions.append(f"By value alone: constraints are violated by {' and '.join(unfit)}.")
-    chosen = replace(chosen, caution=" ".join(cautions))
-    differs = apart(sides[0].world, sides[1].world)
-    refused = f"no verdict: they were evaluated in different environments ({differs})"
-    weights = [0.0 if stream is Stream.REPORT else side.weight
-               for side, stream in zip(sides, chosen.streams, strict=True)]  # fmt: skip
-    if not differs and weights[0] != weights[1]:
-        differs = (f"training returns count {weights[0]:g} in the values of {sides[0].name} and "
-                   f"{weights[1]:g} in the values of {sides[1].name}")  # fmt: skip
-        refused = f"no verdict: {differs}"
-    seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
-    names = () if differs else sides[0].scores.names
-    called = [one.name for one in sides]
-    on_each, lines = _environment_part(names, seeds[0], seeds[1], chosen.paired, called)
-    unpaired = "" if chosen.paired else _why_unpaired(*sides)
-    data = {
-        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
-        **asdict(result), **on_each, "decision": None if differs else result.verdict,
-        "verdict": refused if differs else result.sentence(), "caution": chosen.caution,
-        "unpaired": unpaired, "at": chosen.at,
-    }  # fmt: skip
-    more = [unpaired, *lines] if unpaired else lines[1:]
-    which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
-    text = _text(result, sides, chosen, f"N{refused[1:]}." if differs else "", more, which)
+    chosen = replace(chosen, copied=_copied(sides, chosen))
+    result = _result(chosen)
+    refused = _refused(result, sides, chosen)
+    data, text = _answer(meta, result, sides, chosen, refused)
     text = in_unit(text, unit_of(meta.study_text))
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    why: str  # there is no verdict
+    comparable: bool = True  # the values are of one kind, so that their difference means something
+
+
+def _refused(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> _Refusal | None:
+    """Return the reason against a verdict, if any."""
+    if differs := apart(sides[0].world, sides[1].world):
+        why = f"they were evaluated in different environments ({differs})"
+        return _Refusal(why, comparable=False)
+    weights = [
+        0.0 if stream is Stream.REPORT else side.weight
+        for side, stream in zip(sides, chosen.streams, strict=True)
+    ]
+    if weights[0] != weights[1]:
+        first, second = (
+            f"{weight:g} in the values of {side.name}"
+            for weight, side in zip(weights, sides, strict=True)
+        )
+        return _Refusal(f"training returns count {first} and {second}", comparable=False)
+    if chosen.copied:
+        alike = copies_sentence(" and ".join(chosen.copied), str(chosen.streams[0]))
+        return _Refusal(alike.removeprefix("No verdict: ").rstrip("."))
+    return _Refusal(_why_ranked(result, sides, chosen)) if chosen.ranked else None
+
+
+def _copied(sides: Sequence[_Side], chosen: _Chosen) -> tuple[str, ...]:
+    """Return the sides whose seeds trained alike."""
+    each = zip(sides, chosen.streams, strict=True)
+    return tuple(side.name for side, stream in each if str(stream) in side.copies)
+
+
+def _cautions(meta: StudyMeta, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    said: list[str] = []
+    if chosen.copied:
+        said.append(COPIES_REMEDY)
+    if meta.objectives:
+        said.append(f"Of {len(meta.objectives)} objectives only {meta.metric} is compared.")
+    if unfit := [side.name for side in sides if side.unfit]:
+        where = "on seeds that ranked them, constraints are violated by"
+        said.append(f"By value alone: {where} {' and '.join(unfit)}.")
+    return " ".join(said)
+
+
+def _answer(
+    meta: StudyMeta, result: Comparison, sides: Sequence[_Side], chosen: _Chosen,
+    refused: _Refusal | None,
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """Return the answer as JSON data and as text."""
+    seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
+    comparable = refused is None or refused.comparable
+    names = sides[0].scores.names if comparable else ()
+    called = [one.name for one in sides]
+    on_each, lines = _environment_part(
+        names, seeds[0], seeds[1], chosen.paired, called, decides=refused is None
+    )
+    unpaired = "" if chosen.paired else _why_unpaired(*sides)
+    caution = _cautions(meta, sides, chosen)
+    data = {
+        "a": sides[0].name, "b": sides[1].name, "metric": meta.metric,
+        **asdict(result), **on_each,
+        "decision": result.verdict if refused is None else None,
+        "verdict": result.sentence() if refused is None else f"no verdict: {refused.why}",
+        "caution": caution, "unpaired": unpaired, "at": chosen.at,
+    }  # fmt: skip
+    if chosen.ranked or chosen.copied:
+        data["probability"] = None
+    first = f"No verdict: {refused.why}." if refused else _verdict(result, sides, chosen)
+    shown = [first, "", *_values(sides, chosen, result)]
+    if result.paired and comparable:
+        shown.append(_seed_by_seed(result, sides, chosen))
+    deciding: list[str] = []
+    if comparable and not chosen.copied and (chosen.ranked or result.verdict == "undecided"):
+        which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
+        deciding = _what_decides(result, sides, chosen, which)
+    more = [unpaired, *lines] if unpaired else lines[1:]
+    return data, _text(shown, caution, more, deciding)
+
+
+def _result(chosen: _Chosen) -> Comparison:
+    """Compare the values; seeds that ranked the trials, or copies, give a difference alone."""
+    ours, theirs = chosen.values
+    found = compare(ours, theirs, chosen.goal, chosen.paired, chosen.earlier, chosen.bounds,
+                    chosen.interim)  # fmt: skip
+    if not chosen.ranked and not chosen.copied:
+        return found
+    return replace(
+        found,
+        verdict="undecided",
+        difference_interval=NO_INTERVAL,
+        probability_interval=NO_INTERVAL,
+        more_seeds=None,
+    )
+
+
+def _why_ranked(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    what = "chose the trials" if sides[0].study != sides[1].study else "ranked the trials"
+    which = "which" if Stream.REPORT not in chosen.streams else "some of which"
+    return f"{_lead(result, sides, chosen)}, {which} also {what}"
 
 
 def number_in(word: str) -> int | None:
@@ -169,7 +278,7 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         if a.seed != b.seed or len(shared) < fewest:
             return _unpaired_values(a, b)
         values = [[side[seed] for seed in shared] for side in (ours, theirs)]
-        return _Chosen(values, True, "", (Stream.REPORT, Stream.REPORT))
+        return _Chosen(values, True, (Stream.REPORT, Stream.REPORT))
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
@@ -183,22 +292,36 @@ def _compared_values(a: _Side, b: _Side) -> _Chosen:
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
-        winners = [side.name for side in (a, b) if side.wins]
-        caution = ""
-        if a.at is None and stream is not Stream.REPORT and len(winners) == 1:
-            picked = f"These seeds also picked {winners[0]} as the winner"
-            caution = f"{picked}, so its mean is a little too good."
-        earlier: tuple[int, ...] = ()
-        if paired and stream is Stream.REPORT:
-            seeds = [seed for _, seed in shared]
-            sizes = earlier_looks(a.looks, a.trial, b.trial, max(seeds) + 1)
-            earlier = tuple(sum(seed < size for seed in seeds) for size in sizes)
-        interim = pair_begins_interim(a.looks, a.trial, b.trial)
-        return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier,
-                       interim=interim)  # fmt: skip
+        earlier, interim = _looks_at(a, b, [seed for _, seed in shared])
+        tested = paired and stream is Stream.REPORT
+        return _Chosen(
+            values,
+            paired,
+            (stream, stream),
+            ranked=stream is not Stream.REPORT,
+            at=a.at,
+            earlier=earlier if tested else (),
+            interim=interim,
+        )
     counts = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
     told = f"{a.name} and {b.name} have no seeds in common: {counts}"
     raise StoreError(f"{told}; to train both on test seeds: hpo confirm {a.trial} {b.trial}")
+
+
+def _looks_at(a: _Side, b: _Side, seeds: Sequence[int]) -> tuple[tuple[int, ...], bool]:
+    """Return the pairs at each earlier look, and whether the first look was an interim one.
+
+    The winner and the default have the looks of the study's verdict.
+    """
+    looks, count = a.looks, max(seeds, default=-1) + 1
+    winner, default = (a, b) if a.wins else (b, a)
+    if winner.wins and default.default:
+        sizes = winners_looks(looks, winner.trial, default.trial, count)
+        interim = begins_interim(looks)
+    else:
+        sizes = earlier_looks(looks, a.trial, b.trial, count)
+        interim = pair_begins_interim(looks, a.trial, b.trial)
+    return tuple(sum(seed < size for seed in seeds) for size in sizes), interim
 
 
 def _seed_counts(side: _Side) -> str:
@@ -212,24 +335,21 @@ def _why_unpaired(a: _Side, b: _Side) -> str:
         told = f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them,"
         return f"{told} run {b.name}'s file with --set seed={a.seed} --name {b.name}-seed{a.seed}."
     said = f"{a.name} has {_seed_counts(a)}, {b.name} {_seed_counts(b)}"
-    wanted = max(FEWEST_PAIRS, *(len(side.values[Stream.REPORT]) for side in (a, b)))
-    lack = [side for side in (a, b) if len(side.values[Stream.REPORT]) < wanted]
-    if a.study == b.study or not lack:
+    commands = _test_commands((a, b))
+    if a.study == b.study or not commands:
         return f"{said}; not all are the same ones."
-    commands = [confirm_command([one.trial], wanted, target(Path(one.study))) for one in lack]
-    return "\n  ".join([f"{said}. To pair them on test seeds:", *commands])
+    return "\n".join([f"{said}. To pair them on test seeds:", *commands])
 
 
 def _unpaired_values(a: _Side, b: _Side) -> _Chosen:
     order = (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH)
     x, y = (next(stream for stream in order if side.values.get(stream)) for side in (a, b))
     values = [list(side.values[stream].values()) for side, stream in ((a, x), (b, y))]
-    cautions = [
-        f"The {counted(len(known), 'seed')} of {side.name} also selected it: its mean is too good."
-        for side, stream, known in zip((a, b), (x, y), values, strict=True)
-        if stream is not Stream.REPORT and side.wins
-    ]
-    return _Chosen(values, False, " ".join(cautions), (x, y))
+    ranked = any(
+        stream is not Stream.REPORT and side.ranked.get(stream, 0) > 1
+        for side, stream in ((a, x), (b, y))
+    )
+    return _Chosen(values, False, (x, y), ranked=ranked)
 
 
 def _trials(folder: StudyFolder, numbers: Sequence[int]) -> tuple[StudyMeta, list[_Side]]:
@@ -295,6 +415,19 @@ class _Board:
     scores: EnvironmentScores
     fresh: Mapping[tuple[int, Stream], Mapping[int, float]]  # by replicate, of ended runs
     looks: tuple[Look, ...]
+    weight: float  # of training returns in values that choose
+
+    @property
+    def ranked(self) -> dict[Stream, int]:
+        """Return how many trials have values on the seeds of each stream that orders them."""
+        searched = [e for e in self.entries.values() if _searched(e)]
+        chosen = [trial for (trial, stream), known in self.fresh.items()
+                  if stream is Stream.CHOOSE and known]  # fmt: skip
+        return {Stream.SEARCH: len(searched), Stream.CHOOSE: len(chosen)}
+
+
+def _searched(entry: Entry) -> bool:
+    return entry.search_value is not None or entry.rung_value is not None
 
 
 def _side(
@@ -324,8 +457,9 @@ def _side(
         wins=entry.rank == 1 and len(board.entries) > 1, values=values,
         partial={s for s, known in told.items() if fresh.get(s) and not known},
         world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
-        weight=study.metric.training_weight, unfit=entry.feasible is False,
+        weight=board.weight, unfit=entry.feasible is False,
         scores=board.scores, looks=board.looks, at=None if common is None else common[0],
+        default=entry.is_default, copies=row.copies, ranked=board.ranked,
     )  # fmt: skip
 
 
@@ -335,23 +469,14 @@ def _board(folder: StudyFolder) -> _Board:
         meta = journal.meta
         scores = environment_scores(journal, list(rows.values()))
         fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
+        weight = ranking_objective(journal).metric.training_weight
     entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
-    return _Board(meta, rows, entries, scores, fresh, looks)
+    return _Board(meta, rows, entries, scores, fresh, looks, weight)
 
 
-def _text(
-    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, refused: str,
-    more: Sequence[str], which: str,
-) -> str:  # fmt: skip
-    verdict = refused or _verdict(result, sides, chosen)
-    lines = [verdict, "", *_values(sides, chosen, result)]
-    if result.paired and not refused:
-        lines.append(_seed_by_seed(result, sides, chosen))
-    lines += ["", chosen.caution] if chosen.caution and not result.equal else []
-    lines += ["", *more] if more else []
-    if not refused and result.verdict == "undecided":
-        lines += _what_decides(result, sides, chosen, which)
-    return "\n".join(lines)
+def _text(lines: Sequence[str], caution: str, more: Sequence[str], deciding: Sequence[str]) -> str:
+    lines = [*lines, *(["", caution] if caution else []), *(["", *more] if more else [])]
+    return "\n".join([*lines, *deciding])
 
 
 def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
@@ -360,17 +485,30 @@ def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str
     word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
     if result.equal:
         return f"{word}: {a} and {b} have the same value on each of {seeds}."
+    if result.verdict in ("better", "worse"):
+        ahead, behind, by = _ahead(result, sides)
+        first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
+        return f"{first} is better than {behind}: by {by} on {seeds}."
+    return f"{word}: {_lead(result, sides, chosen)}."
+
+
+def _lead(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    a, b = (side.name for side in sides)
+    seeds = _seeds_words(result, chosen)
     if result.difference == 0.0:
-        return f"{word}: {a} and {b} have the same mean on {seeds}."
+        return f"{a} and {b} have the same mean on {seeds}"
+    ahead, behind, by = _ahead(result, sides)
+    return f"{ahead} leads {behind} by {by} on {seeds}"
+
+
+def _ahead(result: Comparison, sides: Sequence[_Side]) -> tuple[str, str, str]:
+    """Return the leader, the other side, and the lead."""
+    a, b = (side.name for side in sides)
     ahead, behind = (b, a) if result.difference < 0.0 else (a, b)
     low, high = result.difference_interval.low, result.difference_interval.high
     if result.difference < 0.0 and low is not None and high is not None:
         low, high = -high, -low
-    by = with_interval(abs(result.difference), low, high)
-    if result.verdict in ("better", "worse"):
-        first = "T" + ahead[1:] if ahead.startswith("trial ") else ahead
-        return f"{first} is better than {behind}: by {by} on {seeds}."
-    return f"{word}: {ahead} leads {behind} by {by} on {seeds}."
+    return ahead, behind, with_interval(abs(result.difference), low, high)
 
 
 def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
@@ -385,7 +523,8 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
 def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        around = chosen.bounds.around(interval(values))
+        spread = NO_INTERVAL if side.name in chosen.copied else interval(values)
+        around = chosen.bounds.around(spread)
         few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
@@ -416,19 +555,62 @@ def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -
 def _what_decides(
     result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
 ) -> list[str]:
-    more, top, bounds = result.more_seeds or 0, chosen.values[0][0], chosen.bounds
-    said: list[str] = []
-    if constant([*chosen.values[0], *chosen.values[1]]) and top in (bounds.low, bounds.high):
-        said = ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
+    said = _at_the_limit(chosen)
     if sides[0].study != sides[1].study:
-        told = ["", f"About {counted(more, 'more test seed')} of each would decide."]
-        return told if not said and more and set(chosen.streams) == {Stream.REPORT} else said
-    known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
-    wanted = max(_ENOUGH, known + more)
-    trials = [side.trial for side in sides]
-    with Journal(Path(sides[0].study)) as journal:
-        ended = journal.head().phase == "finished"
+        return [*said, *_what_decides_studies(result, sides, chosen, bool(said))]
+    command, cost, ended = _command(result, sides, chosen, which)
     first = "To decide, train both" if ended else "Once the study has finished, decide"
-    cost = confirm_cost(Path(sides[0].study), trials, wanted)
+    return [*said, "", f"{first} on test seeds ({cost}):", f"  {command}"]
+
+
+def _at_the_limit(chosen: _Chosen) -> list[str]:
+    top, bounds = chosen.values[0][0], chosen.bounds
+    alike = constant([*chosen.values[0], *chosen.values[1]])
+    if not alike or top not in (bounds.low, bounds.high):
+        return []
+    return ["", f"Both reach {number(top)}, the environment's limit; more seeds may differ."]
+
+
+def _command(
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
+) -> tuple[str, str, bool]:
+    """Return the command that decides, its cost, and whether the study has finished.
+
+    For the winner and the default it is the one that `hpo run` and `hpo top` name.
+    """
+    folder = Path(sides[0].study)
+    with Journal(folder) as journal, journal.at_one_commit():
+        ended = journal.head().phase == "finished"
+        entries = leaderboard_of(journal.meta, trials_seen(journal))
+        conclusion = conclusion_of(journal, entries=entries)
+    winner, default = sides if sides[0].wins else reversed(sides)
+    if winner.wins and default.default:
+        found = deciding_command(conclusion, entries, folder)
+        if found is not None:
+            return *found, ended
+    tested = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
+    wanted = seeds_to_propose(tested, result.more_seeds or 0)
+    trials = [side.trial for side in sides]
     command = confirm_command(trials, wanted, which)
-    return [*said, "", f"{first} on {wanted} test seeds ({cost}):", f"  {command}"]
+    return command, confirm_cost(folder, trials, wanted), ended
+
+
+def _what_decides_studies(
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, is_limit: bool
+) -> list[str]:
+    more = result.more_seeds or 0
+    if not chosen.ranked:
+        if is_limit or not more or set(chosen.streams) != {Stream.REPORT}:
+            return []
+        return ["", f"About {counted(more, 'more test seed')} of each would decide."]
+    if sides[0].seed == sides[1].seed:  # `_why_unpaired` has named the commands
+        return []
+    return ["", "To decide, run both on test seeds:", *_test_commands(sides)]
+
+
+def _test_commands(sides: Sequence[_Side]) -> list[str]:
+    """Return the commands that give each side as many test seeds as a verdict needs."""
+    tested = [len(side.values[Stream.REPORT]) for side in sides]
+    wanted = max(*tested, 0 if any(tested) else seeds_to_propose(0, 0), FEWEST_PAIRS)
+    lack = [side for side, known in zip(sides, tested, strict=True) if known < wanted]
+    return [f"  {confirm_command([one.trial], wanted, target(Path(one.study)))}" for one in lack]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -96,6 +97,9 @@ def do_import(args: Namespace) -> int:
             note(f"{title}: {item}")
     if any("system=" in item for item in draft.notes):
         note("such words are typed after --, as in: -- system=none")
+    version = re.search(r"version=(\S+)", "\n".join(draft.notes))
+    if version:
+        note(f"for another version add: -- --version {version[1]}")
     if isinstance(draft, NetworkFile):
         flags = " ".join(f"--{name} {value}" for name, value in draft.evaluation.items())
         write_study(text, args.to, lambda file: f"hpo eval --env {file} {flags}")

@@ -18,6 +18,7 @@ from ...studies.algorithm_section import loaded_algorithm
 from ...studies.check import CheckReport
 from ...studies.init_file import init_text, own_init_text
 from ...studies.load import load, loads
+from ...studies.portfolio import placement_words
 from ...studies.spec import Study, env_words
 from ...studies.tuned.record import known_record
 from ...studies.tuned.study_text import around_text
@@ -96,6 +97,8 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     seeds = f"{first} to " * (first < most) + counted(most, "seed")
     tune = study.search.driver == "ray_tune"
     method = f"Ray Tune ({study.search.searcher})" if tune else study.search.method
+    if study.search.portfolio:
+        method = f"{placement_words(study)}, then {method}"
     searched = f" over {', '.join(names)}" if names else ""
     confirm, confirmed = study.confirm, "none: nothing is measured on new seeds"
     if confirm is not None and confirm.runs(several):
@@ -108,7 +111,7 @@ def brief(report: CheckReport, note: str, file: str) -> str:
             confirmed += f"; then {last}{confirm.report} more" if tested else ""
         else:
             confirmed = f"{last}{counted(confirm.report, 'new seed')}"
-    lines = [_answer(report), "", f"  search    {method}{searched}; {seeds} per trial"]
+    lines = [_answer(report, file), "", f"  search    {method}{searched}; {seeds} per trial"]
     lines += [f"  stopping  {_stopping(report)}", f"  confirm   {confirmed}"]
     unit, fresh = study.algorithm.unit, expected.confirm + expected.asked
     parts = [f"confirm {steps(fresh)}"] if fresh else []
@@ -136,11 +139,15 @@ def brief(report: CheckReport, note: str, file: str) -> str:
     return "\n".join(lines)
 
 
-def _answer(report: CheckReport) -> str:
+def _answer(report: CheckReport, file: str) -> str:
     if report.mistakes:
         return f"This study has {counted(len(report.mistakes), 'mistake')}."
     trials, env = report.expected.trials, env_words(report.study)
     what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
+    if report.not_run:
+        files, way = ", ".join(report.not_run), f"hpo check --time {shlex.quote(file)}"
+        told = f"The study file is OK; what {files} brings is not checked, as only {way} runs it"
+        return f"{told}. Runs {what}."
     if report.time is None:
         why = f"; time not known: {report.time_note}" if report.time_note else ""
         return f"OK. Runs {what}{why}."
@@ -170,7 +177,12 @@ def _indent(line: str) -> int:
 
 
 def do_run(args: Namespace) -> int:
-    study = load(args.file, args.set, args.name)
+    def before_code(name: str) -> None:  # a mistake in the file is told without jax
+        from .watched_run import check_before_code
+
+        check_before_code(args)(name)
+
+    study = load(args.file, args.set, args.name, before_code)
     text = Path(args.file).read_text(encoding="utf-8")
     from .watched_run import run_watched
 

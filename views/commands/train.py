@@ -27,13 +27,21 @@ from ..time_spent import confirm_cost
 from ..trial_text import curve_line, trial_data
 from .compare import do_compare, number_in
 from .read_study import check_export, do_top, eval_command, export_policy
-from .watched_run import INTERRUPTED, resume_command, watch, watch_run, write_report_of
+from .watched_run import (
+    INTERRUPTED,
+    check_before_code,
+    resume_command,
+    watch,
+    watch_run,
+    write_report_of,
+)
 
 
 def do_confirm(args: Namespace) -> int:
     study, trials = _study_and_trials(args)
     source = None if args.source is None else Path(args.source)
-    asked = ask(find_study(study, Path(args.out)), trials, args.seeds, source)
+    folder = find_study(study, Path(args.out))
+    asked = ask(folder, trials, args.seeds, source, args.accept_changed_files)
     if asked.seeds < FEWEST_PAIRS and not args.quiet:
         words = f"{asked.seeds} test seeds cannot decide a comparison, which takes at least "
         note(f"{words}{FEWEST_PAIRS}: --seeds {FEWEST_PAIRS}")
@@ -45,7 +53,7 @@ def do_confirm(args: Namespace) -> int:
     results = watch_run(run, args, command, asked.folder.path, write_report_of)
     if results.state == "interrupted":
         return INTERRUPTED
-    shown = Namespace(study=str(asked.folder.path), out=args.out, json=args.json)
+    shown = Namespace(study=str(results.folder), out=args.out, json=args.json)
     if len(asked.trials) != 2:
         return do_top(Namespace(**vars(shown), n=None, explain=False))
     a, b = map(str, asked.trials)
@@ -67,7 +75,7 @@ def _study_and_trials(args: Namespace) -> tuple[str | None, list[int]]:
 
 
 def do_train(args: Namespace) -> int:
-    given, text = load_given(args.file, args.set, args.name)
+    given, text = load_given(args.file, args.set, args.name, check_before_code(args))
     study = single(given)
     if not args.new:
         study = single_as_begun(given, Path(args.out) / given.name)
@@ -96,7 +104,7 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     trial = trial_data(folder, 0)
     policy = folder.policies / "trial_0"
     names = ("state", "error", "value", "ci_low", "ci_high", "seeds", "seed_values",
-             "env_steps", "evaluations", "curve")  # fmt: skip
+             "env_steps", "evaluations", "curve", "training_weight")  # fmt: skip
     return {
         "name": study.name, "env": env_words(study), "metric": metric_words(study),
         "folder": str(results.folder), **{name: trial[name] for name in names},
@@ -137,8 +145,9 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     else:
         how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         value = with_interval(data["value"], data["ci_low"], data["ci_high"])
-        source = "" if study.metric.training_weight else ", from evaluation episodes"
-        lines += [f"value    {value}", f"         {value_words(study)}, {how}{source}"]
+        alone = not data["training_weight"]
+        source = ", from evaluation episodes" if alone else ""
+        lines += [f"value    {value}", f"         {value_words(study, alone)}, {how}{source}"]
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
         if lost := study.seeds.per_config - data["seeds"]:
             lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")

@@ -18,6 +18,7 @@ from ...errors import ConfigError, StoreError
 from ...search.analysis.verdict import conclusion_of
 from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import leaderboard_of
+from ...store.rows import counts_evaluations_alone
 from ...store.study_folder import StudyFolder, trials_seen
 from ...studies.spec import value_words
 from ..arguments import study_of
@@ -158,7 +159,8 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
         with Journal(folder.path) as journal, journal.at_one_commit():
             conclusion = conclusion_of(journal)
             entries = leaderboard_of(journal.meta, trials_seen(journal))
-        verdict, *_ = headline(conclusion, entries, value_words(standing.study))
+            alone = counts_evaluations_alone(journal.attributes())
+        verdict, *_ = headline(conclusion, entries, value_words(standing.study, alone))
         said = in_columns(f"{standing.name} is finished: {verdict}", sys.stdout)
         return f"{said}\nNext: hpo top{target(folder.path)}"
     why = "The process has died" if standing.word == "died" else "It was interrupted"

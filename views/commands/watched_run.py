@@ -21,17 +21,20 @@ from rich.console import Console
 
 from ...errors import HpoError, counted
 from ...search.api import run as run_study
+from ...search.checks import check_files_to_resume, kept_text
 from ...search.engine.interrupts import HEARD, leaves_at_once
 from ...search.run import Results
 from ...store.environment_columns import environment_names
 from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.leaderboard import Entry
+from ...store.rows import StudyMeta, counts_evaluations_alone
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...store.verdict import Conclusion
 from ...store.verdict_text import as_json
 from ...studies.algorithm import ENV_STEPS
-from ...studies.overrides import Given
+from ...studies.load import BeforeCode
+from ...studies.overrides import Given, given_in, without_given
 from ...studies.spec import Study, value_words
 from ..formatting import duration, steps
 from ..leaderboard_text import (
@@ -45,7 +48,7 @@ from ..leaderboard_text import (
 )
 from ..output import echo, print_json
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
-from ..terminal.run_view import LinesView, QuietView, RunView
+from ..terminal.run_view import PATIENCE, LinesView, QuietView, RunView
 from ..time_spent import time_text
 
 _SHOWN, _BRIEF, _FRONT = 10, 2, 6
@@ -124,7 +127,11 @@ def next_commands(
     commands: list[tuple[str, str]] = []
     if deciding := deciding_command(conclusion, entries, folder):
         commands.append((deciding[0], f"decide: {deciding[1]}"))
-    if conclusion.against.verdict == "worse":
+    if (rule := conclusion.better_rule) is not None:
+        file = shlex.quote(str(folder / "study.yaml"))
+        run_rule = f"hpo eval --env {file} --heuristic {shlex.quote(rule.rival)}"
+        commands.append((run_rule, f"run {rule.rival}, which was better"))
+    elif conclusion.against.verdict == "worse":
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "train the default, which was better, and keep its policy"))
@@ -157,18 +164,26 @@ def results_data(results: Results) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_GLANCE = 0.1  # seconds
+
+
 class InterruptListener:
     """Listens for Ctrl-C while entered and armed; only in the main thread.
 
     The listening thread calls `on_first` at the first signal that ends a study and `on_second` at
-    the next Ctrl-C; then the process ends with code 130. The journal is whole at any moment.
+    the next Ctrl-C or later SIGTERM; then the process ends with code 130. The journal is whole at
+    any moment.
     """
 
     def __init__(
         self, on_first: Callable[[], None], on_second: Callable[[], None],
         leave: Callable[[int], object] = os._exit,
+        is_stuck: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ):  # fmt: skip
         self._on_first, self._on_second, self._leave = on_first, on_second, leave
+        self._is_stuck = is_stuck  # in a compile, which no signal ends
+        self._clock = clock
         self._armed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -194,20 +209,58 @@ class InterruptListener:
         self._thread = None
 
     def _listen(self) -> None:
-        pressed = False
+        pressed, since = False, 0.0
         while byte := self._hears.recv(1):
             if byte[0] not in HEARD or not self._armed.is_set():
                 continue
             if byte[0] == signal.SIGHUP:
                 let_go_of_terminal()
             if not pressed:
-                pressed = True
+                pressed, since = True, self._clock()
                 self._on_first()
-            elif leaves_at_once(byte[0]):
-                try:
-                    self._on_second()
-                finally:
-                    self._leave(130)
+                threading.Thread(target=self._wait, daemon=True).start()
+            elif leaves_at_once(byte[0], self._clock() - since):
+                self._leave_now()
+
+    def _wait(self) -> None:
+        """Leave if a compile takes too long: batch systems kill after 10 s or more."""
+        end = time.monotonic() + PATIENCE
+        while self._is_stuck():
+            if time.monotonic() > end:
+                self._leave_now()
+                return
+            time.sleep(_GLANCE)
+
+    def _leave_now(self) -> None:
+        try:
+            self._on_second()
+        finally:
+            self._leave(130)
+
+
+def check_before_code(args: Namespace) -> BeforeCode:
+    """Return the check that a study to be resumed names no changed file, made before one runs."""
+    file, accept = Path(args.file), args.accept_changed_files
+
+    def check(name: str) -> None:
+        folder = Path(args.out) / name
+        if not args.new:
+            check_files_to_resume(
+                folder, file.parent, accept, partial(_is_as_before, args, folder)
+            )
+
+    return check
+
+
+def _is_as_before(args: Namespace, folder: Path, meta: StudyMeta) -> bool:
+    """Return whether a study is given by the same text and settings as when it ran last."""
+    if getattr(args, "retry_failed", False):
+        return False
+    kept = kept_text(StudyFolder(folder))
+    before = given_in(kept)
+    settings = () if before is None else before.overrides
+    text = Path(args.file).read_text(encoding="utf-8")
+    return without_given(kept) == text and settings == tuple(args.set)
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
@@ -219,7 +272,9 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         names = [metric.name for metric in study.objectives]
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
-        print_results(console(sys.stdout), results, value_words(study), args.quiet, names,
+            alone = counts_evaluations_alone(journal.attributes())
+        words = value_words(study, alone)
+        print_results(console(sys.stdout), results, words, args.quiet, names,
                       environments, args.verbose, study.algorithm.unit)  # fmt: skip
 
     results = watch(study, text, args, show)
@@ -238,7 +293,8 @@ def watch(study: Study, text: str, args: Namespace, show: _Show = lambda results
     name = study.name if args.new else args.name
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
 
-    run = partial(run_study, study, args.out, study_text=text, given=given)
+    again = getattr(args, "retry_failed", False)
+    run = partial(run_study, study, args.out, study_text=text, given=given, retry_failed=again)
     return watch_run(run, args, command, Path(args.out) / study.name, show)
 
 
@@ -246,7 +302,7 @@ def watch_run(
     run: Callable[..., Results], args: Namespace, command: str, folder: Path, show: _Show
 ) -> Results:
     view = _view(args, command, folder)
-    listener = InterruptListener(view.pressed, view.leaving)
+    listener = InterruptListener(view.pressed, view.leaving, is_stuck=lambda: view.is_compiling)
     view.on_ready = listener.arm
     with listener, view, plain_warnings(view.warn):
         results = run(
@@ -258,13 +314,18 @@ def watch_run(
         since = max(0.0, time.time() - results.finished_at)
         echo(f"{folder.name} finished {duration(since)} ago; nothing to do.")
     show(results)
+    states = [entry.state for entry in results.leaderboard]
+    if hasattr(args, "retry_failed") and "failed" in states and "finished" in states:
+        view.write(
+            "To run failed trials again, once their cause is gone:", f"{command} --retry-failed"
+        )
     if results.state == "interrupted":
         view.write("Interrupted; everything so far is kept. Resume with:", command)
     return results
 
 
 def resume_command(argv: Sequence[str], name: str | None) -> str:
-    words = [word for word in argv if word != "--new"]
+    words = [word for word in argv if word not in ("--new", "--retry-failed")]
     if name is not None:
         words += ["--name", name]
     return shlex.join(["hpo", *words])

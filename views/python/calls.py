@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, SearchError
+from ...files.atomic_files import temporary_folder
 from ...search import api
 from ...search.engine.callbacks import Callback
 from ...search.run import Results as _Results
@@ -224,7 +224,7 @@ def learn(
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},
         **({"imports": list(imports)} if imports else {}),
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="hpo-learn-") as folder:
+    with temporary_folder("learn") as folder:
         results = train(study, folder, progress=progress)
         if results.state == "interrupted":
             raise KeyboardInterrupt

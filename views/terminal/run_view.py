@@ -106,6 +106,9 @@ def ended_text(trial: TrialRow) -> str:
     return f"{text}: {trial.error}" if trial.error else text
 
 
+PATIENCE = 8.0  # seconds that a compile may go on after a request to stop
+
+
 class RunView(Observer):
     """Prints events; a context manager around the run, and an observer of it."""
 
@@ -167,7 +170,8 @@ class RunView(Observer):
         """Answer the first Ctrl-C; called from another thread."""
         what = "Finishing this chunk and committing"
         if self.is_compiling:
-            what = "Stops after this compile and the next step"
+            what = "Stops after this compile and the next step, "
+            what += f"or in {PATIENCE:.0f} s if it still compiles then"
         self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:

@@ -1,7 +1,10 @@
 """Candidate paths of every node pair, computed once on the host and cached.
 
 The candidates are the first k of networkx's `shortest_simple_paths`. Their order is the preference
-of first-fit heuristics, so that every tie is broken by a fixed rule.
+of first-fit heuristics, so that every tie is broken by a fixed rule: which paths are among the
+first k, by the order of nodes and links in the network's file; the order of those k, by a hash of
+their node numbers. Nodes count from 1 in the order of the file (`Topology.first_number`), so what
+they are called changes nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ import numpy as np
 
 from ....errors import ConfigError, UnknownNameError
 from .modulation import Format, spectral_efficiency
-from .topology import NodeId, Topology
+from .topology import Topology
 
 # Criteria by which the k candidates of a pair are sorted, ascending
 PATH_ORDERS = ("spectral_resources", "hops", "distance", "hops_distance", "capacity")
 
-Path = tuple[NodeId, ...]
+Path = tuple[int, ...]  # node numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +88,13 @@ class _Finder:
     capacity: Callable[[float], float] | None
 
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
-        ids = self.topology.node_ids
-        position = {node: number for number, node in enumerate(ids)}
-        paths = sorted(self._search(ids[source], ids[destination]), key=self._tie_break)
+        first = self.topology.first_number
+        paths = self._search(source + first, destination + first)
+        paths.sort(key=self._tie_break)
         paths.sort(key=self._criterion)  # stable: the line above breaks its ties
-        return tuple(tuple(position[node] for node in path) for path in paths)
+        return tuple(tuple(number - first for number in path) for path in paths)
 
-    def _search(self, source: NodeId, destination: NodeId) -> list[Path]:
+    def _search(self, source: int, destination: int) -> list[Path]:
         by_km = self.order == "distance"
         if not self.disjoint:
             return list(_shortest(self.topology, source, destination, self.k, by_km))
@@ -152,14 +155,12 @@ class _Finder:
 
 @lru_cache(maxsize=65_536)
 def _shortest(
-    topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
+    topology: Topology, source: int, destination: int, k: int, by_km: bool
 ) -> tuple[Path, ...]:
     return tuple(islice(_shortest_paths(topology.graph, source, destination, by_km), k))
 
 
-def _shortest_paths(
-    graph: Any, source: NodeId, destination: NodeId, by_km: bool
-) -> Iterator[Path]:
+def _shortest_paths(graph: Any, source: int, destination: int, by_km: bool) -> Iterator[Path]:
     import networkx as nx
 
     weight = "km" if by_km else None

@@ -7,7 +7,7 @@ direction, each with a separate spectrum; in an undirected one both share a link
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -33,7 +33,7 @@ NodeId = int | str
 @dataclass(frozen=True)
 class Topology:
     name: str  # as requested
-    node_ids: tuple[NodeId, ...]  # published ids; in arrays a node is its position here
+    node_ids: tuple[NodeId, ...]  # names of nodes; in arrays a node is its position here
     # (source position, destination position, km) in the order of the table or file; an undirected
     # topology lists each link once, a directed one once per direction
     arcs: tuple[tuple[int, int, float], ...]
@@ -61,13 +61,24 @@ class Topology:
         return index
 
     @cached_property
-    def graph(self) -> networkx.Graph[NodeId]:
+    def first_number(self) -> int:
+        """Number of the first node: 1, or 0 for the networks that were published with a node 0.
+
+        It follows from nodes and links alone, so that a file with the nodes and links of a shipped
+        network has the numbers of that network, whatever its nodes are called.
+        """
+        return 0 if _both_ways_as_one(self.arcs) in _published_from_zero() else 1
+
+    @cached_property
+    def graph(self) -> networkx.Graph[int]:
+        """The network of node numbers: a path search never sees what nodes are called."""
         import networkx as nx
 
+        first = self.first_number
         graph = nx.DiGraph() if self.directed else nx.Graph()
-        graph.add_nodes_from(self.node_ids)
+        graph.add_nodes_from(range(first, first + self.num_nodes))
         for source, destination, km in self.arcs:
-            graph.add_edge(self.node_ids[source], self.node_ids[destination], km=km)
+            graph.add_edge(source + first, destination + first, km=km)
         return graph
 
 
@@ -178,7 +189,7 @@ def _require_connected(path: Path, topology: Topology) -> None:
     parts = nx.strongly_connected_components(topology.graph.to_directed())
     first, *rest = sorted(parts, key=len, reverse=True)
     if rest:
-        outside = next(iter(rest[0]))
+        outside = topology.node_ids[min(rest[0]) - topology.first_number]
         raise ConfigError(
             f"{path}: the network is not connected: node {outside!r} cannot reach, or be reached "
             f"from, the {len(first)} nodes of its largest part"
@@ -209,14 +220,32 @@ def make_topology(name: str, directed: bool = True) -> Topology:
 
 
 def _from_table(name: str, directed: bool) -> Topology:
-    edges = []
-    for entry in TABLES[name].split():
-        ends, km = entry.split(":")
-        source, destination = ends.split("-")
-        edges.append((int(source), int(destination), float(km)))
+    edges = _published_links(name)
     node_ids = tuple(sorted({node for edge in edges for node in edge[:2]}))
     position = {node: number for number, node in enumerate(node_ids)}
     arcs = [(position[u], position[v], km) for u, v, km in edges]
     if directed:  # all edges one way first, then all the other way: the published neighbour order
         arcs += [(v, u, km) for u, v, km in arcs]
     return Topology(name, node_ids, tuple(arcs), directed)
+
+
+def _published_links(name: str) -> list[tuple[int, int, float]]:
+    edges = []
+    for entry in TABLES[name].split():
+        ends, km = entry.split(":")
+        source, destination = ends.split("-")
+        edges.append((int(source), int(destination), float(km)))
+    return edges
+
+
+_Links = frozenset[tuple[int, int, float]]
+
+
+def _both_ways_as_one(arcs: Iterable[tuple[int, int, float]]) -> _Links:
+    return frozenset((min(u, v), max(u, v), km) for u, v, km in arcs)
+
+
+@lru_cache(maxsize=1)
+def _published_from_zero() -> frozenset[_Links]:
+    networks = map(_published_links, TABLES)
+    return frozenset(_both_ways_as_one(edges) for edges in networks if min(edges)[0] == 0)

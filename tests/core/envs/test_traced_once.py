@@ -102,6 +102,22 @@ def test_what_its_code_raises_is_told_whole_at_its_line(corridor):
     assert len(str(told.value).splitlines()) > 2  # jax says how to mend it, further down
 
 
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ('__import__("numpy").random.rand()', "numpy.random draws only once"),
+        ('vars(self).setdefault("turns", []).append(0) or len(self.turns) / 10', "differs each"),
+    ],
+)
+def test_what_python_draws_while_a_step_is_traced_is_refused(corridor, new, words):
+    env, text = corridor(("jax.random.uniform(key, (), jnp.float32)", new))
+    with pytest.raises(ConfigError) as told:
+        trace_once(env)
+    assert "environment corridor, step: " in str(told.value)
+    assert f"corridor.py:{line_of(text, 'moves =')}: " in str(told.value)
+    assert words in str(told.value)
+
+
 def test_what_declares_nothing_a_program_can_use_is_refused(corridor):
     for change, words in (
         (("action_space = Discrete(2)", "action_space = 2"), "action_space is a int"),

@@ -179,6 +179,62 @@ def test_an_environment_that_fails_is_told_with_file_and_line(count, tmp_path, m
         own.close()
 
 
+class _Odd(gymnasium.Env):
+    """Its spaces are a promise that its steps break."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, space, gives):
+        self.observation_space, self._gives = space, gives
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self._gives
+
+
+BOX = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "words"),
+    [
+        (BOX, np.zeros(5), "has shape (5,), but its observation_space has shape (3,)"),
+        (BOX, np.zeros(1), "has shape (1,), but its observation_space has shape (3,)"),
+        (BOX, np.zeros((1, 3)), "has shape (1, 3), but its observation_space has shape (3,)"),
+        (BOX, 0.5, "has shape (), but its observation_space has shape (3,)"),
+        (BOX, None, "is None, but its observation_space has shape (3,)"),
+        (gymnasium.spaces.Discrete(4, start=2), 6, "is 6, but its observation_space is 2 to 5"),
+        (gymnasium.spaces.Discrete(4, start=2), 1, "is 1, but its observation_space is 2 to 5"),
+    ],
+)
+def test_observations_outside_their_space_fail_with_both_shapes(space, observation, words):
+    id_ = "hpo-test/Odd-v0"
+    gymnasium.registry.pop(id_, None)
+    gives = (observation, 0.0, False, False, {})
+    gymnasium.register(id_, entry_point=lambda: _Odd(space, gives))
+    batch = batch_of(f"gym:{id_}", 1, None)
+    assert not batch.open([Opening(0, {}, "a")])
+    batch.arrays.active[:] = True
+    assert words in batch.step(restart=True).failed[0]
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [((np.zeros(3), 0.0, True, {}), "gave 4 values"), (np.zeros(3), "gave ndarray")],
+)
+def test_a_step_of_the_old_kind_says_what_is_expected(gives, words):
+    id_ = "hpo-test/Odd-v0"
+    gymnasium.registry.pop(id_, None)
+    gymnasium.register(id_, entry_point=lambda: _Odd(BOX, gives))
+    batch = batch_of(f"gym:{id_}", 1, None)
+    assert not batch.open([Opening(0, {}, "a")])
+    batch.arrays.active[:] = True
+    said = batch.step(restart=True).failed[0]
+    assert f"{words}; allowed: observation, reward, terminated, truncated, info" in said
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_it_tells_the_numbers_of_each_slot_s_last_step(there, workers):
     """FrozenLake says the chance of what happened: a third where it may slip, else 1."""

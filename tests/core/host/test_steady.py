@@ -114,6 +114,22 @@ def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
     assert not made.take_reasons()
 
 
+def test_a_call_that_takes_long_is_told_before_its_worker_is_ended(undisturbed, monkeypatch):
+    monkeypatch.setattr("hpo.machine.workers._TOLD_SECONDS", 1.0)
+    told = []
+    own = Workers(2, "hpo_test_troubled:serve", limit=LIMIT, opening_limit=60.0, warn=told.append)
+    made = opened(steady(own), {3: {"how": "hang"}})
+    played(made, steps=5)
+    assert made.take_reasons()
+    assert len(told) == 2  # once a hang
+    assert re.fullmatch(
+        r"an environment has given no answer for \d s; its worker process is ended after 3 s "
+        r"\(population\.step_timeout\)",
+        told[0],
+    )
+    own.close()
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [("kill", "the worker process that stepped its environment was ended by SIGKILL (perhaps for "

@@ -14,10 +14,11 @@ from hpo.cli import main
 from hpo.search.analysis.verdict import conclusion_of, how_to_know, without_copying
 from hpo.search.run import run
 from hpo.store.comparison import chance_of_better, paired_interval
+from hpo.store.constraint_tests import Limit
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.store.verdict import WithoutCopying, conclude
+from hpo.store.verdict import ConstraintSamples, WithoutCopying, conclude
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import (
     Budget,
@@ -164,12 +165,16 @@ def test_one_that_has_not_ended_or_is_damaged_is_not_known(beside, tmp_path):
 
 def test_constraints_come_before_values():
     winner = {seed: 1.0 + seed for seed in range(6)}
-    better = WithoutCopying("alone", 3, {seed: 9.0 + 2 * seed for seed in range(6)}, False)
-    found = conclude(winner, winner, feasible=True, alone=better)
+    better = WithoutCopying("alone", 3, {seed: 9.0 + 2 * seed for seed in range(6)})
+    little, much = ([{seed: at + 0.1 * seed for seed in range(6)}] for at in (0.0, 5.0))
+    most = (Limit("eval/cost", high=2.0),)
+    told = ConstraintSamples(most, little, little, alone=much)
+    found = conclude(winner, winner, constraints=told, alone=better)
     assert found.copying.verdict == found.verdict == "feasible"
     assert found.alone == "trial 3 of alone"
-    plain = conclude(winner, winner, alone=dataclasses.replace(better, feasible=None))
+    plain = conclude(winner, winner, alone=better)
     assert plain.copying.verdict == plain.verdict == "worse"
-    assert conclude(winner, winner, feasible=False, alone=better).verdict == "infeasible"
+    told = ConstraintSamples(most, much, little, alone=little)
+    assert conclude(winner, winner, constraints=told, alone=better).verdict == "infeasible"
     elsewhere = WithoutCopying("alone", 3, {seed + 10: 1.0 for seed in range(6)})
     assert conclude(winner, winner, alone=elsewhere).copying is None

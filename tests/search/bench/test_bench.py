@@ -19,7 +19,7 @@ from hpo.cli import main
 from hpo.errors import ConfigError, HpoError, StoreError, StudyError
 from hpo.search.bench import plan_seeds, read_table, run_bench, search_table
 from hpo.search.bench.bench import BenchRunner, chosen_trial
-from hpo.search.bench.compare import compare, needed
+from hpo.search.bench.compare import compare, needed, over_tables
 from hpo.search.bench.table_lanes import TableFactory
 from hpo.search.bench.tables import Table
 from hpo.search.run import Settings, run
@@ -297,10 +297,9 @@ def test_the_command_prints_a_row_per_method_and_writes_both_files(folder, capsy
     to = folder / "out.json"
     assert main(["bench", str(folder / "bench.yaml"), "--to", str(to), "--quiet"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 15 + 3
-    assert [line.split()[0] for line in lines if line[:5] in ("all  ", "quick", "mine ")] == [
-        "all", "quick", "mine",
-    ]  # fmt: skip
+    assert len(lines) <= 15 + 2 * 5  # two tables of three methods
+    named = [line.split()[0] for line in lines if line[:5] in ("all  ", "quick", "mine ")]
+    assert named == ["all", "quick", "mine"] * 2  # scores, then shares and ratios
     data = json.loads(to.read_text())
     rows = pq.read_table(folder / "out.parquet").to_pylist()
     assert len(data["rows"]) == 3 * 2 and len(rows) == 3 * 2 * 3
@@ -388,3 +387,57 @@ def test_what_the_page_shows_in_python_runs(folder):
     names = {"path": folder / "bench.yaml"}
     doc_blocks.block("docs/bench.md", "run_bench(read_bench(").run(names)
     assert names["found"].ratios
+
+
+def test_score_is_the_way_from_the_median_to_the_best_configuration(folder):
+    """Against plain sums over the searches, with the goal either way."""
+    file = bench_file(folder, methods=METHODS.partition("  quick")[0])
+    table = read_table(folder / "tables" / "toy")
+    ends = table.values[:, :, -1]
+    for goal, sign in (("maximize", 1.0), ("minimize", -1.0)):
+        results = run_bench(file)
+        found = compare(replace(results, goals={"toy": goal}))
+        for budget in (4, 40):
+            chosen = median = best = 0.0
+            for one in results.outcomes:
+                if one.budget != budget:
+                    continue
+                order = generator(1, "bench", one.search).permutation(8)
+                tests, others = order[:2], order[2:]
+                means = ends[:, tests].mean(axis=1)
+                chosen += one.judged
+                assert one.judged in means
+                assert one.best == means[ends[:, others].mean(axis=1).argmax()]
+                median += sum(sorted(means)[2:4]) / 2
+                best += one.best
+            row = next(row for row in found.rows if row.budget == budget)
+            if sign * best > sign * median:
+                assert row.score == pytest.approx((chosen - median) / (best - median))
+            else:
+                assert row.score is None
+        if sign > 0:
+            assert [one.tables for one in found.scores] == [1, 1]
+            assert found.ceilings == ()
+        else:
+            assert (found.scores, found.ceilings) == ((), ("toy",))
+
+
+def test_mean_score_over_tables_has_students_interval():
+    values = [0.2, 0.9, 1.1, 0.4]
+    found = over_tables(values)
+    reach = 3.182446 * np.std(values, ddof=1) / 2
+    assert found.value == pytest.approx(0.65)
+    assert (found.low, found.high) == pytest.approx((0.65 - reach, 0.65 + reach), abs=1e-5)
+    assert math.isnan(over_tables([0.5]).low)
+
+
+def test_a_table_where_a_fifth_tie_at_the_top_is_a_ceiling():
+    def table(finals, goal="maximize"):
+        values = np.array(finals, float)[:, :, None]
+        return Table("made", "", Space(()), [{}], np.array([1]), values, goal=goal)
+
+    tied = [[5, 5], [5, 5], [1, 2], [0, 0], [3, 1], [2, 2], [4, 4], [4, 3], [1, 1], [0, 1]]
+    assert table(tied).is_ceiling
+    assert not table(tied[1:]).is_ceiling
+    assert table(-np.array(tied), "minimize").is_ceiling
+    assert not table(tied, "minimize").is_ceiling

@@ -20,7 +20,7 @@ from hpo.store.interim_analyses import looks_of, pair_begins_interim
 from hpo.store.journal import Journal
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.load import loads
-from hpo.studies.spec import Checkpoint, EarlyTerminate, Metric, Seeds
+from hpo.studies.spec import Checkpoint, Constraint, EarlyTerminate, Metric, Seeds
 from hpo.views.bundle.claims import claims_of
 
 growing = run_file("tests/search/engine/test_growing_confirm.py")
@@ -395,3 +395,13 @@ def test_what_cannot_work_is_refused(keys, words):
 
 def test_without_selection_seeds_top_k_needs_no_trials():
     assert loads("{env: CartPole-v1, env_steps: 100k, budget: {trials: 3}, confirm: {choose: 0}}")
+
+
+def test_constraints_are_tested_on_all_seeds_whatever_the_interim_values_say(tmp_path):
+    limit = (Constraint("eval/skill", min=0.1),)
+    confirm = samples.Confirm(top_k=2, choose=3, report=16, interim=8)
+    early = go(tmp_path / "early", study(confirm=confirm, early_terminate=None))
+    found = go(tmp_path / "s", study(confirm=confirm, constraints=limit, early_terminate=None))
+    assert early.best.report_seeds == 8  # clear by then
+    assert found.best.report_seeds == 16
+    assert found.conclusion.against.limits.winner.tests[0].seeds == 16

@@ -33,6 +33,19 @@ def test_each_asks_for_a_clean_end_once(number):
     assert signal.getsignal(number) is before
 
 
+def test_a_later_sigterm_leaves_at_once():
+    now, told = [100.0], []
+    with Interrupts(lambda: told.append(1), clock=lambda: now[0]) as interrupts:
+        for seconds in (100.0, 100.3, 101.9):
+            now[0] = seconds
+            send(signal.SIGTERM)
+        now[0] = 500.0
+        send(signal.SIGHUP)
+        assert interrupts.requested and told == [1]
+        with pytest.raises(Leave):
+            send(signal.SIGTERM)
+
+
 def test_only_ctrl_c_leaves_at_once():
     """`timeout` sends SIGTERM to a process and to its group, a shell SIGHUP to its jobs."""
     told = []

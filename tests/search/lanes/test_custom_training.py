@@ -24,6 +24,7 @@ from hpo.search.analysis.replay import replay
 from hpo.search.checks import check_continues, files_of_study, study_meta
 from hpo.search.cluster.executors import LocalShares, SharedFactory
 from hpo.search.engine.callbacks import StopStudy
+from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.custom_training import TrainingFactory
 from hpo.search.run import run
 from hpo.search.state.progress import Observer
@@ -325,6 +326,58 @@ def test_mistakes_in_the_file_have_their_line(tmp_path, given, words):
     with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
         load(path)
     assert words in str(told.value)
+
+
+def test_epochs_of_a_class_that_does_not_say_how_long_one_is(tmp_path):
+    assert '"steps", 40' in TRAINING
+    text = TRAINING.replace('"steps", 40', '"steps", None')
+    with pytest.raises(HpoError, match=r"study\.yaml:\d+: ") as told:
+        written(tmp_path, "asha", text)
+    assert (
+        "length is '4 epochs', but Walk does not say how long an epoch is; write `epoch = ...` in "
+        "the class, the number of steps in one, or give length in steps"
+    ) in str(told.value)
+
+
+@pytest.mark.parametrize("method", ["setup", "update"])
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_sys_exit_in_a_training_is_an_error_of_the_command(
+    tmp_path, capsys, monkeypatch, method, command
+):
+    monkeypatch.chdir(tmp_path)
+    line = {"setup": "    def setup(self):\n", "update": "    def update(self, state, h):\n"}
+    leaving = f"{line[method]}        import sys\n        sys.exit(0)\n"
+    text = TRAINING.replace(line[method], leaving)
+    assert text != TRAINING
+    written(tmp_path, "asha", text)
+    assert main([command, "study.yaml", *(["--no-time"] if command == "check" else [])]) == 2
+    assert f"Walk.{method}: walk.py:" in (said := capsys.readouterr().err)
+    assert "the code calls sys.exit(0); raise an error instead" in said
+    assert not (tmp_path / "results/study/journal.sqlite").exists()
+
+
+SHARED = """
+    def shared(self):
+        return {"drift": np.ones(3, np.float32)}
+"""
+
+
+def test_shared_arrays_are_read_by_every_lane_and_kept_out_of_the_program(tmp_path):
+    """The numbers are those of the same array written into the program."""
+    text = TRAINING.replace("import jax\n", "import jax\nimport numpy as np\n", 1)
+    text = text.replace("    def init(", f"{SHARED}\n    def init(", 1)
+    found = {}
+    for name, drift in (("shared", "h.shared['drift']"), ("constant", "np.ones(3, np.float32)")):
+        changed = text.replace("x = state", f"x = 1e-3 * {drift} + state", 1)
+        assert changed != text
+        study = written(tmp_path / name, "asha", changed)
+        factory = TrainingFactory(study)
+        resolved = factory.resolve(study.default())
+        factory.check(resolved)
+        population = factory.make(resolved, 2)
+        population.advance([Refill(0, resolved, Stream.SEARCH, 0)], [0])
+        found[name] = population.evaluate([0])[0].returns
+    np.testing.assert_allclose(found["shared"], found["constant"], rtol=1e-6)
 
 
 def test_messages_say_the_unit(tmp_path, capsys, monkeypatch):

@@ -70,28 +70,60 @@ def test_tiles_of_a_cpu_shrink_as_networks_grow():
         tile_of("gpu", 10)
 
 
-@pytest.mark.parametrize(
-    ("lanes", "tile", "whole"),
-    [(1, 1, False), (2, 1, False), (4, 2, False), (12, 3, False), (8, 4, True), (16, 4, True),
-     (64, 4, True), (None, 4, True)],
-)  # fmt: skip
-def test_the_numbers_of_a_run_are_those_of_whole_tiles(lanes, tile, whole):
-    """A run has the same bits wherever its tile is as wide; where it is not, `check` says so."""
-    study = dataclasses.replace(samples.study(confirm=None), population=PopulationSpec(lanes))
-    factory = LocalFactory(study)
+def factory_of(lanes, tiles="auto"):
+    """Return a factory with two devices, whose whole tiles have 4 lanes."""
+    population = PopulationSpec(lanes, tiles=tiles)
+    factory = LocalFactory(dataclasses.replace(samples.study(confirm=None), population=population))
     factory.devices = factory.devices[:2]
-    resolved = factory.resolve(study.default())
-    assert factory.program_of(resolved).tile == tile
-    note = factory.narrow_note(resolved)
-    assert (note == "") == whole
-    if not whole:
-        assert note == (
-            f"population.lanes is {lanes}, not a multiple of 8: a run has the same numbers "
-            f"with 8, 16, ... lanes, and others with {lanes}"
-        )
-    if lanes == 1:
-        warnings = preview(study)[0].warnings
-        assert any(text.startswith("population.lanes is 1, not a mult") for text in warnings)
+    return factory
+
+
+def lanes_and_tile(lanes, tiles="auto"):
+    factory = factory_of(lanes, tiles)
+    program = factory.program_of(factory.resolve(factory.study.default()))
+    return program.lanes, program.tile
+
+
+@pytest.mark.parametrize(
+    ("lanes", "made", "tile"),
+    [(1, 2, 1), (2, 2, 1), (3, 4, 2), (4, 4, 2), (5, 6, 3), (7, 8, 4), (8, 8, 4), (9, 16, 4),
+     (10, 16, 4), (12, 16, 4), (31, 32, 4), (64, 64, 4)],
+)  # fmt: skip
+def test_lanes_are_rounded_up_to_whole_tiles_and_few_ones_are_spread(lanes, made, tile):
+    assert lanes_and_tile(lanes) == (made, tile)
+
+
+@pytest.mark.parametrize("lanes", range(1, 20))
+def test_whole_tiles_are_whole_for_any_number_of_lanes(lanes):
+    made, tile = lanes_and_tile(lanes, "whole")
+    assert tile == 4 and made % 8 == 0 and 0 <= made - lanes < 8
+
+
+@pytest.mark.parametrize(
+    ("lanes", "made", "tile"),
+    [(1, 2, 1), (3, 4, 2), (9, 10, 1), (10, 10, 1), (12, 12, 3), (31, 32, 4), (64, 64, 4)],
+)
+def test_narrow_tiles_fit_the_lanes_as_studies_of_old_had_them(lanes, made, tile):
+    assert lanes_and_tile(lanes, "narrow") == (made, tile)
+
+
+def test_a_run_says_what_becomes_of_its_lanes():
+    def notes(lanes, tiles="auto"):
+        factory = factory_of(lanes, tiles)
+        return list(factory.notes(factory.resolve(factory.study.default())))
+
+    assert notes(8) == notes(64) == notes(None) == []
+    two = "2 devices, each with a tile of 4 lanes"
+    assert notes(9) == [f"population.lanes 9 becomes 16, a multiple of 8 ({two})"]
+    assert notes(3, "whole") == [f"population.lanes 3 becomes 8, a multiple of 8 ({two})"]
+    (few,) = notes(3)
+    assert few == (
+        "population.lanes 3 becomes 4, in tiles of 2 instead of 4: a run has the same numbers "
+        "with 8, 16, ... lanes, and differs in the last digits with 4; for the same ones type "
+        "tiles: whole"
+    )
+    assert notes(4)[0].startswith("population.lanes is 4, in tiles of 2 instead of 4")
+    assert any(text == few for text in preview(factory_of(3).study)[0].warnings)
 
 
 def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
@@ -101,7 +133,7 @@ def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
     factory = LocalFactory(study)
     factory.devices = factory.devices[:2]
     resolved = factory.resolve(study.default())
-    assert factory.program_of(resolved).tile == 1 and factory.narrow_note(resolved) == ""
+    assert factory.program_of(resolved).tile == 1 and list(factory.notes(resolved)) == []
 
 
 def test_what_all_lanes_share_is_taken_from_memory_first():

@@ -83,6 +83,7 @@ def test_a_trial_survives_its_row(trial):
     trial.rung = len(trial.reports) - 1
     trial.rung_value = trial.reports[-1] if trial.reports else None
     trial.extra_reports = [[value, 1.0] for value in trial.reports]
+    trial.report_steps = [10] * len(trial.reports)
     decisions = [
         DecisionRow(
             *(trial.number, rung, 10, value, "continue", "asha", None, 1, 1), extras=(value, 1.0)

@@ -81,6 +81,14 @@ def test_the_fewest_knobs_make_the_same_configuration():
     assert least(complete({})) == {}
 
 
+def test_a_default_of_old_that_changes_nothing_is_not_written():
+    """Records say an average reward of 0 where nothing is centred; today's default is off."""
+    old = {**complete({}), "average_reward_initial": 0.0}
+    assert least(old) == {}
+    centred = {**old, "reward_centering": True}
+    assert least(centred) == {"average_reward_initial": 0.0, "reward_centering": True}
+
+
 def test_the_study_that_trains_it_has_its_configuration_and_length():
     record = samples.record()
     study = loads(train_text(record), "tuned:CartPole-v1")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from itertools import pairwise
+import json
+from itertools import combinations, pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -68,10 +70,10 @@ def test_orders_ascend_and_ties_follow_the_written_rule(order):
     hops, km, se = table.hop_counts, table.lengths, table.efficiency
 
     def key(row, rank):
-        ids = [topology.node_ids[node] for node in table.nodes[row][rank]]
-        digest = int(hashlib.sha256(str(ids).encode()).hexdigest(), 16)
+        numbers = [node + 1 for node in table.nodes[row][rank]]
+        digest = int(hashlib.sha256(str(numbers).encode()).hexdigest(), 16)
         weight = km[row, rank] if order == "distance" else hops[row, rank]
-        tie = (weight, len(ids), digest)
+        tie = (weight, len(numbers), digest)
         criterion = {
             "spectral_resources": (hops[row, rank] / se[row, rank],),
             "hops": (hops[row, rank],),
@@ -84,6 +86,66 @@ def test_orders_ascend_and_ties_follow_the_written_rule(order):
     for row in range(len(hops)):
         keys = [key(row, rank) for rank in range(5)]
         assert keys == sorted(keys)
+
+
+def _random_network(random: Random) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return the number of nodes and the links of a ring with chords; few lengths, many ties."""
+    size = random.randint(5, 9)
+    around = [(node, (node + 1) % size) for node in range(size)]
+    chords = [
+        pair for pair in combinations(range(size), 2) if pair[1] - pair[0] not in (1, size - 1)
+    ]
+    ends = around + random.sample(chords, min(5, len(chords)))
+    random.shuffle(ends)
+    return size, [(u, v, random.choice((100, 400, 2500))) for u, v in ends]
+
+
+def _labels(size: int, random: Random) -> list[list[int | str]]:
+    """Return different labellings of the nodes, in the order of the file."""
+    names = [f"node {random.random()}" for _ in range(size)]
+    return [
+        list(range(size)),
+        list(range(1, size + 1)),
+        [-7 * node for node in range(size)],
+        random.sample(range(1000), size),
+        [str(node) for node in range(size)],
+        list("zyxwvutsr"[:size]),
+        names,
+        [0, "0", *names[2:]],
+    ]
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("order", PATH_ORDERS)
+def test_names_of_nodes_change_no_candidate_path(tmp_path, order, directed, disjoint):
+    random = Random(f"{order} {directed} {disjoint}")
+    for _ in range(3):
+        size, links = _random_network(random)
+        tables = [
+            make_path_table(
+                _from_file(tmp_path, labels, links, directed), 3, order, disjoint, FORMATS
+            )
+            for labels in _labels(size, random)
+        ]
+        for table in tables[1:]:
+            assert table.nodes == tables[0].nodes
+            np.testing.assert_array_equal(table.hops, tables[0].hops)
+            np.testing.assert_array_equal(table.lengths, tables[0].lengths)
+
+
+def _from_file(tmp_path, labels, links, directed):
+    document = {
+        "directed": False,
+        "multigraph": False,
+        "graph": {},
+        "nodes": [{"id": label} for label in labels],
+        "links": [{"source": labels[u], "target": labels[v], "km": km} for u, v, km in links],
+    }
+    file = tmp_path / "network.json"
+    file.write_text(json.dumps(document))
+    make_topology.cache_clear()
+    return make_topology(str(file), directed)
 
 
 def test_distance_takes_another_candidate_set_not_just_another_order():

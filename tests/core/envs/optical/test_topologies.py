@@ -166,5 +166,39 @@ def test_ties_between_paths_are_broken_by_the_order_of_the_file(tmp_path, direct
     theirs = nx.node_link_graph(json.loads(Path(file).read_text()), edges="links")
     ours = make_topology(file, directed).graph
     assert list(theirs.edges()) != [tuple(link.values())[:2] for link in links]
+    number = {node: place for place, node in enumerate(theirs, start=1)}
     for node in theirs:
-        assert list(ours[str(node)]) == [str(other) for other in theirs[node]]
+        assert list(ours[number[node]]) == [number[other] for other in theirs[node]]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_shipped_networks_have_their_published_numbers(name):
+    for directed in (True, False):
+        topology = make_topology(name, directed)
+        assert tuple(topology.graph) == topology.node_ids
+
+
+@pytest.mark.parametrize("name", ["5node", "ring7", "jpn48", "nsfnet_deeprmsa"])
+def test_a_file_with_a_shipped_network_has_its_numbers(tmp_path, name):
+    shipped = make_topology(name, True)
+    nodes = [{"id": f"city {node}"} for node in shipped.node_ids]
+    links = [
+        {"source": nodes[u]["id"], "target": nodes[v]["id"], "km": km}
+        for u, v, km in make_topology(name, False).arcs
+    ]
+    for directed in (True, False):
+        file = _write(tmp_path, _triangle(nodes=nodes, links=links))
+        copied = make_topology(file, directed)
+        assert tuple(copied.graph) == shipped.node_ids
+        assert copied.arcs == make_topology(name, directed).arcs
+        make_topology.cache_clear()
+    links[0]["km"] += 1
+    other = make_topology(_write(tmp_path, _triangle(nodes=nodes, links=links)), True)
+    assert tuple(other.graph) == tuple(range(1, shipped.num_nodes + 1))
+
+
+def test_unconnected_node_is_named_as_in_the_file(tmp_path):
+    make_topology.cache_clear()
+    document = _triangle(nodes=[{"id": name} for name in ["A", "B", "C", "far"]])
+    with pytest.raises(ConfigError, match="node 'far' cannot reach"):
+        make_topology(_write(tmp_path, document), True)

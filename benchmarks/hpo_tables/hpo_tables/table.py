@@ -1,0 +1,211 @@
+"""Tables of recorded runs: every configuration on every seed, nothing stopped early."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import yaml
+
+from .space import Space, read_space
+
+PLACES = (
+    Path(__file__).resolve().parent / "data",  # installed
+    Path(__file__).resolve().parents[3] / "results",  # a checkout
+)
+FOLDERS = ("held_out", "atlas", "portfolio")
+ABOUT = b"hpo.atlas"  # metadata of trials.parquet: JSON with the study and where it ran
+
+
+def folders() -> dict[str, Path]:
+    """Return name -> folder of every table; `HPO_TABLES` names another place for them."""
+    given = os.environ.get("HPO_TABLES")
+    places = (Path(given),) if given else PLACES
+    for place in places:
+        found = {
+            path.parent.name: path.parent
+            for folder in FOLDERS
+            for path in sorted((place / folder).glob("*/trials.parquet"))
+        }
+        if found:
+            return found
+    raise FileNotFoundError(f"no tables in {' or '.join(map(str, places))}")
+
+
+def names() -> list[str]:
+    """Return the names of all tables."""
+    return sorted(folders())
+
+
+def load(name: str) -> Table:
+    """Read a table.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    known = folders()
+    if name not in known:
+        raise KeyError(f"no table {name!r}; known: {', '.join(sorted(known))}")
+    return read(known[name])
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One run up to some env steps, as it was recorded."""
+
+    value: float  # the metric: a mean return, or a blocking probability
+    loss: float  # smaller is better
+    training_return: float  # mean of the last 100 training episodes, NaN where none ended
+    env_steps: int
+    seconds: float  # CPU-seconds that this run took, the table's mean
+    row: int  # of the recorded configuration that answered
+    distance: float  # from what was asked: 0 if it was recorded, 1 from end to end of every range
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """c configurations (row 0 is the default of PPO), s seeds, p points of a run."""
+
+    name: str
+    space: Space
+    configurations: tuple[dict[str, Any], ...]  # as an optimiser sees them
+    env_steps: np.ndarray  # [p]
+    values: np.ndarray  # [c, s, p], NaN from where a seed diverged
+    training_returns: np.ndarray  # [c, s, p]
+    goal: str  # maximize or minimize
+    metric: str
+    about: Mapping[str, Any]  # environment, study, commit, versions, CPU-seconds
+
+    @property
+    def default(self) -> dict[str, Any]:
+        return dict(self.configurations[0])
+
+    @property
+    def seeds(self) -> int:
+        return self.values.shape[1]
+
+    @property
+    def length(self) -> int:
+        """Env steps of a full run."""
+        return int(self.env_steps[-1])
+
+    @cached_property
+    def losses(self) -> np.ndarray:
+        """Losses at all points [c, s, p]; where a seed diverged, the worst at that point."""
+        sign = -1.0 if self.goal == "maximize" else 1.0
+        signed = sign * self.values
+        worst = np.nanmax(signed, axis=(0, 1))
+        return np.where(np.isfinite(signed), signed, worst)
+
+    @cached_property
+    def is_ceiling(self) -> bool:
+        """Whether a fifth of the configurations or more share the best mean."""
+        means = self.losses[:, :, -1].mean(axis=1)
+        return float(np.mean(means == means.min())) >= 0.2
+
+    @cached_property
+    def seconds_per_run(self) -> float:
+        spent = self.about.get("cpu_seconds")
+        runs = self.values.shape[0] * self.values.shape[1]
+        return float("nan") if spent is None else float(spent) / runs
+
+    def evaluate(
+        self, configuration: Mapping[str, Any], seed: int = 0, env_steps: int | None = None
+    ) -> Evaluation:
+        """Return the recorded run of a configuration, or of the nearest one that was recorded.
+
+        Args:
+            configuration: a value for every hyperparameter of `space`.
+            seed: 0 to `seeds` - 1.
+            env_steps: the run is read at the last recorded point up to here; None: at its end.
+
+        Raises:
+            ValueError: a name, a value, the seed or the env steps are outside of the table.
+        """
+        row, distance = self.find(configuration)
+        if not 0 <= seed < self.seeds:
+            raise ValueError(f"seed is {seed}; allowed: 0 to {self.seeds - 1}")
+        asked = self.length if env_steps is None else env_steps
+        point = int(np.searchsorted(self.env_steps, asked, side="right")) - 1
+        if point < 0:
+            raise ValueError(f"env_steps is {asked}; the first point is at {self.env_steps[0]}")
+        reached = int(self.env_steps[point])
+        return Evaluation(
+            value=float(self.values[row, seed, point]),
+            loss=float(self.losses[row, seed, point]),
+            training_return=float(self.training_returns[row, seed, point]),
+            env_steps=reached,
+            seconds=self.seconds_per_run * reached / self.length,
+            row=row,
+            distance=distance,
+        )
+
+    def find(self, configuration: Mapping[str, Any]) -> tuple[int, float]:
+        """Return the nearest recorded row and its distance.
+
+        The distance is the root mean square over hyperparameters of the differences of their
+        places, from 0 to 1 in the range; two choices differ by 1. `hpo bench` measures alike.
+        """
+        self.space.check(configuration)
+        asked = [one.place(configuration[one.name]) for one in self.space.hyperparameters]
+        apart = np.abs(self._places - np.array(asked))
+        choices = [one.kind == "choice" for one in self.space.hyperparameters]
+        apart[:, choices] = apart[:, choices] > 1e-9
+        distances = np.sqrt(np.mean(apart**2, axis=1))
+        row = int(distances.argmin())
+        return row, float(distances[row]) if distances[row] > 1e-9 else 0.0
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return np.array(
+            [
+                [one.place(configuration[one.name]) for one in self.space.hyperparameters]
+                for configuration in self.configurations
+            ]
+        )
+
+
+def read(folder: Path) -> Table:
+    trials = pq.read_table(folder / "trials.parquet").sort_by("trial")
+    about = json.loads(pq.read_schema(folder / "trials.parquet").metadata[ABOUT])
+    study = yaml.safe_load(about["study"])
+    space = read_space(study["space"])
+    recorded = [json.loads(text) for text in trials["params"].to_pylist()]
+    configurations = tuple(
+        {one.name: one.seen(params[one.recorded_name]) for one in space.hyperparameters}
+        for params in recorded
+    )
+    shape = (len(recorded), study["seeds"]["per_config"])
+    points, values = _cube(folder / "evaluations.parquet", "value", shape)
+    _, returns = _cube(folder / "curves.parquet", "episode_return_100", shape)
+    metric = study["metric"]
+    return Table(
+        name=folder.name,
+        space=space,
+        configurations=configurations,
+        env_steps=points,
+        values=values,
+        training_returns=returns,
+        goal=metric["goal"],
+        metric=metric["name"],
+        about=about,
+    )
+
+
+def _cube(path: Path, column: str, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return env steps [p] and a column [c, s, p], NaN where rows are missing."""
+    rows = pq.read_table(path, columns=["trial", "replicate", "env_steps", column])
+    trial, seed, steps = (
+        rows[name].to_numpy().astype(np.int64) for name in ("trial", "replicate", "env_steps")
+    )
+    points = np.unique(steps)
+    found = np.full((*shape, len(points)), np.nan)
+    found[trial, seed, np.searchsorted(points, steps)] = rows[column].to_numpy()
+    return points, found

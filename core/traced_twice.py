@@ -1,0 +1,290 @@
+"""Trace a function twice, and find the numbers that Python draws meanwhile.
+
+A compiled program is traced once. A number that Python draws meanwhile, by `numpy.random`, from
+the clock or from a global that changes, is then the same in every update of every lane. Traced a
+second time, it differs.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import own_place
+from .pytree import is_key
+
+LEAKED = "an array from an earlier trace was kept in a global or an object; keep it in the state"
+_T = TypeVar("_T")
+_LATER = 1_000_003.0  # seconds; float32 shows fewer only after 2 minutes
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function's program and the shapes of its results."""
+
+    jaxpr: Any  # a ClosedJaxpr
+    shapes: Any
+    difference: str = ""  # of the second trace, in words, with file and line; "" if equal
+
+
+def trace_twice(call: Callable[..., Any], *given: Any) -> Traced:
+    """Trace `call` with arrays or their shapes, twice.
+
+    A function under `jax.jit` inside is traced again as well: a context of ours in the cache's key
+    keeps jax from taking the first trace.
+    """
+    drawn = _generators()
+    jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(*given)
+    drew = _moved(drawn, _generators())
+    with _NEW_TRACES("again"), _later_clock():
+        again = jax.make_jaxpr(call)(*given)
+    found = _leak(jaxpr) or _between(jaxpr, again)
+    if found is None:
+        return Traced(jaxpr, shapes)
+    if not drew:
+        return Traced(jaxpr, shapes, found.words())
+    line = line_of_change(_generators, _moved, call, *given) or found.place
+    return Traced(jaxpr, shapes, _WORDS_OF_GENERATOR.format(f"{line}: " if line else "", drew[0]))
+
+
+_WORDS_OF_GENERATOR = (
+    "{}{} draws only once, while the program is traced, so every update of every lane gets the "
+    "same numbers; draw with jax.random, from a key that the state keeps"
+)
+
+
+def _moved(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [name for name, state in after.items() if state != before[name]]
+
+
+def line_of_change(
+    look: Callable[[], _T],
+    changed: Callable[[_T, _T], list[str]],
+    call: Callable[..., Any],
+    *given: Any,
+) -> str:
+    """Trace `call` again and return `file:line` of the user's code that changes what `look` sees.
+
+    Return "" if nothing changes this time.
+    """
+    watch = _Watch(look, changed)
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        with _NEW_TRACES("watched"):
+            jax.make_jaxpr(call)(*given)
+    except Exception:  # it was traced before, so what it finds now follows from the change
+        return watch.found
+    finally:
+        sys.settrace(before)
+    watch.look()
+    return watch.found
+
+
+class _Watch(Generic[_T]):
+    """A trace function of Python that compares before every line of the user's code."""
+
+    def __init__(self, look: Callable[[], _T], changed: Callable[[_T, _T], list[str]]):
+        self._look, self._changed, self._before = look, changed, look()
+        self._last = self.found = ""
+        self._own: dict[str, bool] = {}
+
+    def look(self) -> None:
+        if not self.found and self._changed(self._before, self._look()):
+            self.found = self._last
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        path = frame.f_code.co_filename
+        if path not in self._own:
+            self._own[path] = bool(own_place([(path, frame.f_lineno)]))
+        if not self._own[path]:
+            return None
+        self.look()
+        self._last = own_place([(path, frame.f_lineno)])
+        return self
+
+
+def constants(jaxpr: Any) -> Iterator[Any]:
+    """Yield the arrays that a closed jaxpr has captured, also inside its equations."""
+    yield from _consts(jaxpr)
+    for equation in _open(jaxpr).eqns:
+        for inner in _inside(equation):
+            yield from constants(inner)
+
+
+_NEW_TRACES = jax.make_user_context(default_value=None)
+
+
+def _generators() -> dict[str, str]:
+    return {"numpy.random": repr(np.random.get_state()), "random": repr(random.getstate())}
+
+
+@contextmanager
+def _later_clock() -> Generator[None]:
+    """Give this thread, and no other, a clock that is days ahead."""
+    clock, nanoseconds, here = time.time, time.time_ns, threading.get_ident()
+
+    def ahead() -> float:
+        return _LATER if threading.get_ident() == here else 0.0
+
+    time.time = lambda: clock() + ahead()
+    time.time_ns = lambda: nanoseconds() + int(ahead() * 1e9)
+    try:
+        yield
+    finally:
+        time.time, time.time_ns = clock, nanoseconds
+
+
+@dataclass(frozen=True)
+class _Difference:
+    place: str  # file:line of the user's code
+    before: float | None = None  # the number, if it is one
+    after: float | None = None
+    leaked: bool = False  # an input is an array of a trace that has ended
+
+    def words(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        if self.leaked:
+            return f"{where}{LEAKED}"
+        known = self.before is not None and self.after is not None
+        numbers = f" ({self.before:g}, then {self.after:g})" if known else ""
+        return (
+            f"{where}Python computes something here that differs each time{numbers}, but only "
+            "once, while the program is traced; a counter or running value belongs in the state, "
+            "a random number comes from jax.random"
+        )
+
+
+def _between(one: Any, other: Any) -> _Difference | None:
+    """Return the first difference of two jaxprs, closed or not."""
+    consts = zip(_consts(one), _consts(other), strict=False)
+    one, other = _open(one), _open(other)
+    same = [_equal(*pair) for pair in consts]
+    moved = {var for var, equal in zip(one.constvars, same, strict=False) if not equal}
+    if len(one.constvars) != len(other.constvars):
+        moved = set(one.constvars)
+    numbers = _numbered(one), _numbered(other)
+    for left, right in zip(one.eqns, other.eqns, strict=False):
+        found = _of_equation(left, right, moved, numbers)
+        if found is not None:
+            return found
+    if len(one.eqns) != len(other.eqns):
+        longer = max(one.eqns, other.eqns, key=len)
+        return _Difference(_place(longer[min(len(one.eqns), len(other.eqns))]))
+    ends = zip(one.outvars, other.outvars, strict=False)
+    if moved or any(not _same_input(left, right, numbers) for left, right in ends):
+        return _Difference(_place(one.eqns[-1]) if one.eqns else "")
+    return None
+
+
+def _leak(jaxpr: Any) -> _Difference | None:
+    """Return where an array of a trace that has ended is used, if one is."""
+    pairs = zip(_open(jaxpr).constvars, _consts(jaxpr), strict=False)
+    leaks = {var for var, const in pairs if isinstance(const, Tracer)}
+    if not leaks:
+        return None
+    users = [one for one in _open(jaxpr).eqns if _reads(one, leaks)]
+    return _Difference(_place(users[0]) if users else "", leaked=True)
+
+
+def _reads(equation: Any, variables: set[Any]) -> bool:
+    return any(not _is_literal(one) and one in variables for one in equation.invars)
+
+
+def _of_equation(
+    left: Any, right: Any, moved: set[Any], numbers: tuple[dict[Any, int], dict[Any, int]]
+) -> _Difference | None:
+    if left.primitive.name != right.primitive.name or len(left.invars) != len(right.invars):
+        return _Difference(_place(left))
+    for one, other in zip(left.invars, right.invars, strict=True):
+        if _is_literal(one) and _is_literal(other):
+            if not _equal(one.val, other.val):
+                return _Difference(_place(left), _number(one.val), _number(other.val))
+        elif not _same_input(one, other, numbers) or one in moved:
+            return _Difference(_place(left))
+    for name, value in left.params.items():
+        if not _same_parameter(value, right.params.get(name)):
+            return _Difference(_place(left))
+    inner = zip(_inside(left), _inside(right), strict=False)
+    return next(filter(None, (_between(*pair) for pair in inner)), None)
+
+
+def _inside(equation: Any) -> list[Any]:
+    """Return the jaxprs among an equation's parameters, closed ones with their constants."""
+    leaves = jax.tree.leaves(list(equation.params.values()))
+    return [leaf for leaf in leaves if hasattr(leaf, "jaxpr") or hasattr(leaf, "eqns")]
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _consts(jaxpr: Any) -> list[Any]:
+    return list(getattr(jaxpr, "consts", ()))
+
+
+def _is_literal(atom: Any) -> bool:
+    return hasattr(atom, "val")
+
+
+def _numbered(jaxpr: Any) -> dict[Any, int]:
+    """Number variables in the order in which they are bound."""
+    bound = [*jaxpr.constvars, *jaxpr.invars]
+    for equation in jaxpr.eqns:
+        bound += equation.outvars
+    return {var: number for number, var in enumerate(bound)}
+
+
+def _same_input(one: Any, other: Any, numbers: tuple[dict[Any, int], dict[Any, int]]) -> bool:
+    if _is_literal(one) or _is_literal(other):
+        return _is_literal(one) and _is_literal(other) and _equal(one.val, other.val)
+    return numbers[0].get(one) == numbers[1].get(other) and one.aval == other.aval
+
+
+def _same_parameter(one: Any, other: Any) -> bool:
+    """Compare plain values; functions and the like are new objects in each trace."""
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return all(_same_parameter(*pair) for pair in zip(one, other, strict=True))
+    plain = isinstance(one, int | float | np.ndarray) and isinstance(
+        other, int | float | np.ndarray
+    )
+    return not plain or _equal(one, other)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare constants bit by bit, NaN with NaN."""
+    if one is other or any(isinstance(value, Tracer) for value in (one, other)):
+        return True  # inside, an array of the trace around it, whose wiring is compared there
+    left, right = _array(one), _array(other)
+    if (left.shape, left.dtype) != (right.shape, right.dtype):
+        return False
+    return left.tobytes() == right.tobytes()
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, jax.Array) and is_key(value):
+        value = jax.random.key_data(value)
+    return np.asarray(value)
+
+
+def _number(value: Any) -> float | None:
+    found = _array(value)
+    is_real = np.issubdtype(found.dtype, np.number) and not np.iscomplexobj(found)
+    return float(found) if is_real and found.ndim == 0 else None
+
+
+def _place(equation: Any) -> str:
+    """Return `file:line` of the user's code that an equation comes from, or ""."""
+    frames = getattr(equation.source_info.traceback, "frames", ())
+    return own_place((frame.file_name, frame.line_num) for frame in frames)

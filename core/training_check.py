@@ -1,0 +1,269 @@
+"""What a training must be before lanes run it: pure, with shapes that stay; nothing is compiled.
+
+Each method is traced twice. The object must be as it was, and both programs must be equal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import ConfigError
+from .envs.traced_once import differences
+from .pytree import equations, is_key, named_leaves
+from .traced_twice import constants, line_of_change, trace_twice
+from .training import Lane, Training, words_of
+from .training_errors import in_user_words, method_of
+
+_CALLBACKS = ("io_callback", "pure_callback", "debug_callback", "debug_print")
+_LARGE, _SHOWN = 64 * 2**20, 2**20  # bytes of all constants, and of one that is named
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What a training holds and returns, from shapes alone."""
+
+    state: dict[str, jax.ShapeDtypeStruct]  # leaves by path
+    metrics: tuple[str, ...]
+    values: tuple[str, ...]  # of an evaluation
+    note: str = ""  # on constants of the program that are too large
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in self.state.values())
+
+
+def shapes_of(training: Training, traced_names: tuple[str, ...]) -> Shapes:
+    """Check a training from shapes alone, without compiling.
+
+    Raises:
+        ConfigError: with the user's file and line, or the name of the leaf or metric.
+    """
+    lane = Lane(training, traced_names)
+    tracer = _Tracer(training)
+    hypers = {name: jax.ShapeDtypeStruct((), np.float32) for name in traced_names}
+    shared = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), lane.shared)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+
+    def h(values: Any, shared: Any) -> Any:
+        return lane.reading(shared).hypers(values)
+
+    def init(key: Any, values: Any, shared: Any) -> Any:
+        return training.init(key, h(values, shared))
+
+    def update(leaves: Any, values: Any, shared: Any) -> Any:
+        state = lane.reading(shared).state(leaves, values)
+        found: Any = training.update(state, h(values, shared))
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ConfigError(f"{tracer.at('update')} must return (state, metrics by name)")
+        return found[0], tracer.numbers("update", found[1])
+
+    def evaluate(leaves: Any, values: Any, shared: Any, key: Any) -> Any:
+        state = lane.reading(shared).state(leaves, values)
+        found = training.evaluate(state, h(values, shared), key)
+        return tracer.numbers(evaluates, found)
+
+    evaluates = "act" if type(training).acts() else "evaluate"
+    state = tracer.shapes("init", init, key, hypers, shared)
+    _check_state(tracer, state)
+    words = jax.eval_shape(lambda tree: words_of(jax.tree.leaves(tree)), state)
+    after, metrics = tracer.shapes("update", update, words, hypers, shared)
+    _check_same_state(tracer, state, after)
+    values = tracer.shapes(evaluates, evaluate, words, hypers, shared, key)
+    if not values:
+        raise ConfigError(f"{tracer.at('evaluate')} returns nothing; return a value")
+    leaves = dict(zip(named_leaves(state), words, strict=True))
+    return Shapes(leaves, tuple(metrics), tuple(values), tracer.note())
+
+
+def _check_state(tracer: _Tracer, state: Any) -> None:
+    for name, leaf in named_leaves(state).items():
+        if 0 in leaf.shape:
+            raise ConfigError(f"{tracer.at('init')} {name} is empty, of shape {leaf.shape}")
+
+
+def _check_same_state(tracer: _Tracer, state: Any, after: Any) -> None:
+    for line in differences({"state": after}, {"state": state}, {"state": ", as from init"}):
+        raise ConfigError(f"{tracer.at('update')} {line}")
+    if [*named_leaves(after)] != [*named_leaves(state)]:  # lanes keep leaves by their place
+        ours, theirs = jax.tree.structure(after), jax.tree.structure(state)
+        raise ConfigError(f"{tracer.at('update')} the state is {ours}; init gave {theirs}")
+
+
+class _Tracer:
+    """Traces the methods of one training, and remembers the constants of their programs."""
+
+    def __init__(self, training: Training):
+        self.training, self.cls = training, type(training)
+        self._constants: dict[int, Any] = {}
+
+    def at(self, method: str) -> str:
+        return method_of(self.cls, method)
+
+    def shapes(self, method: str, call: Callable[..., Any], *given: Any) -> Any:
+        """Return the shapes of a method's results; it must be pure."""
+        before = contents_of(self.training)
+        with in_user_words(self.cls, method):
+            found = trace_twice(call, *given)
+        self._refuse_changes(method, before, call, *given)
+        if found.difference:
+            raise ConfigError(f"{self.cls.__name__}.{method}: {found.difference}")
+        called = {str(one.primitive) for one in equations(found.jaxpr.jaxpr)} & set(_CALLBACKS)
+        if called:
+            raise ConfigError(
+                f"{self.at(method)} calls back into Python ({', '.join(sorted(called))}); lanes "
+                "are pure programs: return a value instead"
+            )
+        self._constants |= {id(one): one for one in constants(found.jaxpr)}
+        return found.shapes
+
+    def _refuse_changes(
+        self, method: str, before: Any, call: Callable[..., Any], *given: Any
+    ) -> None:
+        names = changed(before, contents_of(self.training))
+        names += _cached_tracers(self.training)
+        if names:
+            root = re.split(r"[.\[]", names[0])[0]
+            there = [name for name in names if name in before]
+            shown = there[-1] if there else root
+            line = line_of_change(partial(contents_of, self.training, root), changed, call, *given)
+            where = f"{self.cls.__name__}.{method}: {line}:" if line else self.at(method)
+            raise ConfigError(
+                f"{where} self.{shown} changes outside setup, but lanes share one object and "
+                "have no memory on it; keep what changes in the state that init returns and "
+                "update passes on"
+            )
+
+    def numbers(self, method: str, found: Any) -> dict[str, Any]:
+        """Return metrics or values by name; each must be one number."""
+        noun = "metric" if method == "update" else "value"
+        if not isinstance(found, Mapping):
+            example = '(state, {"loss": loss})' if method == "update" else '{"return": total}'
+            raise ConfigError(
+                f"{self.at(method)} gives {_kind(found)} in place of {noun}s by name; return "
+                f"{example}"
+            )
+        for name, value in found.items():
+            if not isinstance(name, str):
+                raise ConfigError(f"{self.at(method)} the name of a {noun} is {name!r}; a text?")
+            problem = _not_a_number(name, value)
+            if problem:
+                raise ConfigError(f"{self.at(method)} {name} {problem}; a {noun} is one number")
+        return dict(found)
+
+    def note(self) -> str:
+        """Return a warning if the constants of the programs are large, else ""."""
+        total = sum(one.nbytes for one in self._constants.values())
+        if total <= _LARGE:
+            return ""
+        large = [one for one in self._constants.values() if one.nbytes > _SHOWN]
+        kinds = {(one.shape, one.dtype) for one in large}
+        owned = [
+            name
+            for name, value in vars(self.training).items()
+            if (getattr(value, "shape", None), getattr(value, "dtype", None)) in kinds
+        ]
+        names = f" ({', '.join(f'self.{name}' for name in owned)})" if owned else ""
+        return (
+            f"{self.cls.__name__} compiles {total / 2**20:.0f} MB of data into its programs"
+            f"{names}, which takes time and memory; return it from a method shared() and read "
+            "h.shared"
+        )
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _not_a_number(name: str, value: Any) -> str:
+    """Return the fault of a metric or value, in words, or ""."""
+    if isinstance(value, Mapping):
+        first = next(iter(value), "x")
+        return f'is a dict; return its parts side by side, such as "{name}_{first}"'
+    if isinstance(value, bool | int | float):
+        return ""
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        return f"is {_kind(value)}"
+    if is_key(value) or jnp.issubdtype(value.dtype, jnp.complexfloating):
+        return f"is of {value.dtype}"
+    return f"has shape {value.shape}" if value.shape else ""
+
+
+_OURS = ("_is_set_up", "_shared")
+
+
+def contents_of(training: Training, only: str = "") -> dict[str, Any]:
+    """Return what the attributes of a training hold, by path, to compare it with later."""
+    own = {
+        name: value
+        for name, value in vars(training).items()
+        if name not in _OURS and not _is_cached_property(type(training), name)
+    }
+    if only:
+        own = {name: value for name, value in own.items() if name == only}
+    return dict(_paths(own, "", type(training).__module__, 4))
+
+
+def _is_cached_property(cls: type, name: str) -> bool:
+    return isinstance(getattr(cls, name, None), cached_property)
+
+
+def _cached_tracers(training: Training) -> list[str]:
+    """Return the names of cached properties that keep traced arrays."""
+    cls, found = type(training), []
+    for name, value in vars(training).items():
+        leaves = jax.tree.leaves(value) if _is_cached_property(cls, name) else ()
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            found.append(name)
+    return found
+
+
+def _paths(held: Mapping[str, Any], prefix: str, module: str, depth: int) -> Iterator[Any]:
+    for name, value in held.items():
+        path = f"{prefix}{name}"
+        yield path, _mark(value)
+        if depth:
+            yield from _paths(_parts(value, module), path, module, depth - 1)
+
+
+def _mark(value: Any) -> Any:
+    """Return a value with a mark that changes as it changes, such as the sum of its bytes."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value, zlib.crc32(value.tobytes())
+    if isinstance(value, bool | int | float | str):
+        return None, repr(value)
+    if isinstance(value, set):
+        return value, frozenset(value)
+    return value, ""
+
+
+def _parts(value: Any, module: str) -> dict[str, Any]:
+    """Return what a container or an object of the user's file holds, by its place in it."""
+    if isinstance(value, dict):
+        return {f"[{key!r}]": one for key, one in value.items()}
+    if isinstance(value, list | tuple | deque):
+        return {f"[{at}]": one for at, one in enumerate(value)}
+    if type(value).__module__ == module and hasattr(value, "__dict__"):
+        return {f".{name}": one for name, one in vars(value).items()}
+    return {}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the paths of what was changed, added or removed."""
+    found: list[str] = []
+    for path in dict.fromkeys([*before, *after]):
+        one, other = before.get(path), after.get(path)
+        if one is None or other is None or one[0] is not other[0] or one[1] != other[1]:
+            found.append(path)
+    return found

@@ -1,0 +1,215 @@
+"""Errors of a training's methods in words, with the user's file and line and what to do.
+
+Each mistake of tracing has a sentence of its own: a traced value has no number while a program is
+traced, and what to write instead depends on what asked for one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import (
+    ConfigError,
+    foreign_of,
+    format_error_if_own,
+    is_interrupt,
+    named,
+    place_of,
+    shown_path,
+    user_streams,
+)
+from .traced_twice import LEAKED
+
+_LONG = 15.0  # seconds
+_OWN_MODULE = f"{__package__}.training"
+
+
+class SetOutsideSetup(AttributeError):
+    """An attribute of a training is set once its setup has ended."""
+
+    def __init__(self, name: str):
+        self.attribute = name
+        super().__init__(f"{name} is set outside setup")
+
+
+def method_of(cls: type, method: str) -> str:
+    """Return `Class.method:`, followed by `file:line:` of the user's method."""
+    function = inspect.unwrap(getattr(cls, method))
+    is_own = getattr(function, "__module__", "") == _OWN_MODULE
+    code = None if is_own else getattr(function, "__code__", None)
+    place = f" {shown_path(code.co_filename)}:{code.co_firstlineno}:" if code else ""
+    return f"{cls.__name__}.{method}:{place}"
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    """A kind of error while tracing, known by its class and a phrase of its message."""
+
+    kind: str  # the name of the error's class
+    phrase: str
+    advice: str
+
+
+_FIXED = "declare it with hpo.fixed and read it from self"
+
+_MISTAKES = (
+    _Mistake(
+        "TracerBoolConversionError", "",
+        "Python asks whether a traced value is true (if, while, and, not, max, assert), but it "
+        "has no value yet; use jnp.where or jax.lax.cond, and jnp.maximum in place of max",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "`float` function",
+        "float() of a traced value; leave float() out, a metric may be an array of one number, "
+        "and take jnp in place of math",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "`int` function",
+        "int() of a traced value; to round it write .astype(jnp.int32), and for a size or a count "
+        "of a program @KNOB",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "item() method",
+        ".item() of a traced value; leave .item() out, arrays of one number are fine",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "tolist() method",
+        ".tolist() of a traced value; leave it an array",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "must be statically specified",
+        "how many elements this gives depends on traced values; pass size= and fill_value=",
+    ),
+    _Mistake(
+        "ConcretizationTypeError", "",
+        "a length or an option of this function cannot be a traced value; @KNOB",
+    ),
+    _Mistake(
+        "TracerIntegerConversionError", "",
+        "a traced value is a length of range() or an index of a list; use jax.lax.fori_loop for "
+        "a loop, jnp.stack(list)[i] for an index, or @KNOB",
+    ),
+    _Mistake(
+        "TracerArrayConversionError", "",
+        "NumPy needs numbers, and a traced value has none yet; use jax.numpy (jnp) here",
+    ),
+    _Mistake(
+        "NonConcreteBooleanIndexError", "",
+        "x[mask] has as many elements as the mask is true; use jnp.where(mask, x, 0)",
+    ),
+    _Mistake(
+        "UnexpectedTracerError", "",
+        LEAKED,
+    ),
+    _Mistake(
+        "TypeError", "Shapes must be 1D sequences of concrete values",
+        "a shape cannot be a traced value; @KNOB",
+    ),
+    _Mistake(
+        "TypeError", "was not hashable",
+        "an option of this function cannot be a traced value; @KNOB",
+    ),
+    _Mistake(
+        "IndexError", "must be static integers",
+        "the length of a slice cannot be a traced value; use jax.lax.dynamic_slice",
+    ),
+    _Mistake(
+        "TypeError", "unhashable type: 'DynamicJaxprTracer'",
+        "a traced value is a key of a dict or an element of a set; use jnp.where or an array",
+    ),
+    _Mistake(
+        "TypeError", "to DynamicJaxprTracer.__format__",
+        "a traced value has no digits to format yet; return it as a metric",
+    ),
+)  # fmt: skip
+
+
+def _mistake(error: BaseException) -> _Mistake | None:
+    kinds = [cls.__name__ for cls in type(error).__mro__]
+    for mistake in _MISTAKES:
+        if mistake.kind in kinds and mistake.phrase in str(error):
+            return mistake
+    return None
+
+
+def _traced_knob(cls: type, place: str) -> str:
+    """Return the name of the one traced hyperparameter in a line of code, or ""."""
+    path, _, line = place.rpartition(":")
+    text = linecache.getline(path, int(line)) if line.isdigit() else ""
+    declared: Callable[[], Any] = getattr(cls, "declared", dict)
+    traced = [name for name, knob in declared().items() if knob.traced]
+    found = [name for name in traced if re.search(rf"\bh\.{name}\b", text)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _advice(cls: type, mistake: _Mistake, place: str) -> str:
+    knob = _traced_knob(cls, place)
+    declare = f"declare {knob} with hpo.fixed and read self.{knob}" if knob else _FIXED
+    if not knob:
+        declare = f"if it comes from a hyperparameter, {declare}"
+    return mistake.advice.replace("@KNOB", declare)
+
+
+@contextmanager
+def _patience(cls: type, method: str) -> Generator[None]:
+    """Say so if a method takes long: a loop of Python without end prints nothing else."""
+    text = f"{method_of(cls, method)} has run for {_LONG:.0f} s, and no program is compiled yet; "
+    text += "Ctrl-C ends it"
+    said = UserWarning(text)
+    timer = threading.Timer(_LONG, lambda: warnings.showwarning(said, UserWarning, __file__, 1))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def in_user_words(cls: type, method: str) -> Generator[None]:
+    """Turn any error of a method, also `sys.exit`, into a ConfigError with file and line."""
+    try:
+        with user_streams(), _patience(cls, method):
+            yield
+    except (ConfigError, GeneratorExit):
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise ConfigError(_words(cls, method, error)) from error
+
+
+def _words(cls: type, method: str, error: BaseException) -> str:
+    place = place_of(error)
+    at = f"{cls.__name__}.{method}: {place}:"
+    if isinstance(error, SetOutsideSetup):
+        return (
+            f"{at} self.{error.attribute} is set outside setup, but lanes share one object and "
+            "have no memory on it; keep the value in the state that init returns and update "
+            "passes on, or set it in setup"
+        )
+    if isinstance(error, SystemExit):
+        return f"{at} the code calls sys.exit({error.code}); raise an error instead"
+    mistake = _mistake(error) if place else None
+    if mistake is not None:
+        return f"{at} {_advice(cls, mistake, place)}{foreign_of(error)}"
+    text = format_error_if_own(error)
+    where = method_of(cls, method) if text == named(error) else f"{cls.__name__}.{method}:"
+    return f"{where} {text}{_gymnax_hint(error)}"
+
+
+def _gymnax_hint(error: BaseException) -> str:
+    """Return what to do where a library expects the five values of gymnax 0.0.9."""
+    unpacked = "too many values to unpack (expected 5)" in str(error)
+    if not unpacked or "gymnax" not in sys.modules:
+        return ""
+    return "; for a library that expects gymnax 0.0.9, wrap the environment: hpo.old_gymnax(env)"

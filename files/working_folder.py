@@ -1,0 +1,38 @@
+"""The working folder, which code of users may change and ours relies on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def same_working_folder() -> Generator[None]:
+    """Change back to the working folder at the end, if the code inside has left it.
+
+    Configuration libraries change it while they start; paths such as `results/` are relative to
+    the one where the command was typed.
+    """
+    before = os.getcwd()
+    try:
+        yield
+    finally:
+        if not _is_here(before):
+            os.chdir(before)
+
+
+def _is_here(folder: str) -> bool:
+    try:
+        return os.getcwd() == folder
+    except FileNotFoundError:  # it was deleted
+        return False
+
+
+def as_given(given: Path, absolute: Path) -> Path:
+    """Return a path as it was given, or its absolute form if the working folder has changed."""
+    try:
+        return given if given.absolute() == absolute else absolute
+    except FileNotFoundError:
+        return absolute

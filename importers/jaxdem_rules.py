@@ -1,0 +1,201 @@
+"""JaxDEM's arguments that depend on each other, as `PPOTrainer.Create` reads them.
+
+Until 4 November 2025 `minibatch_size` counted segments (a rollout of one environment each), and
+a minibatch was a part of the environments; since then it counts env steps, cut down to whole
+segments. `clip_actions` clips what the environment gets to `clip_range`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..files.plain_data import is_number
+from ..knobs import KNOBS
+from ..studies.study_values import count_of
+from .converted_study import Draft, Source
+from .formats import read_word
+from .name_mapping import rounded
+
+SEGMENTS = "2025.09"  # the version whose minibatch_size counts segments
+MODELS = ("SharedActorCritic", "ActorCritic", "LSTMActorCritic", "MinGRUActorCritic")
+_CLIP_RANGE = (-0.2, 0.2)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    updates: int
+    envs: int
+    steps: int  # of a rollout of one environment
+    parts: int  # minibatches of an update
+
+
+def _sizes(draft: Draft, source: Source) -> _Sizes:
+    defaults = {**draft.system.defaults, "num_epochs": 1000}
+    names = ("num_epochs", "num_envs", "num_steps_epoch", "num_minibatches")
+    return _Sizes(*(count_of(source.values(name, defaults[name])[0]) or 0 for name in names))
+
+
+def counts_segments(draft: Draft, source: Source) -> str:
+    """Return why `minibatch_size` counts segments, if no later version could run it; else ""."""
+    if draft.system.name != "jaxdem":
+        return ""
+    size, steps = count_of(source.find("minibatch_size")) or 0, _sizes(draft, source).steps
+    if not 0 < size < steps:
+        return ""
+    return (
+        f"its minibatch_size is {size}: later versions count env steps and need at least "
+        f"num_steps_epoch ({steps})"
+    )
+
+
+def before(draft: Draft, source: Source) -> None:
+    sizes = _sizes(draft, source)
+    _length(draft, source, sizes)
+    _model(draft, source)
+    _clip_actions(draft, source)
+    _minibatches(draft, source, sizes)
+
+
+def _length(draft: Draft, source: Source, sizes: _Sizes) -> None:
+    if "total_timesteps" in source.names() or "env_steps" in source.names():
+        source.drop("num_epochs")
+    elif sizes.updates and sizes.envs and sizes.steps:
+        source.drop("num_epochs")
+        source.constants["env_steps"] = total = sizes.updates * sizes.envs * sizes.steps
+        draft.note(
+            f"num_epochs: {sizes.updates:,} updates of {sizes.envs} x {sizes.steps} env "
+            f"steps are {total:,} env steps"
+        )
+
+
+_TOWERS = ("actor_architecture", "critic_architecture")
+
+
+def _model(draft: Draft, source: Source) -> None:
+    """Set the default sizes of models that do not have the default architecture."""
+    model = str(source.find("model") or "")
+    if model and model not in MODELS:
+        source.drop("model")
+        draft.leave_out(
+            "model",
+            f"{model!r} is not a JaxDEM model; the default network is used instead "
+            "(docs/networks.md: how to register one)",
+        )
+    if model == "ActorCritic":
+        _towers(draft, source)
+    if model != "LSTMActorCritic":
+        return
+    draft.silent.add("architecture")
+    for name, default in (("hidden_features", 64), ("lstm_features", 128)):
+        if name not in source.names():
+            source.constants[name] = default
+            draft.defaults.append(f"{name} {default}")
+
+
+def _towers(draft: Draft, source: Source) -> None:
+    """Refuse one tower of other widths than the default of the other one."""
+    given = [name for name in _TOWERS if name in source.constants]
+    default = draft.system.defaults["architecture"]
+    if len(given) != 1 or source.find(given[0]) == default:
+        return
+    text = (
+        f"{given[0]} is {source.find(given[0])}, and the other tower {default} by default, "
+        "but both have the same widths here"
+    )
+    raise draft.fault(text, flags={"without": given[0]})
+
+
+def _clip_actions(draft: Draft, source: Source) -> None:
+    if read_word(source.constants.get("clip_actions")) is not True:
+        return
+    if "clip_actions" in draft.without:
+        return
+    given = source.find("clip_range")
+    ends = list(_CLIP_RANGE) if given is None else given
+    if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_number, ends)):
+        text = f"clip_range is {ends}, which cannot be read; name its ends"
+        raise draft.fault(
+            text, flags={"without": "clip_actions", "action_low": "LOW", "action_high": "HIGH"}
+        )
+    low, high = float(ends[0]), float(ends[1])
+    source.drop("clip_actions", "clip_range")
+    source.constants |= {"action_low": low, "action_high": high}
+    draft.note(f"clip_actions: clip_range {low:g} to {high:g} is action_low and action_high here")
+
+
+# -------------------------------------------------------------------------- minibatches
+
+
+def _minibatches(draft: Draft, source: Source, sizes: _Sizes) -> None:
+    """Read the size of a minibatch, whose segments are drawn or parts of a permutation."""
+    old = draft.system.tag == SEGMENTS
+    size = count_of(source.find("minibatch_size")) or 0
+    if not sizes.envs or not sizes.steps or not sizes.parts:
+        return
+    if "minibatch_size" in draft.without:
+        return
+    if not size and old and sizes.envs % sizes.parts:
+        size = sizes.envs // sizes.parts
+        draft.defaults.append(f"minibatch_size {size}")
+    if not size:
+        return
+    unit, each = ("segments", 1) if old else ("env steps", sizes.steps)
+    segments = size // each
+    if not 0 < segments <= sizes.envs:
+        text = f"minibatch_size is {size} {unit}; JaxDEM takes {each} to {sizes.envs * each}"
+        raise draft.fault(text, flags={"without": "minibatch_size"})
+    if source.values("importance_sampling_alpha", 1.0) == [0]:
+        text = f"{sizes.parts} minibatches of {segments * each} {unit} are"
+        _passes(draft, source, sizes, segments, text=text, total=sizes.envs * each)
+        return
+    source.put("minibatch_size", segments * sizes.steps)
+    source.constants.setdefault("num_minibatches", sizes.parts)
+    if old:
+        draft.note(f"minibatch_size: {segments} segments of {sizes.steps} env steps")
+
+
+def _passes(
+    draft: Draft, source: Source, sizes: _Sizes, segments: int, *, text: str, total: int
+) -> None:
+    """Turn minibatches without priorities into whole passes over the rollout."""
+    passes = segments * sizes.parts / sizes.envs
+    if not passes.is_integer() or sizes.envs % segments:
+        text = f"{text} {passes:.3g} passes over {total}; here there are whole ones in equal parts"
+        raise draft.fault(
+            text,
+            flags={
+                "without": "minibatch_size",
+                "num_minibatches": max(1, round(sizes.envs / segments)),
+                "update_epochs": max(1, round(passes)),
+            },
+        )
+    source.drop("minibatch_size")
+    source.put("num_minibatches", sizes.envs // segments)
+    source.constants["update_epochs"] = int(passes)
+    draft.note(
+        f"minibatch_size: {text} {int(passes)} pass(es) of {sizes.envs // segments} "
+        f"minibatches over {total}; JaxDEM draws each of them by itself"
+    )
+
+
+# ------------------------------------------------------------------------------ schedules
+
+
+def after(draft: Draft) -> None:
+    """Let the cosine end where it does there: after as many minibatches as updates."""
+    parts = draft.fixed.get("num_minibatches", KNOBS["num_minibatches"].default)
+    parts = parts * draft.fixed.get("update_epochs", 1) if isinstance(parts, int) else None
+    together = draft.fixed.get("accumulate_minibatches", 1)
+    if draft.fixed.get("lr_schedule") == "cosine" and parts and parts > 1:
+        draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
+        draft.note(
+            f"lr_schedule_multiplier: 1/{parts}, as the cosine counts minibatches there, "
+            "up to the number of updates; 1 for the whole run"
+        )
+    rate = draft.fixed.get("learning_rate", KNOBS["learning_rate"].default)
+    if together > 1 and "learning_rate" not in draft.space:
+        draft.fixed["learning_rate"] = rounded(rate * together)
+        draft.note(
+            f"accumulate_n_gradients: the steps of {together} minibatches are added there, "
+            f"averaged here, so learning_rate is {together} times"
+        )

@@ -1,0 +1,240 @@
+"""Lerax and JaxDEM, whose trainers changed their defaults: a table for each version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..files.plain_data import is_number
+from .name_mapping import (
+    PLAIN_PPO,
+    TORCH_INIT,
+    VALUE_CLIP,
+    NoCounterpart,
+    Row,
+    Settings,
+    System,
+    left,
+    name_sets,
+    parsed,
+    refused,
+    table,
+    taken,
+    with_defaults,
+    words,
+)
+from .optax_calls import OPTIMISERS, optimiser_settings
+from .plain_python import TWO_OF_TRAIN
+
+# fmt: off
+_OPTIMISER = parsed(optimiser_settings, f"{', '.join(sorted(OPTIMISERS))} of optax, with their "
+                                        "arguments")
+
+# --------------------------------------------------------------------------------- Lerax
+
+_HEADS = ("its policy is an encoder under two heads with separate hidden layers; here actor "
+          "and critic are towers of hidden_sizes, separate or shared")
+_LERAX_ENVS = words({
+    "CartPole": "CartPole-v1", "Acrobot": "Acrobot-v1", "Pendulum": "Pendulum-v1",
+    "MountainCar": "MountainCar-v0", "ContinuousMountainCar": "MountainCarContinuous-v0",
+})
+_LERAX: tuple[Row, ...] = (  # with the defaults of the newest version
+    taken("env", "env", values=_LERAX_ENVS,
+          note="the environment of that name here, whose steps Lerax integrates itself"),
+    *table("""
+        total_timesteps env_steps; seed =; learning_rate = 3e-4; num_envs = 4
+        num_steps rollout_length 2048; gamma = 0.99
+        num_epochs update_epochs 10; num_batches num_minibatches 32
+        gae_lambda = 0.95; clip_coefficient clip_eps 0.2
+        entropy_loss_coefficient ent_coef 0.0; value_loss_coefficient vf_coef 0.5
+        max_grad_norm = 0.5; log_std_init = 0.0
+        normalize_advantages normalise_advantages True; activation =@activation relu"""),
+    taken("clip_value_loss", "value_clip_eps", False, VALUE_CLIP, "Lerax takes the "
+          "smaller of the clipped and the unclipped loss; here it is the larger"),
+    taken("optimizer", "optimiser", values=_OPTIMISER),
+    *left("computed from num_batches there", "batch_size"),
+    *refused(_HEADS, "feature_size", (16, None)),
+    *refused(_HEADS, "feature_width value_width action_width", (64, None)),
+    *refused(_HEADS, "feature_depth value_depth action_depth", (2, None)),
+    *refused("a curriculum changes the environment during training, which a study cannot",
+             "curriculum"),
+)
+_NEURAL_ODE = (
+    *refused("its policy is a neural differential equation, which no network here is", "ncde"),
+    *refused("the size of states of neural differential equations has no counterpart",
+             "state_magnitude_coefficient", (0, 0.0, None)),
+)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What one version of a system differs in from the newest one."""
+
+    name: str
+    tag: str
+    text: str  # which versions these are, for people
+    only: str  # names that, of its family, only this version has, separated by commas
+    defaults: dict[str, Any]
+    more: tuple[Row, ...] = ()
+    differs: tuple[str, ...] = ()
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def _lerax(one: _Version) -> System:
+    return System(
+        one.name, "Lerax", (*with_defaults(_LERAX, one.defaults), *one.more), ("lerax",),
+        name_sets("clip_coefficient; entropy_loss_coefficient; value_loss_coefficient")
+        if one.name == "lerax" else (),
+        ("PPO", "MLPActorCriticPolicy"),
+        {"MLPActorCriticPolicy": "env", "learn": "env _ total_timesteps"},
+        {"ScheduledCurriculum": "curriculum", "NCDEActorCriticPolicy": "ncde"},
+        version=one.text, tag=one.tag, only=_names(one.only),
+        source="github.com/RunnersNum40/lerax, algorithm/ppo.py",
+        always={**PLAIN_PPO, "adam_eps": 1e-8, "network": "mlp", "hidden_sizes": [64, 64],
+                **TORCH_INIT},
+        differs=(_HEADS, *one.differs),
+    )
+
+
+_EARLIER_LERAX = {"num_steps": 512, "num_epochs": 16}
+LERAX = (
+    _lerax(_Version(
+        "lerax_0_0_2", "0.0.2", "0.0.2, November 2025", "", _EARLIER_LERAX, _NEURAL_ODE)),
+    _lerax(_Version(
+        "lerax_0_0_5", "0.0.5 0.0.4 0.0.3", "up to 0.0.5, January 2026",
+        "NCDEActorCriticPolicy, MLPDQNPolicy, ActorCriticStatefulWrapper, OnPolicyState, "
+        "OffPolicyState, state_magnitude_coefficient",
+        _EARLIER_LERAX, _NEURAL_ODE)),
+    _lerax(_Version(
+        "lerax", "0.0.6", "0.0.6, since 18 February 2026",
+        "LoggingCallback, TensorBoardBackend, ConsoleBackend, WandbBackend, MLPSACPolicy, "
+        "MLPDeterministicPolicy, ScheduledCurriculum", {})),
+)
+
+# -------------------------------------------------------------------------------- JaxDEM
+
+_NOT_TRAINED = "it affects training and has no counterpart"
+_ENVS = NoCounterpart(
+    "JaxDEM's own environments are not supported; register yours (docs/environments.md), or name "
+    "another as env, such as navigators"
+)
+_OWN_ENVS = frozenset(
+    [f"{many}{body}" for many in ("single", "multi", "swarm")
+     for body in ("navigator", "roller", "roller3d", "stacking3d")] + ["twogears", "threegears"])
+
+
+def _env(value: Any) -> str:
+    if str(value).replace("_", "").lower() in _OWN_ENVS:
+        raise _ENVS
+    return str(value)
+
+
+_MODELS: dict[Any, Any] = {
+    "SharedActorCritic": Settings(network="mlp", shared_encoder=True),
+    "ActorCritic": Settings(network="mlp", shared_encoder=False),
+    "MinGRUActorCritic": NoCounterpart("no network here has minGRU layers; gru is the nearest: "
+                                       "without=model network=gru"),
+}
+
+def _widths(layers: int) -> Any:
+    """Return a reader of the width of an encoder of some equal layers."""
+
+    def read(value: Any) -> Settings:
+        if not is_number(value):
+            raise NoCounterpart(f"{value!r} is not a number")
+        return Settings(hidden_sizes=[int(value)] * layers)
+
+    return parsed(read, f"{layers} layer{'s' * (layers > 1)} of it")
+
+
+_JAXDEM: tuple[Row, ...] = (  # with the defaults of the newest version
+    taken("env", "env", values=replace(
+        parsed(_env, "JaxDEM's own are refused"), table={"TwoGears": _ENVS, "ThreeGears": _ENVS})),
+    taken("optimizer", "optimiser", "muon", _OPTIMISER),
+    *table("""
+        seed =; learning_rate = 1e-2; max_grad_norm = 1.5
+        ppo_clip_eps clip_eps 0.2; ppo_value_coeff vf_coef 2.0; ppo_entropy_coeff ent_coef 0.001
+        advantage_gamma gamma 0.99; advantage_lambda gae_lambda 0.95
+        advantage_rho_clip rho_clip 1.0; advantage_c_clip c_clip 1.0; num_minibatches = 4
+        importance_sampling_alpha priority_alpha 0.8; importance_sampling_beta priority_beta0 0.2
+        anneal_importance_sampling_beta anneal_priority_beta True; num_envs = 1024
+        num_steps_epoch rollout_length 64; minibatch_size =
+        accumulate_n_gradients accumulate_minibatches 1; in_scale hidden_gain
+        actor_scale policy_gain 1.0; critic_scale value_gain 0.01
+        actor_architecture hidden_sizes; critic_architecture hidden_sizes
+        lstm_features recurrent_size; architecture hidden_sizes [42, 42, 42]"""),
+    taken("total_timesteps", "env_steps",
+          note="every agent's step counts there, an environment's step here"),
+    taken("num_epochs", "env_steps",
+          note="updates, each of num_envs x num_steps_epoch env steps"),
+    *table("activation activation@activation gelu"),
+    *left("actions are within the environment's bounds; see `distribution`", "action_space"),
+    *left("it belongs to clip_actions", "clip_range"),
+    *left("a random key; see seed", "key"),
+    *left("the environment's own sizes", "observation_space_size action_space_size"),
+    *left("it saves memory alone", "remat"),
+    *refused(_NOT_TRAINED, "drip_decay", (0, 0.0, None)),
+    *refused(_NOT_TRAINED, "skip_frames", (0, None)),
+    *refused(_NOT_TRAINED, "stop_at_epoch actor_sigma_head cell_type"),
+    *refused("it has one value here: name its range, as in action_low=-0.2 action_high=0.2",
+             "clip_actions"),
+)
+
+
+def _annealed(**more: Any) -> Row:
+    return taken("anneal_learning_rate", "lr_schedule", True, words({
+        True: Settings(lr_schedule="cosine", schedule_on_gradient_steps=True, **more),
+        False: "constant"}))
+
+
+def _jaxdem(one: _Version, adam_eps: float) -> System:
+    return System(
+        one.name, "JaxDEM", (*with_defaults(_JAXDEM, one.defaults), *one.more), ("jaxdem",),
+        name_sets("ppo_clip_eps; ppo_value_coeff; num_steps_epoch; ppo_entropy_coeff")
+        if one.name == "jaxdem" else (),
+        ("create", "Create"), {"create": "_", "Create": "env model"},
+        made={"Model": "model"}, version=one.text, tag=one.tag, only=_names(one.only),
+        source="github.com/cdelv/JaxDEM, jaxdem/rl/trainers/ppo_trainer.py",
+        always={**PLAIN_PPO, "adam_eps": adam_eps, "value_clip_eps": "same", "update_epochs": 1,
+                "network": "mlp", "shared_encoder": True, "priority_over": "segments"},
+        differs=(
+            *one.differs,
+            "V-trace's value targets use the rollout's values here; JaxDEM recomputes them for "
+            "each minibatch",
+        ),
+    )
+
+
+def _model(**lstm: Any) -> Row:
+    read = Settings(network="lstm", shared_encoder=True, **lstm)
+    return taken("model", "network", values=words({**_MODELS, "LSTMActorCritic": read}))
+
+
+JAXDEM = (
+    _jaxdem(_Version(
+        "jaxdem_2025_09", "2025.09", "of September 2025, until 7 October",
+        f"learning_rate_decay_exponent, learning_rate_decay_min_fraction, {TWO_OF_TRAIN}",
+        {"learning_rate": 2e-2, "max_grad_norm": 0.4, "ppo_value_coeff": 0.5,
+         "ppo_entropy_coeff": 0.03, "advantage_rho_clip": 0.5, "advantage_c_clip": 0.5,
+         "importance_sampling_alpha": 0.4, "importance_sampling_beta": 0.1, "num_envs": 2048,
+         "num_minibatches": 10, "architecture": [32, 32]},
+        (_annealed(), *table("""learning_rate_decay_exponent lr_decay_exponent 2.0
+                                learning_rate_decay_min_fraction lr_end_fraction 0.01"""),
+         _model(initialisation="lecun", hidden_gain=1.0, policy_gain=1.0, value_gain=1.0),
+         taken("hidden_features", "hidden_sizes", values=_widths(2))),
+        ("from 8 October to 4 November 2025 the default of ppo_entropy_coeff was 0.02, and from "
+         "23 October that of minibatch_size 256",
+         "JaxDEM of then multiplies the reward alone by the clipped ratio, and takes the last "
+         "step's own value for that of the step after it; here rho_clip multiplies the whole "
+         "temporal difference, and the value is that of the next observation")), 1e-5),
+    _jaxdem(_Version(
+        "jaxdem", "2025.11", "since 6 November 2025, read at June 2026",
+        "drip_decay, skip_frames, actor_sigma_head, stop_at_epoch, MinGRUActorCritic", {},
+        (_annealed(lr_end_fraction=0.0), _model(),
+         taken("hidden_features", "hidden_sizes", values=_widths(1))),
+        ("segments are drawn once per rollout here, with the advantages from before its "
+         "updates; JaxDEM draws them for each minibatch, without replacement",)), 1e-12),
+)

@@ -1,0 +1,260 @@
+"""Optimisers and learning-rate schedules of optax, read from the calls that make them.
+
+A schedule of optax counts the optimiser's own steps. Here progress is the share of the run that
+is done, so a schedule becomes settings only once the number of gradient steps is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..files.plain_data import is_number
+from .name_mapping import NoCounterpart, Settings, rounded
+from .plain_python import Called, Unread
+
+# ---------------------------------------------------------------------------- optimisers
+
+_ADAM = {"b1": "adam_beta1", "b2": "adam_beta2", "eps": "adam_eps"}
+_DECAYS = {**_ADAM, "weight_decay": "weight_decay"}
+OPTIMISERS: Mapping[str, Mapping[str, str]] = {
+    "adam": _ADAM,
+    "adamw": _DECAYS,
+    "sgd": {"momentum": "sgd_momentum"},
+    "muon": {**_DECAYS, "beta": "muon_momentum", "adam_b1": "adam_beta1", "adam_b2": "adam_beta2"},
+}
+"""Optimiser of optax -> its arguments and ours; ours has the same name."""
+_DEFAULTS: Mapping[str, Settings] = {
+    "adamw": Settings(weight_decay=1e-4),
+    "sgd": Settings(sgd_momentum=0.0),
+}
+"""What an optimiser does without its arguments, where ours does something else."""
+_HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "eps_root": (0, 0.0),
+    "mu_dtype": (None,),
+    "accumulator_dtype": (None,),
+    "mask": (None,),
+    "adaptive": (False,),
+    "ns_steps": (5,),
+    "adam_eps_root": (0, 0.0),
+}
+"""Argument -> the values at which it does nothing."""
+
+
+def optimiser_settings(value: Any) -> Any:
+    """Read `adam`, `optax.adam`, `optax.adamw(1e-3, b1=0.8)`, `partial(optax.adam, b2=0.99)`.
+
+    Raises:
+        NoCounterpart: the optimiser, or one of its arguments, is unknown here.
+    """
+    call = value.call if isinstance(value, Unread) else None
+    if call is None:
+        return _optimiser_named(str(value))
+    words = dict(call.words)
+    if call.name == "partial" and call.args and isinstance(call.args[0], Unread):
+        called = call.args[0].call
+        name = _optimiser_named(called.name if called else str(call.args[0]))
+        positions = call.args[1:]
+    else:
+        name, positions = _optimiser_named(call.name), call.args or ()
+    if len(positions) > 1:
+        raise NoCounterpart(f"name the arguments of {name} after its learning rate")
+    settings = Settings({"optimiser": name}) | _DEFAULTS.get(name, {})
+    for word, one in words.items():
+        settings |= _optimiser_argument(name, word, one)
+    return Settings(settings)
+
+
+def _optimiser_named(word: str) -> str:
+    name = word.rpartition(".")[2].lower()
+    if name not in OPTIMISERS:
+        known = ", ".join(sorted(OPTIMISERS))
+        raise NoCounterpart(f"unknown optimiser {word}; known: {known}")
+    return name
+
+
+def _optimiser_argument(name: str, word: str, value: Any) -> Settings:
+    ours = OPTIMISERS[name].get(word)
+    nesterov = word == "nesterov" and value is (name == "muon")  # as here
+    if word == "learning_rate" or nesterov or value in _HARMLESS.get(word, ()):
+        return Settings()
+    if ours is None or not is_number(value):
+        raise NoCounterpart(f"{word}={value!r} of {name} has no counterpart")
+    return Settings({ours: float(value)})
+
+
+# ----------------------------------------------------------------------------- schedules
+
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "constant_schedule": ("value",),
+    "linear_schedule": ("init_value", "end_value", "transition_steps", "transition_begin"),
+    "polynomial_schedule": (
+        "init_value",
+        "end_value",
+        "power",
+        "transition_steps",
+        "transition_begin",
+    ),
+    "cosine_decay_schedule": ("init_value", "decay_steps", "alpha", "exponent"),
+    "warmup_cosine_decay_schedule": (
+        "init_value",
+        "peak_value",
+        "warmup_steps",
+        "decay_steps",
+        "end_value",
+        "exponent",
+    ),
+    "warmup_constant_schedule": ("init_value", "peak_value", "warmup_steps"),
+}
+"""Schedule of optax -> its arguments in order."""
+_UNUSED: Mapping[str, float] = {
+    "transition_begin": 0,
+    "alpha": 0.0,
+    "end_value": 0.0,
+    "exponent": 1.0,
+}
+_OTHERS = (
+    "join_schedules",
+    "exponential_decay",
+    "piecewise_constant_schedule",
+    "piecewise_interpolate_schedule",
+    "sgdr_schedule",
+    "cosine_onecycle_schedule",
+    "linear_onecycle_schedule",
+    "warmup_exponential_decay_schedule",
+    "inject_hyperparams",
+)
+_WIDEST_WARM_UP = 0.99  # share of a horizon, the most that `lr_warmup_fraction` may be
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule of optax in our terms, but for its horizon."""
+
+    learning_rate: float
+    kind: str  # of `lr_schedule`
+    steps: float = 0.0  # of the optimiser, until it ends; 0 is the whole run
+    end_fraction: float = 0.0
+    warmup_steps: float = 0.0
+    start_fraction: float = 0.0
+    exponent: float = 1.0
+
+    def settings(self, total: int) -> dict[str, Any]:
+        """Return our settings in a run of `total` gradient steps."""
+        if self.kind == "constant":
+            return {"lr_schedule": "constant"}
+        warm = self.kind == "warmup_cosine"
+        steps = self.steps or max(float(total), self.warmup_steps / _WIDEST_WARM_UP)
+        found: dict[str, Any] = {
+            "lr_schedule": self.kind,
+            "schedule_on_gradient_steps": True,
+            "lr_end_fraction": rounded(self.end_fraction),
+            "lr_schedule_multiplier": rounded(steps / total),
+        }
+        if warm:
+            found["lr_warmup_fraction"] = rounded(self.warmup_steps / steps)
+            found["lr_warmup_start_fraction"] = rounded(self.start_fraction)
+            found["lr_warmup_multiplier"] = 1.0
+        if self.kind != "linear":
+            found["lr_decay_exponent"] = float(self.exponent)
+        return found
+
+
+def schedule_of(value: Any) -> Schedule | None:
+    """Return the schedule that a value is; None if it is none of optax.
+
+    Raises:
+        NoCounterpart: it has no exact counterpart, or an argument cannot be read.
+    """
+    call = value.call if isinstance(value, Unread) else None
+    if call is None or call.args is None:
+        return None
+    if call.name in _OTHERS:
+        known = ", ".join(sorted(_ARGUMENTS))
+        raise NoCounterpart(f"{call.name} has no counterpart; known: {known}")
+    if call.name not in _ARGUMENTS:
+        return None
+    given = _arguments(call)
+    if given.get("transition_begin", 0):
+        raise NoCounterpart(
+            f"{call.name} begins after {given['transition_begin']:g} steps, and none here does"
+        )
+    if call.name == "polynomial_schedule" and given["power"] != 1:
+        raise NoCounterpart(f"a polynomial of power {given['power']:g} has no counterpart")
+    return _READERS[call.name](given)
+
+
+def _arguments(call: Called) -> dict[str, float]:
+    """Return the numbers that a schedule is made with, by name."""
+    names = _ARGUMENTS[call.name]
+    given = {**dict(zip(names, call.args or (), strict=False)), **call.words}
+    for name, value in given.items():
+        if not is_number(value):
+            raise NoCounterpart(f"its {name} is {value}, which cannot be read; give a number")
+    missing = [name for name in names if name not in given and name not in _UNUSED]
+    if missing or len(call.args or ()) > len(names) or given.keys() - set(names):
+        raise NoCounterpart(f"{call.name} takes {', '.join(names)}")
+    return {name: float(given.get(name, _UNUSED.get(name, 0.0))) for name in names}
+
+
+def _constant(given: Mapping[str, float]) -> Schedule:
+    return Schedule(given["value"], "constant")
+
+
+def _linear(given: Mapping[str, float]) -> Schedule:
+    first, last, steps = (given[name] for name in ("init_value", "end_value", "transition_steps"))
+    if steps <= 0 or first == last:
+        return Schedule(first, "constant")
+    if first < last:  # a warm-up, and then a constant
+        return Schedule(last, "warmup_cosine", 0.0, 1.0, steps, first / last)
+    return Schedule(first, "linear", steps, last / first)
+
+
+def _cosine(given: Mapping[str, float]) -> Schedule:
+    return Schedule(
+        given["init_value"],
+        "cosine",
+        _positive(given, "decay_steps"),
+        given["alpha"],
+        exponent=given["exponent"],
+    )
+
+
+def _warmup_cosine(given: Mapping[str, float]) -> Schedule:
+    first, peak, warm = (given[name] for name in ("init_value", "peak_value", "warmup_steps"))
+    steps = _positive(given, "decay_steps")
+    if peak <= 0:
+        raise NoCounterpart(f"its peak_value is {peak:g}; allowed: above 0")
+    if not 0 <= warm <= _WIDEST_WARM_UP * steps:
+        raise NoCounterpart(f"its warmup_steps are {warm:g} of {steps:g}; allowed: at most 99 %")
+    return Schedule(
+        peak,
+        "warmup_cosine",
+        steps,
+        given["end_value"] / peak,
+        warm,
+        first / peak,
+        given["exponent"],
+    )
+
+
+def _warmup_constant(given: Mapping[str, float]) -> Schedule:
+    names = {"end_value": "peak_value", "transition_steps": "warmup_steps"}
+    return _linear({"init_value": given["init_value"], **{k: given[n] for k, n in names.items()}})
+
+
+def _positive(given: Mapping[str, float], name: str) -> float:
+    if given[name] <= 0:
+        raise NoCounterpart(f"its {name} is {given[name]:g}; allowed: above 0")
+    return given[name]
+
+
+_READERS = {
+    "constant_schedule": _constant,
+    "linear_schedule": _linear,
+    "polynomial_schedule": _linear,
+    "cosine_decay_schedule": _cosine,
+    "warmup_cosine_decay_schedule": _warmup_cosine,
+    "warmup_constant_schedule": _warmup_constant,
+}

@@ -1,0 +1,67 @@
+"""Run failed trials again, in a study where others finished.
+
+A trial starts over as it was proposed, under its number; what its first attempt left is deleted in
+the commit that knows it as running. Its random numbers are those of the first attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import StoreError, counted
+from ...store.rows import TrialState
+from ...store.study_store import StudyStore
+from ..state.search_state import Ledger
+from ..state.trials import Trial
+from .engine import Engine
+
+_NAMED = 8
+
+
+def to_retry(ledger: Ledger) -> list[int]:
+    """Return the trials of the search that failed; `StoreError` if they cannot run alone."""
+    trials = ledger.trials.values()
+    failed = [t.number for t in trials if t.state is TrialState.FAILED and t.number >= 0]
+    early = ledger.study.early_terminate
+    if failed and early is not None and early.evolves:
+        raise StoreError(
+            f"the trials of {ledger.study.name} copy each other ({early.type}), so a failed one "
+            "cannot run again by itself; start another study",
+            new=True,
+        )
+    if failed and ledger.study.search.driver == "ray_tune":
+        raise StoreError(
+            f"Ray Tune drives {ledger.study.name} and has no record of ended trials, so a failed "
+            "one cannot run again; start another study",
+            new=True,
+        )
+    return sorted(failed)
+
+
+def lacks_test_seeds(ledger: Ledger) -> bool:
+    """Return whether a confirmed trial failed on fresh seeds, which run again with the rest."""
+    confirmed = (TrialState.FINISHED, TrialState.REFERENCE)
+    return any(trial.error and trial.state in confirmed for trial in ledger.trials.values())
+
+
+def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
+    """Put failed trials into the queue again; call it before the first step."""
+    if not numbers:
+        return
+    store.curves.drop(numbers)
+    for number in numbers:
+        trial = engine.ledger.restart(number)
+        bucket = engine.admit(trial, engine.study.seeds.first)
+        if bucket is not None:
+            bucket.enqueue(trial.runs)
+
+
+def retry_note(ledger: Ledger, numbers: Sequence[int], lacks: bool) -> str:
+    """Return the line that says what runs again."""
+    if not numbers:
+        again = "no trial of the search has failed"
+        return f"{again}; test seeds that are missing run again" if lacks else again
+    some = ", ".join(map(str, numbers[:_NAMED])) + ", ..." * (len(numbers) > _NAMED)
+    first: Trial = ledger.trials[numbers[0]]
+    why = first.error.partition("\n")[0]
+    return f"{counted(len(numbers), 'failed trial')} run again: {some} (trial {numbers[0]}: {why})"

@@ -1,0 +1,46 @@
+"""The values of evaluations without training returns, for trials that are ranked by both.
+
+`metric.training_weight` mixes the mean return of training episodes into values that choose. A
+trial whose training has ended no episode by a rung, or by its end, has evaluations alone. Ranked
+among mixed values it would win or lose by that, not by its policy: returns of training are lower.
+So from then on evaluations alone count, and values known before are replaced by theirs. It is for
+the whole study, since rungs, curves and final values are compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...store.rows import EvaluationRow, Stream
+
+
+class EvaluationsAlone:
+    """Values of all evaluations of a study, by trial, seed and env steps."""
+
+    def __init__(self) -> None:
+        self._points: dict[tuple[int, Stream], dict[int, dict[int, float]]] = {}
+
+    def see(self, row: EvaluationRow, value: float) -> None:
+        """Add the value of an evaluation, without training returns."""
+        of_trial = self._points.setdefault((row.trial, row.stream), {})
+        of_trial.setdefault(row.replicate, {})[row.env_steps] = value
+
+    def at(self, trial: int, env_steps: int, seeds: Iterable[int]) -> list[float]:
+        """Return the values of some search seeds at a rung, of those that reached it."""
+        known = self._points.get((trial, Stream.SEARCH), {})
+        return [known[seed][env_steps] for seed in seeds if env_steps in known.get(seed, ())]
+
+    def last(self, trial: int, stream: Stream, end: int | None = None) -> dict[int, float]:
+        """Return seed -> value at the end of the run, which all ended seeds reached.
+
+        `end`: where a rule ended it with its value there.
+        """
+        known = self._points.get((trial, stream), {})
+        if not known:
+            return {}
+        at = max(max(points) for points in known.values()) if end is None else end
+        return {seed: known[seed][at] for seed in sorted(known) if at in known[seed]}
+
+    def matches(self, found: Sequence[float], values: Sequence[float]) -> bool:
+        """Return whether they are as many: else seeds are missing, and nothing is replaced."""
+        return bool(found) and len(found) == len(values)

@@ -1,0 +1,141 @@
+"""Whether a trial keeps the constraints of a study, tested on its test seeds.
+
+Selection seeds prefer trials that keep the constraints, so they favour the winner. A trial keeps
+or violates a limit only if the interval of its mean on test seeds is on one side of it. A verdict
+about two trials needs both tests, so it is wrong no more often than one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .comparison import Bounds, paired_interval
+from .statistics import NO_INTERVAL, Interval, aggregate
+
+State = Literal["kept", "violated", "open", "unmeasured"]
+SeedValues = Mapping[int, float]  # replicate -> value
+Values = Sequence[SeedValues | float | None]
+"""For each constraint: its value on every test seed; of a cost, which is exact; None: unknown."""
+Range = tuple[float, float] | None
+"""The least and greatest value of a constraint in the study's runs on new seeds."""
+
+_TESTED = "mean"  # other aggregates are of so many seeds: their value is given, without a test
+_IQM_SEEDS = 8
+
+
+@dataclass(frozen=True)
+class Limit:
+    metric: str
+    low: float | None = None
+    high: float | None = None
+    aggregate: str = _TESTED
+
+    @classmethod
+    def of(cls, constraint: Mapping[str, Any]) -> Limit:
+        return cls(
+            metric=str(constraint["metric"]),
+            low=constraint["min"],
+            high=constraint["max"],
+            aggregate=str(constraint["aggregate"]),
+        )
+
+    def allows(self, value: float) -> bool:
+        is_low = self.low is not None and value < self.low
+        is_high = self.high is not None and value > self.high
+        return not is_low and not is_high
+
+
+@dataclass(frozen=True)
+class ConstraintTest:
+    """The test of one limit for one trial."""
+
+    limit: Limit
+    state: State
+    value: float | None = None  # the aggregate over its seeds
+    seeds: int = 0  # 0 of a cost
+    interval: Interval = NO_INTERVAL
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """All constraints of one trial."""
+
+    state: State  # kept: all are; violated: one is
+    tests: tuple[ConstraintTest, ...]
+
+
+def feasibility(
+    limits: Sequence[Limit],
+    values: Values | None,
+    level: float,
+    seen: Sequence[Range] = (),
+) -> Feasibility:
+    """Test all limits at an error rate of `level` together.
+
+    `seen`: for each constraint the range of its values on all new seeds. A further seed may show
+    any of them, so that a trial which rarely violates a limit is not said to keep it.
+
+    >>> limits = [Limit("eval/cost", high=1.0)]
+    >>> feasibility(limits, [{seed: 0.1 * seed for seed in range(6)}], 0.04).state
+    'kept'
+    >>> feasibility(limits, None, 0.04).state
+    'unmeasured'
+    """
+    known = values if values is not None else [None] * len(limits)
+    each = level / max(1, len(limits))  # one false violation is enough to be wrong
+    ranges = seen or [None] * len(limits)
+    found = zip(limits, known, ranges, strict=True)
+    tests = tuple(_test(limit, own, each, its) for limit, own, its in found)
+    states = {test.state for test in tests}
+    if "violated" in states:
+        return Feasibility("violated", tests)
+    if states <= {"kept"}:
+        return Feasibility("kept", tests)
+    return Feasibility("unmeasured" if states == {"unmeasured"} else "open", tests)
+
+
+def _test(
+    limit: Limit, values: SeedValues | float | None, level: float, seen: Range
+) -> ConstraintTest:
+    if values is None:
+        return ConstraintTest(limit, "unmeasured")
+    if not isinstance(values, Mapping):
+        return ConstraintTest(limit, "kept" if limit.allows(values) else "violated", values)
+    known = [value for value in values.values() if math.isfinite(value)]
+    if not known:
+        return ConstraintTest(limit, "unmeasured")
+    too_few = limit.aggregate == "iqm" and len(known) < _IQM_SEEDS
+    value = None if too_few else aggregate(known, limit.aggregate)
+    if limit.aggregate != _TESTED:
+        return ConstraintTest(limit, "open", value, len(known))
+    state, around = _state_of_mean(limit, known, level, seen)
+    return ConstraintTest(limit, state, value, len(known), around)
+
+
+def _state_of_mean(
+    limit: Limit, values: Sequence[float], level: float, seen: Range
+) -> tuple[State, Interval]:
+    """Return on which side of the limits the mean is, and its interval."""
+    inside, around = True, NO_INTERVAL
+    least, most = min(values), max(values)
+    if seen is not None:
+        least, most = min(least, seen[0]), max(most, seen[1])
+    for bound, sign in ((limit.high, 1.0), (limit.low, -1.0)):
+        if bound is None:
+            continue
+        beyond = [sign * (value - bound) for value in values]
+        ends = sorted((sign * (least - bound), sign * (most - bound)))
+        bounds = Bounds(min(0.0, ends[0]), max(0.0, ends[1]))
+        found = paired_interval(beyond, [0.0] * len(beyond), level=level, bounds=bounds)
+        if found.low is None or found.high is None:
+            inside = False
+            continue
+        low, high = sorted((bound + sign * found.low, bound + sign * found.high))
+        around = Interval(low, high, found.kind)
+        if found.low > 0.0:
+            return "violated", around
+        inside = inside and found.high < 0.0
+    return ("kept" if inside else "open"), around

@@ -1,0 +1,134 @@
+"""The learnt portfolio: configurations of PPO with which a search begins, in order.
+
+`scripts/portfolio` learns them from recorded runs on many environments; the file that it writes
+says how and from what. Here they are moved into the space of a study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import counted
+from ..files.plain_data import is_number
+from ..spaces.distributions import Categorical, Ordinal
+from ..spaces.space import Parameter, Space
+from .spec import Study
+
+FILE = Path(__file__).resolve().parent.parent / "results" / "portfolio" / "portfolio.yaml"
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    digest: str  # sha256 of the places
+    places: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A learnt place in the space of a study."""
+
+    number: int  # in the portfolio, from 1
+    params: dict[str, Any]  # active searched hyperparameters
+    moved: tuple[str, ...] = ()  # hyperparameters whose learnt value is outside of their range
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The places that a study tries, and why it skips the others."""
+
+    used: tuple[Placed, ...] = ()
+    repeated: tuple[int, ...] = ()  # equal to the default, an enqueued one or an earlier place
+    forbidden: tuple[int, ...] = ()  # by a rule of the space
+
+
+@lru_cache(maxsize=1)
+def read_portfolio() -> Portfolio:
+    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return Portfolio(content["digest"], tuple(content["places"]))
+
+
+def places_of(study: Study) -> Placement:
+    """Move the learnt places into the space of a study, as many as it asks for.
+
+    A number outside of its range becomes the nearest one inside. A choice that is not offered
+    takes its default, and so does a hyperparameter without a learnt value. What the space does not
+    search stays as the study has it. Repeated and forbidden places are skipped.
+    """
+    space = study.space
+    given = [space.default(), *(space.complete(entry) for entry in study.enqueue)]
+    known = {space.canonical(params) for params in given}
+    used = list[Placed]()
+    repeated = list[int]()
+    forbidden = list[int]()
+    for number, learnt in enumerate(read_portfolio().places, start=1):
+        if len(used) == study.search.portfolio:
+            break
+        placed = _placed(space, number, learnt)
+        key = space.canonical(placed.params)
+        if space.forbidden(placed.params) is not None:
+            forbidden.append(number)
+        elif key in known:
+            repeated.append(number)
+        else:
+            known.add(key)
+            used.append(placed)
+    return Placement(tuple(used), tuple(repeated), tuple(forbidden))
+
+
+def placement_words(study: Study) -> str:
+    """Return what a study takes of the portfolio, in words: `5 learnt configurations (...)`."""
+    found = places_of(study)
+    moved = [placed for placed in found.used if placed.moved]
+    notes = list[str]()
+    if moved:
+        names = dict.fromkeys(name for placed in moved for name in placed.moved)
+        notes.append(f"{len(moved)} moved into the range of {', '.join(names)}")
+    if found.repeated:
+        notes.append(f"{len(found.repeated)} repeated, skipped")
+    if found.forbidden:
+        notes.append(f"{len(found.forbidden)} forbidden, skipped")
+    words = counted(len(found.used), "learnt configuration")
+    return f"{words} ({'; '.join(notes)})" if notes else words
+
+
+def _placed(space: Space, number: int, learnt: Mapping[str, Any]) -> Placed:
+    moved = list[str]()
+
+    def choose(_: str, parameter: Parameter) -> Any:
+        if parameter.name not in learnt:
+            return parameter.default
+        value = learnt[parameter.name]
+        if parameter.distribution.why_not(value) is None:
+            return parameter.distribution.canonical(value)
+        moved.append(parameter.name)
+        return _nearest(parameter, value)
+
+    params = space.resolve(choose)
+    return Placed(number, params, tuple(moved))
+
+
+def _nearest(parameter: Parameter, value: Any) -> Any:
+    """Return the value of a hyperparameter that is nearest to one outside of its range."""
+    distribution = parameter.distribution
+    if not is_number(value):
+        return parameter.default
+    if not isinstance(distribution, (Categorical, Ordinal)):
+        return distribution.canonical(value)
+    numbers = [known for known in distribution.values if is_number(known)]
+    if not numbers:
+        return parameter.default
+    return min(numbers, key=lambda known: _distance(known, value))
+
+
+def _distance(one: float, other: float) -> float:
+    """Return the ratio of two positive numbers as a logarithm, else their difference."""
+    if one > 0 and other > 0:
+        return abs(math.log(one / other))
+    return abs(one - other)

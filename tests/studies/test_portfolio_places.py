@@ -1,0 +1,146 @@
+"""Learnt places in the space of a study: taken as they are, moved inside, or skipped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.search.samplers.proposal_queue import Proposer
+from hpo.search.samplers.registry import Past, make_sampler
+from hpo.studies.load import loads
+from hpo.studies.portfolio import placement_words, places_of, read_portfolio
+from hpo.studies.resolved import resolved, resolved_yaml
+
+SPACE = """
+  learning_rate: {min: 1e-4, max: 3e-2, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.9999, distribution: one_minus_log}
+  gae_lambda: {min: 0.8, max: 1.0, distribution: uniform}
+  clip_eps: {min: 0.05, max: 0.5, distribution: log_uniform}
+  ent_coef: {min: 1e-4, max: 0.1, distribution: log_uniform, zero: 0.2}
+  update_epochs: {min: 1, max: 8, distribution: log_int_uniform}
+  normalise_observations: {values: [false, true]}
+"""
+
+
+def study(space=SPACE, search="{method: random, portfolio: 8}", more=""):
+    head = "env: CartPole-v1\nenv_steps: 100k\nbudget: {trials: 20}"
+    return loads(f"{head}\nsearch: {search}\nspace:{space}{more}")
+
+
+def test_whole_space_takes_every_place_as_it_was_learnt():
+    found = places_of(study())
+    assert [placed.params for placed in found.used] == [*map(dict, read_portfolio().places)]
+    assert not any(placed.moved for placed in found.used)
+    assert (found.repeated, found.forbidden) == ((), ())
+
+
+def test_first_trials_are_the_default_enqueued_and_learnt_ones_in_order():
+    given = study(search="{method: tpe, portfolio: 3}", more="\nenqueue: [{gamma: 0.95}]")
+    proposer = Proposer(given, make_sampler(given))
+    found = proposer.propose(0, range(7), []).found
+    by = [one.proposed_by for one in found]
+    assert by[:5] == ["default", "enqueue", "portfolio", "portfolio", "portfolio"]
+    assert set(by[5:]) <= {"tpe", "random"}
+    learnt = [one.params for one in found[2:5]]
+    assert learnt == [dict(place) for place in read_portfolio().places[:3]]
+    # a resumed study, which proposes from the third trial on, gets the same ones
+    known = [Past(one.trial, one.params) for one in found[:3]]
+    again = Proposer(given, make_sampler(given)).propose(1, range(3, 5), known).found
+    assert [one.params for one in again] == learnt[1:]
+
+
+def test_values_outside_of_a_range_become_the_nearest_inside():
+    space = """
+  learning_rate: {min: 1e-4, max: 1e-3, distribution: log_uniform}
+  gamma: {values: [0.9, 0.99, 0.995]}
+  update_epochs: {min: 1, max: 4, distribution: int_uniform}
+  vf_coef: {min: 0.1, max: 1.0}
+"""
+    first = places_of(study(space)).used[0]
+    # learnt: 0.0046, 0.9997 and 5; nothing was learnt about vf_coef, so its default
+    assert first.params == {
+        "learning_rate": 1e-3, "gamma": 0.995, "update_epochs": 4, "vf_coef": 0.5,
+    }  # fmt: skip
+    assert first.moved == ("learning_rate", "gamma", "update_epochs")
+
+
+def test_places_are_in_every_space_that_they_are_moved_to():
+    spaces = [
+        SPACE,
+        "\n  learning_rate: {min: 1e-5, max: 2e-4, distribution: log_uniform}",
+        "\n  clip_eps: {values: [0.3, 0.2]}",
+        "\n  update_epochs: {min: 2, max: 16, distribution: pow2}",
+        "\n  gae_lambda: {min: 0.9, max: 1.0, q: 0.05}",
+        "\n  normalise_observations: {values: [false]}",
+        "\n  network: {values: [mlp, transformer]}"
+        "\n  learning_rate: {min: 1e-4, max: 1e-2, when: {network: transformer}}",
+    ]
+    for space in spaces:
+        given = study(space)
+        found = places_of(given)
+        assert all(given.space.contains(placed.params) for placed in found.used), space
+        keys = [given.space.canonical(placed.params) for placed in found.used]
+        assert len({*keys, given.space.canonical(given.space.default())}) == len(keys) + 1
+        assert len(found.used) + len(found.repeated) + len(found.forbidden) == 8
+
+
+def test_inactive_hyperparameters_get_no_value():
+    space = """
+  network: {values: [mlp, transformer]}
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform, when: {network: transformer}}
+  gamma: {min: 0.9, max: 0.9999, distribution: one_minus_log}
+"""
+    for placed in places_of(study(space)).used:
+        assert set(placed.params) == {"network", "gamma"}
+
+
+def test_repeated_and_forbidden_places_are_skipped_and_said():
+    coarse = study("\n  normalise_observations: {values: [false, true]}")
+    found = places_of(coarse)
+    assert [placed.params for placed in found.used] == [{"normalise_observations": True}]
+    assert len(found.repeated) == 7
+    assert placement_words(coarse) == "1 learnt configuration (7 repeated, skipped)"
+    small_clips = study(more='forbid: ["clip_eps < 0.1"]')
+    clips = [place["clip_eps"] for place in read_portfolio().places]
+    assert places_of(small_clips).forbidden == tuple(
+        number for number, clip in enumerate(clips, start=1) if clip < 0.1
+    )
+
+
+def test_a_skipped_place_is_replaced_by_the_next_one():
+    asked = study(search="{portfolio: 3}", more='forbid: ["clip_eps < 0.1"]')
+    assert len(places_of(asked).used) == 3
+
+
+def test_a_study_from_before_is_resolved_as_it_was():
+    plain = study(search="{method: random}")
+    assert "portfolio" not in resolved(plain)["search"]
+    asked = resolved(study())["search"]
+    assert asked["portfolio"] == 8
+    assert loads(resolved_yaml(study())).search == study().search
+    assert json.dumps(asked)
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ("{method: portfolio}", r"type `search: \{method: random, portfolio: 5\}`"),
+        ("{portfolio: 9}", "search.portfolio is 9.*8"),
+        ("{driver: ray_tune, portfolio: 2}", "portfolio"),
+    ],
+)
+def test_mistakes_name_what_to_type(search, words):
+    with pytest.raises(StudyError, match=words):
+        study(search=search)
+
+
+def test_digest_of_the_portfolio_is_among_the_versions_of_a_study():
+    from hpo.machine.software import versions_of_study
+
+    given = study()
+    assert versions_of_study(given)["portfolio"] == read_portfolio().digest[:12]
+    without = replace(given, search=replace(given.search, portfolio=0))
+    assert "portfolio" not in versions_of_study(without)

@@ -1,0 +1,170 @@
+"""The portfolio: its learner and its judge against slow loops, and the file as it is committed."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from hpo.errors import StoreError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Modules of scripts/portfolio_parts, by name."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield lambda name: import_module(f"portfolio_parts.{name}")
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+def made_source(parts, name, values, chooses=None):
+    values = np.asarray(values, float)
+    shown = values if chooses is None else np.asarray(chooses, float)
+    params = [{"row": row} for row in range(len(values))]
+    return parts("sources").Source(name, "", params, values, shown)
+
+
+def random_sources(parts, count, configurations=7, seeds=4):
+    draw = np.random.default_rng(3)
+    shape = (configurations, seeds)
+    return [
+        made_source(parts, f"table-{k}", draw.integers(0, 5, shape), draw.normal(size=shape))
+        for k in range(count)
+    ]
+
+
+def slow_share(means, row):
+    others = [mean for at, mean in enumerate(means) if at != row]
+    points = [1.0 if mean < means[row] else 0.5 if mean == means[row] else 0.0 for mean in others]
+    return sum(points) / len(points)
+
+
+def slow_learn(sources, places, splits, seed):
+    """Greedy in plain loops, over the same splits of seeds."""
+    draw = np.random.Generator(np.random.PCG64(seed))
+    trials = []
+    for _, source in product(range(splits), sources):
+        order = draw.permutation(source.values.shape[1])
+        shown = [row[order[0]] for row in source.chooses]
+        means = [np.mean(row[order[1:]]) for row in source.values]
+        trials.append((shown, [slow_share(means, row) for row in range(len(means))]))
+    rows = [0]
+    while len(rows) < places:
+        gains = {}
+        for row in range(len(sources[0].params)):
+            if row in rows:
+                continue
+            total = 0.0
+            for shown, shares in trials:
+                chosen = rows[0]
+                for other in [*rows[1:], row]:
+                    if shown[other] > shown[chosen]:
+                        chosen = other
+                total += shares[chosen]
+            gains[row] = total
+        rows.append(max(gains, key=gains.get))
+    return rows
+
+
+def test_learner_equals_plain_loops(parts):
+    learning = parts("learn")
+    sources = random_sources(parts, 3)
+    expected = slow_learn(sources, 4, 20, learning.SEED)
+    assert learning.learn(sources, 4, splits=20) == expected
+
+
+def test_first_place_is_good_where_the_default_is_bad(parts):
+    bad_default = made_source(parts, "a", [[0] * 4, [9] * 4, [1] * 4, [2] * 4])
+    good_default = made_source(parts, "b", [[9] * 4, [0] * 4, [8] * 4, [7] * 4])
+    assert parts("learn").learn([bad_default, good_default], 2, splits=5) == [0, 1]
+
+
+def test_default_is_kept_unless_the_winner_leads_by_a_standard_error(parts):
+    plans = parts("plans")
+    values = np.zeros((3, 7))
+    values[1] = [1, 1, 0, 2, 0, 0, 0]  # leads by 1 on the three selection seeds, error 0.58
+    values[2] = [1, 3, -2, 0.5, 0, 0, 0]  # leads by 0.5, error 1.44
+    source = made_source(parts, "t", values)
+    replay = plans.Replay(source, np.arange(7), np.arange(3), [0, 1, 2])
+    assert replay.protected(1) == 1
+    assert replay.protected(2) == 0
+    assert replay.protected(0) == 0
+
+
+def test_score_is_0_for_the_median_and_1_for_the_best_configuration(parts):
+    plans = parts("plans")
+    source = made_source(parts, "t", [[2.0] * 8, [0.0] * 8, [1.0] * 8, [5.0] * 8, [3.0] * 8])
+    chosen = {
+        "median": lambda replay: (0, 1),
+        "best": lambda replay: (3, 1),
+        "worst": lambda replay: (1, 1),
+    }
+    found = plans.judge(source, [0], chosen, 5, 1)
+    assert found["median"].score == 0.0
+    assert found["best"].score == 1.0
+    assert found["worst"].score == pytest.approx(-2 / 3)
+    assert found["best"].over_default == pytest.approx(1.0)
+    assert (found["best"].share, found["worst"].share) == (1.0, 0.0)
+
+
+def test_judging_seeds_choose_nothing(parts):
+    """What the judges show must not change what any plan chooses."""
+    plans = parts("plans")
+    source = random_sources(parts, 1, configurations=60, seeds=8)[0]
+    order = np.random.default_rng(0).permutation(8)
+    changed = source.chooses.copy()
+    changed[:, order[-plans.JUDGES :]] = 1e6
+    other = made_source(parts, "t", source.values, changed)
+    for plan in plans.PLANS.values():
+        rows = [
+            plan(plans.Replay(one, order, np.arange(60), list(range(9))))[0]
+            for one in (source, other)
+        ]
+        assert rows[0] == rows[1]
+
+
+def test_a_table_where_a_fifth_tie_at_the_top_is_a_ceiling(parts):
+    is_ceiling = parts("plans").is_ceiling
+    assert is_ceiling(made_source(parts, "t", [[5, 5], [5, 5], [1, 2], [0, 0], [3, 1]]))
+    assert not is_ceiling(made_source(parts, "t", [[5, 5], [4, 5], *[[k, 0] for k in range(4)]]))
+
+
+def test_committed_portfolio_is_learnt_from_the_committed_tables(parts):
+    main, portfolio_file = parts("main"), parts("portfolio_file")
+    sources = parts("sources").read_sources(main.SOURCES)
+    content = portfolio_file.read(main.PORTFOLIO)
+    assert content["sources"] == {source.name: source.digest for source in sources}
+    assert content["places"] == [dict(sources[0].params[row]) for row in content["rows"]]
+    assert content["rows"] == parts("learn").learn(sources, main.PLACES)[1:]
+
+
+def test_an_edited_portfolio_is_refused(parts, tmp_path):
+    main, portfolio_file = parts("main"), parts("portfolio_file")
+    edited = tmp_path / "portfolio.yaml"
+    edited.write_text(main.PORTFOLIO.read_text().replace("update_epochs: 5", "update_epochs: 6"))
+    with pytest.raises(StoreError, match="another digest"):
+        portfolio_file.read(edited)
+
+
+def test_portfolio_judges_no_table_of_its_own_family(parts):
+    sources = parts("sources").read_sources(parts("main").SOURCES)
+    families = {source.name: source.family for source in sources}
+    assert families["deeprmsa-nsfnet"] == families["deeprmsa-cost239"]
+    assert families["Reacher-misc"] == "Reacher-misc"
+    assert len(set(families.values())) == 9
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies" / "portfolio").glob("*.yaml")))
+def test_studies_of_new_tables_have_the_space_of_the_sources(path):
+    ours = yaml.safe_load(path.read_text())
+    source = yaml.safe_load((ROOT / "studies" / "held_out" / "Swimmer-misc.yaml").read_text())
+    for key in ("space", "seeds", "budget", "search"):
+        assert ours[key] == source[key]
+    assert "seed" not in ours
