@@ -334,8 +334,8 @@ def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
-        if "version" in given:
-            draft.system = version_named(draft.system, str(given["version"]))
+        if "version" in given or draft.system.name == draft.system.family:
+            _choose_version(draft, source, given)
         return
     draft.system, why = recognise((*source.names(), *given), source.words, source.family)
     if source.family and draft.system is COMMON:
@@ -357,10 +357,7 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
     if small:
         draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
         told, reason = ("minibatch_size",), small
-    others = " or ".join(
-        f"version={_first_tag(other)} (system={other.name}, {other.version})"
-        for other in versions_of(one)
-    )
+    others = " or ".join(map(_version_flag, versions_of(one)))
     if told and others:
         draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
@@ -369,8 +366,10 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
         )
 
 
-def _first_tag(one: System) -> str:
-    return one.tag.partition(" ")[0]
+def _version_flag(one: System) -> str:
+    """Return how a version is chosen; the name of a system without a version chooses none."""
+    named = "" if one.name == one.family else f"system={one.name}, "
+    return f"version={one.tag.partition(' ')[0]} ({named}{one.version})"
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
@@ -532,7 +531,7 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
 
 
 def _add_critic(draft: Draft) -> None:
-    """Give the critic its own optimiser where a source has a learning rate for it."""
+    """Separate the optimiser of the critic where a source has a learning rate for it."""
     name = next(
         (
             name
