@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .core.saved_policy import SavedPolicy
     from .core.training import Training, environment, fixed, traced
     from .errors import HpoError
+    from .search.autorl.autorl_env import AutoRLEnv
     from .search.engine.callbacks import (
         Callback,
         ChunkEvent,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .views.python.policies import load_policy, load_training
 
 __all__ = [
+    "AutoRLEnv",
     "Callback",
     "ChunkEvent",
     "ChunkStartEvent",
@@ -66,6 +68,7 @@ _NAMES_OF = {
     "errors": ("HpoError",),
     "core.saved_policy": ("SavedPolicy",),
     "core.training": ("Training", "environment", "fixed", "traced"),
+    "search.autorl.autorl_env": ("AutoRLEnv",),
     "studies.load": ("yaml",),
     "views.python.calls": ("Results", "check", "learn", "run", "train"),
     "views.python.open_study": ("open", "report"),

@@ -48,6 +48,8 @@ _Parser = argparse.ArgumentParser
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1, 2 for a mistake, 130 for Ctrl-C, 141 for a closed pipe."""
     given = list(sys.argv[1:] if argv is None else argv)
+    # XLA's alarms of slow compiles go straight to stderr; its errors are raised as well
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _open_streams()
     try:
         args = _parse(given)
@@ -198,7 +200,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
     query = verb("query", "read_study", "query the results in SQL")
-    _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
+    _option(query, "sql", "SQL", 'such as "SELECT trial, report_value FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
     _flag(best, "--onnx", "with --export: also write policy.onnx")
@@ -267,10 +269,12 @@ def _add_bundles(verb: Callable[..., Any]) -> None:
     _add_out(bundle)
     verify = verb("verify", "bundle", "check a bundle, and every claim in it")
     _option(verify, "file", "FILE", "from `hpo bundle`")
-    _flag(verify, "--play", "evaluate its policy again")
-    episodes = "--play: evaluate N episodes (default: 100)"
+    _flag(verify, "--play", "evaluate its policy again, on the recorded episodes and on new ones")
+    episodes = "--play: evaluate N new episodes (default: 100)"
     _option(verify, "--episodes", "N", episodes, type=types.positive, default=100)
-    _flag(verify, "--retrain", "train its trial again, as `hpo replay`")
+    _flag(verify, "--retrain", "train the seeds that its claims rest on again")
+    some = "--retrain: N seeds of each trial, drawn at random (default: all)"
+    _option(verify, "--seeds", "N", some, type=types.positive)
     _flag(verify, "--allow-code", "--play, --retrain: run the code that it brings, unasked")
     for parser in (bundle, verify):
         _add_json(parser)

@@ -104,14 +104,19 @@ class UnknownNameError(ConfigError):
 
 
 class UnimportedModuleError(UnknownNameError):
-    """An id names a module, as `gym:module:Env-v0` does, that is not imported."""
+    """An id belongs to a module that is not imported, as that of `gym:module:Env-v0` or Atari's.
 
-    def __init__(self, id_: str, module: str):
+    `package` is the name to install it by, if that is not known to be done.
+    """
+
+    def __init__(self, id_: str, module: str, package: str = ""):
         self.kind, self.name, self.known = "environment", id_, ()
+        install = f"pip install {package}, " if package else ""
         ConfigError.__init__(
             self,
             f"{id_} comes from the module {module!r}, which an id alone does not import; "
-            f"write a file my_envs.py that says `import {module}`, and type imports: [my_envs.py]",
+            f"{install}write a file my_envs.py that says `import {module}`, and type "
+            "imports: [my_envs.py]",
             imports="my_envs.py",
         )
 

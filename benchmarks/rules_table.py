@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import re
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -60,10 +61,18 @@ def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
         rule=name,
         studies=len(rows),
         exact=sum(row.exact for row in rows),
-        stopped=statistics.median(row.stopped / max(1, row.trials) for row in rows),
-        saved=statistics.median(row.saved for row in rows),
+        stopped=_median(
+            row.stopped / max(1, row.trials) for row in rows if row.stopped is not None
+        ),
+        saved=_median(row.saved for row in rows if row.saved is not None),
         kept=statistics.fmean(kept) if kept else 0.0,
     )
+
+
+def _median(shares: Iterable[float]) -> float:
+    """Return the median; NaN where no study knows the number."""
+    known = list(shares)
+    return statistics.median(known) if known else math.nan
 
 
 def table(rules: Sequence[Rule]) -> str:

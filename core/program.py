@@ -234,7 +234,11 @@ class Program(LaneProgram):
         return jax.jit(pick, out_shardings=self._spread)
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
-        result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
+        return self._evaluate_wide(self._gather(lanes, padded), count)
+
+    def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
+        """Return the episodes of the first `count` policies of [evaluation_width, ...]."""
+        result = jax.device_get(self._evaluate(policies))
         return jax.tree.map(lambda x: x[:count], result)
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
@@ -254,6 +258,12 @@ class Program(LaneProgram):
             padded = np.asarray(part + part[-1:] * (width - len(part)), np.int32)
             found.append(self._evaluate_padded(lanes, padded, len(part)))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+    def evaluate_policy(self, policies: Policies) -> Episodes:
+        """Return the episodes of one policy [1, ...], with the bits of a lane that holds it."""
+        width = self.evaluation_width
+        wide = jax.tree.map(lambda x: np.repeat(np.asarray(x), width, axis=0), policies)
+        return self._evaluate_wide(self.place(wide), 1)
 
     def _no_episodes(self) -> Episodes:
         shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))

@@ -204,7 +204,11 @@ class SavedPolicy:
         return isinstance(environments.make(self.plan.eval_env), HostedEnvironment)
 
     def _as_lane(self, seed: int) -> Policies:
-        key = lane_key(jnp.int32(seed), jnp.int32(HELD_OUT), jnp.int32(0))
+        return self.as_lane(seed, HELD_OUT, 0)
+
+    def as_lane(self, seed: int, stream: int, replicate: int) -> Policies:
+        """Return it as one lane [1, ...], with the episodes of a replicate of a study."""
+        key = lane_key(jnp.int32(seed), jnp.int32(stream), jnp.int32(replicate))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 

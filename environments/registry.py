@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import ConfigError, HpoError, UnknownNameError
 from .table import ENVIRONMENTS, EnvEntry
-from .via_gymnasium import PREFIX, entry_of, is_gymnasium, registered
+from .via_gymnasium import PREFIX, entry_of, is_gymnasium, refuse_elsewhere, registered
 
 # Kind of action space -> values of `distribution` that fit: the default, others, registered
 DISTRIBUTIONS: Mapping[str, list[str]] = {
@@ -45,6 +45,7 @@ def entry(id_: str) -> EnvEntry:
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
     if same:
         raise UnknownNameError(kind, id_, same)
+    refuse_elsewhere(id_)
     meant = full_id(id_)
     known = (*ENVIRONMENTS, *registered())
     raise UnknownNameError(kind, id_, known, meant if meant != id_ else None)

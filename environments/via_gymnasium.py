@@ -22,6 +22,18 @@ PREFIX = "gym:"
 _EXTRA, _FULL = "gym", "gym-all"  # the second builds simulators, which takes minutes
 _OF_FULL = ("Box2D", "imageio", "mujoco", "pygame", "swig")
 _LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
+# (how ids begin, module that registers them when it is imported, its package)
+_ELSEWHERE = (
+    (re.compile(r"ALE/|\w+NoFrameskip-v\d|\w+-ram-v\d"), "ale_py", "ale-py"),
+    (re.compile(r"MiniGrid-|BabyAI-"), "minigrid", "minigrid"),
+    (re.compile(r"MiniWorld-"), "miniworld", "miniworld"),
+    (re.compile(r"dm_control/"), "shimmy", "'shimmy[dm-control]'"),
+    (
+        re.compile(r"Fetch|HandManipulate|HandReach|PointMaze|AntMaze|AdroitHand|FrankaKitchen"),
+        "gymnasium_robotics",
+        "gymnasium-robotics",
+    ),
+)
 _LONGEST_MEANING = 100
 _SAID: set[str] = set()
 _PICTURES_A_SECOND = 30.0
@@ -223,9 +235,22 @@ def _spec(id_: str) -> Any:
     if module and module not in sys.modules:
         raise errors.UnimportedModuleError(id_, module)
     if name not in gymnasium.registry:
+        _refuse_elsewhere(id_, name)
         lead = f"{PREFIX}{module}:" if module else PREFIX
         raise UnknownNameError("environment", id_, (lead + known for known in gymnasium.registry))
     return gymnasium.registry[name]
+
+
+def _refuse_elsewhere(id_: str, name: str) -> None:
+    """Raise the error that names the package of an id, if another package is known to have it."""
+    for pattern, module, package in _ELSEWHERE:
+        if pattern.match(name) and module not in sys.modules:
+            raise errors.UnimportedModuleError(id_, module, package)
+
+
+def refuse_elsewhere(id_: str) -> None:
+    """The same for an id without `gym:`, which Gymnasium's packages have under its bare name."""
+    _refuse_elsewhere(f"{PREFIX}{id_}", id_)
 
 
 def _creator(id_: str, spec: Any) -> Any:

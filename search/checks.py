@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,10 +18,11 @@ from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
 from ..store.journal import Journal
 from ..store.rows import StudyMeta
-from ..store.study_folder import StudyFolder, common_failure
+from ..store.study_folder import RESULTS, StudyFolder, common_failure
 from ..studies.cross_section_checks import contradictions
 from ..studies.overrides import Given, given_in
 from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
+from ..studies.search_methods import method_row
 from ..studies.spec import SCORE, Study, labels, scales
 from ..studies.user_code import imported_files
 
@@ -210,9 +212,27 @@ def check_continues(
     filed = [one for one in refused if not same_file or one.key.startswith("algorithm.")]
     raise StoreError(
         f"study {before.name!r} was started with different settings; undo these changes, or start "
-        "another study:\n" + "\n".join([*lines, *_way_on(filed, last, now)]),
+        "another study:\n"
+        + "\n".join([*lines, *_way_on(filed, last, now), *_reuse(before, study, refused, now)]),
         new=True,
     )
+
+
+def _reuse(
+    before: StudyMeta, study: Study, refused: Sequence[Change], now: Given | None
+) -> list[str]:
+    """Return how another study can reuse the trials of this one, if only its space differs."""
+    if not all(change.key.startswith("space") for change in refused):
+        return []
+    if not method_row(study.search.method).learns or study.search.warm_start is not None:
+        return []
+    folder = f"{RESULTS if now is None else now.out}/{before.name}"
+    setting = shlex.quote(f"search.warm_start.study={folder}")
+    if now is None or now.verb != "run":
+        key = f"search: {{warm_start: {{study: {folder}}}}}"
+        return [f"  another study can reuse its trials: {key}"]
+    file = shlex.quote(now.file)
+    return [f"  to start another that reuses its trials: hpo run {file} --new --set {setting}"]
 
 
 def _origin(key: str, last: Given | None, now: Given | None) -> str:

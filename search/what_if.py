@@ -450,9 +450,11 @@ class WhatIfRow:
     exact: bool  # a study with this rule did just this; else `why` says what it hangs on
     why: str  # "" if exact
     trials: int  # that began
-    stopped: int  # of these, by the rule, before their time
+    # of these, by the rule, before their time; None if no recorded value decides about any
+    stopped: int | None
     env_steps: int  # of training
-    saved: float  # the share of the env steps of the same trials run to their ends on all seeds
+    # the share of the env steps of the same trials run to their ends on all seeds; None as above
+    saved: float | None
     # the trial that won; None where none did, and with several objectives or constraints
     winner: int | None
     # whether it is the best finished trial of the record, and the value of that less the winner's
@@ -523,15 +525,17 @@ def what_if(
             if (value := record.value(done.winner, end)) is not None:
                 lost = objective.loss(value) - losses[best]
         trials = done.ledger.trials.values()
+        known = _decides_on_records(record, done)
+        stopped = sum(bool(trial.stop_rule) and not trial.audited for trial in trials)
         rows.append(
             WhatIfRow(
                 rule=rule.words,
                 exact=not why,
                 why=why,
                 trials=sum(bool(trial.env_steps) for trial in trials),
-                stopped=sum(bool(trial.stop_rule) and not trial.audited for trial in trials),
+                stopped=stopped if known else None,
                 env_steps=done.env_steps,
-                saved=1.0 - done.env_steps / max(1, _whole(record, done)),
+                saved=1.0 - done.env_steps / max(1, _whole(record, done)) if known else None,
                 winner=done.winner,
                 kept=None if lost is None else done.winner == best,
                 lost=lost,
@@ -571,6 +575,16 @@ def _why_inexact(record: Record, done: Replayed, rule: Asked, same_asks: bool) -
         "between": done.shown["between"] > 0,
     }
     return next((name for name, holds in reasons.items() if holds), "")
+
+
+def _decides_on_records(record: Record, done: Replayed) -> bool:
+    """Return whether a rule has nothing to decide, or stops a trial on values that were recorded.
+
+    Else every stop that it might have made hangs on values after the last evaluation.
+    """
+    recorded = [record.value(row.trial, row.env_steps) is not None for row in done.decisions]
+    stops = (row.action in ("stop", "finish") for row in done.decisions)
+    return all(recorded) or any(seen and stop for seen, stop in zip(recorded, stops, strict=True))
 
 
 def _whole(record: Record, done: Replayed) -> int:

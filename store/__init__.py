@@ -11,7 +11,7 @@ Reading, also while a study runs:
 
     folder = find_study("cartpole")
     entries = read_leaderboard(folder)             # from the journal, best first
-    columns, rows = query(folder.path, "SELECT trial, value FROM trials ORDER BY rank")
+    columns, rows = query(folder.path, "SELECT trial, report_value FROM trials ORDER BY rank")
 
 The Parquet tables are made from the journal (SQLite). pyarrow, duckdb and numpy are loaded on
 first use.

@@ -2,13 +2,12 @@
 
 Values on the same seeds are compared pair by pair. The test of a mean difference is exact: under
 equal distributions each difference has a random sign, for any distribution and with ties. The
-interval is Student's, or Hall's if one side is constant (differences are then as skewed as the
-other side). It includes 0 wherever the exact test does not exclude it, and ends at the bounds of
-the difference.
+interval is Student's, or Hall's as far as the sides vary differently (differences are then as
+skewed as one of them). It includes 0 wherever the exact test does not exclude it, and ends at the
+bounds of the difference.
 
-If one side is constant, signs are not random: where the other side fails on one seed in ten, 8
-seeds often show no failure, and all of them are better than the mean. Then the interval also
-includes 0 unless unobserved seeds could not change the sign of the mean (`unseen_p`).
+None of these detects outcomes that no seed has shown. So the end next to 0 allows for such
+outcomes of either side, more so the less that side varies (`unobserved`).
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from .statistics import (
     IQM_MIN_SEEDS,
     NO_INTERVAL,
     Interval,
+    IntervalKind,
     Scores,
     binomial_interval,
     deal_p,
@@ -37,64 +37,46 @@ from .statistics import (
     variance,
     welch_degrees,
 )
+from .unobserved import (
+    UNBOUNDED,
+    Bounds,
+    End,
+    hidden,
+    paired_ends,
+    seeds_to_trust,
+    unpaired_ends,
+)
 
 POWER = 0.8
 _MOST = 2**19  # pairs worth asking for
 _ALL_SIGNS, _FLIPS, _MANY = 14, 20_000, 100
 _ROUNDING = 1e-9
-# An unknown bound is assumed beyond all values by this share of their range: skewed (log-normal)
-# returns then differ from a constant at their mean in at most 5 %.
-_BEYOND = 0.8
 
 FEWEST_PAIRS = fewest_pairs(level_of(1))  # 6; below, no verdict and no interval
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The range of possible means; infinite where it is unknown."""
+class Unless:
+    """A difference that outcomes without an observation could reverse."""
 
-    low: float = -math.inf
-    high: float = math.inf
-
-    def signed(self, sign: float) -> Bounds:
-        return self if sign > 0.0 else Bounds(-self.high, -self.low)
-
-    def around(self, found: Interval) -> Interval:
-        if found.low is None or found.high is None:
-            return found
-        low, high = (min(max(end, self.low), self.high) for end in (found.low, found.high))
-        return Interval(low, high, found.kind)
-
-    def of_difference(self, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-        """Return the range of the difference of two means; a constant side has that mean."""
-        a, b = ours[0], theirs[0]
-        if constant(ours) and constant(theirs):
-            return min(a - self.high, self.low - b), max(a - self.low, self.high - b)
-        if constant(ours):
-            return a - self.high, a - self.low
-        if constant(theirs):
-            return self.low - b, self.high - b
-        return self.low - self.high, self.high - self.low
+    interval: Interval  # of the mean difference without such outcomes
+    one_in: int  # seeds: it holds unless at least one in so many has such an outcome
 
 
-UNBOUNDED = Bounds()
+@dataclass(frozen=True)
+class _Found:
+    seen: Interval  # of the mean difference if every kind of outcome was seen
+    whole: Interval  # with unseen outcomes
+    worst: float  # the difference of an unseen pair that could turn the sign; 0 without
 
-
-def unseen_between(
-    ours: Sequence[float], theirs: Sequence[float], bounds: Bounds = UNBOUNDED
-) -> tuple[float, float] | None:
-    """Return the range of an unobserved seed's difference if a side is constant, else None.
-
-    An unknown bound is 0 or, if further out, 0.8 times the range of all values beyond them.
-    """
-    if not constant(ours) and not constant(theirs):
-        return None
-    low, high = min(*ours, *theirs), max(*ours, *theirs)
-    beyond = _BEYOND * (high - low)
-    return Bounds(
-        bounds.low if math.isfinite(bounds.low) else min(0.0, low - beyond),
-        bounds.high if math.isfinite(bounds.high) else max(0.0, high + beyond),
-    ).of_difference(ours, theirs)
+    def unless(self) -> Unless | None:
+        seen, whole = self.seen, self.whole
+        if seen.low is None or seen.high is None or whole.low is None or whole.high is None:
+            return None
+        if seen.low <= 0.0 <= seen.high or not whole.low <= 0.0 <= whole.high or not self.worst:
+            return None
+        nearest = min(abs(seen.low), abs(seen.high))
+        return Unless(seen, math.ceil(1.0 + abs(self.worst) / nearest))
 
 
 def paired_interval(
@@ -106,60 +88,99 @@ def paired_interval(
 ) -> Interval:
     """Return the interval of the mean of `ours` less `theirs`, seed by seed.
 
-    It excludes 0 only where the exact test does (`sign_flip_p`), and next to a constant only where
-    unobserved seeds allow it (`unseen_p`). For two constants it is exact for the share of seeds
-    with a different difference. There is none below 6 pairs, where the exact test excludes
-    nothing, nor if both sides vary with the same difference on every seed. `level`: the error
-    rate, by default that of a first look; `bounds`: of both means, of equal numbers of seeds.
+    It excludes 0 only where the exact test does (`sign_flip_p`), and where outcomes that no seed
+    has shown could not turn its sign (`unobserved`). There is none below 6 pairs, where the exact
+    test excludes nothing, nor if both sides vary with the same difference on every seed. `level`:
+    the error rate, by default that of a first look; `bounds`: of the values of both sides.
 
     >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
     (0.727, 2.94, 't')
     """
+    return _paired(ours, theirs, level, bounds).whole
+
+
+_NOTHING = _Found(NO_INTERVAL, NO_INTERVAL, 0.0)
+
+
+def _paired(
+    ours: Sequence[float], theirs: Sequence[float], level: float, bounds: Bounds
+) -> _Found:
     if len(ours) != len(theirs):
         raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
-        return NO_INTERVAL
-    centre, unseen = mean(differences), unseen_between(ours, theirs, bounds)
+        return _NOTHING
     alike = is_rounding(max(differences) - min(differences), ours, theirs)
-    if alike and (unseen is None or is_rounding(centre, ours, theirs)):
-        return NO_INTERVAL
-    if alike and unseen is not None:
-        (low, high), kind = alike_ends(centre, len(differences), level, unseen), "exact"
-    elif unseen is not None:
-        (low, high), kind = _constant_interval(differences, level), "hall"
-    else:
-        (low, high), kind = _student(differences, 1.0 - level / 2.0), "t"
-    if low * high > 0.0 and (
-        sign_flip_p(differences) > level
-        or (unseen is not None and unseen_p(differences, *unseen) > level)
-    ):
-        low, high = min(low, 0.0), max(high, 0.0)
-    least, most = bounds.of_difference(ours, theirs)
-    return Interval(min(max(low, least), centre), max(min(high, most), centre), kind)
+    if alike and is_rounding(mean(differences), ours, theirs):
+        return _NOTHING
+    seen = _seen_interval(differences, ours, theirs, level)
+    if sign_flip_p(differences) > level:
+        seen = _with_zero(seen)
+    found = _with_unseen(seen, ours, theirs, paired_ends(ours, theirs, level, bounds), bounds)
+    if alike and found.whole == seen:
+        return _NOTHING  # only the exact test decides
+    return found
 
 
-def _constant_interval(differences: Sequence[float], level: float) -> tuple[float, float]:
-    """Return Hall's interval; if all signs are the same, no further beyond 0 than Student's."""
-    low, high = _hall(differences, 1.0 - level / 2.0)
-    if min(differences) * max(differences) < 0.0:
-        return low, high
-    plain = _student(differences, 1.0 - level / 2.0)
-    return (max(low, plain[0]), high) if max(differences) > 0.0 else (low, min(high, plain[1]))
+def _with_unseen(
+    seen: Interval,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    unseen: Sequence[End],
+    bounds: Bounds,
+) -> _Found:
+    """Move the end next to 0 for unseen outcomes, at most to 0, within the range of differences.
 
-
-def alike_ends(
-    gap: float, count: int, level: float, unseen: tuple[float, float]
-) -> tuple[float, float]:
-    """Return the exact interval of the mean difference of two constants.
-
-    At most 1 - (level / 2)^(1 / n) of all seeds have a different difference (Clopper and Pearson
-    1934, no hit in n).
+    They can prevent a verdict; few seeds cannot say how far beyond 0 they reach.
     """
-    share = 1.0 - (level / 2.0) ** (1.0 / count)
-    low, high = ((1.0 - share) * gap + share * end for end in unseen)
-    return low, high
+    if seen.low is None or seen.high is None:
+        return _NOTHING
+    falls = min((end.at for end in unseen if end.cause.sign < 0.0), default=math.inf)
+    rises = max((end.at for end in unseen if end.cause.sign > 0.0), default=-math.inf)
+    low, high = min(seen.low, max(falls, 0.0)), max(seen.high, min(rises, 0.0))
+    kind = seen.kind if (low, high) == (seen.low, seen.high) else "unseen"
+    centre = mean(ours) - mean(theirs)
+    turning = [end.cause.difference for end in unseen if end.at * centre <= 0.0]
+    ends = Bounds(*bounds.of_difference())
+
+    def within(low: float, high: float, kind: IntervalKind) -> Interval:
+        low, high = (min(max(end, ends.low), ends.high) for end in (low, high))
+        return Interval(min(low, centre), max(high, centre), kind)
+
+    whole = within(low, high, kind)
+    worst = max(turning, key=abs, default=0.0)
+    return _Found(within(seen.low, seen.high, seen.kind), whole, worst)
+
+
+def _with_zero(found: Interval) -> Interval:
+    if found.low is None or found.high is None:
+        return found
+    return Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)
+
+
+def _seen_interval(
+    differences: Sequence[float], ours: Sequence[float], theirs: Sequence[float], level: float
+) -> Interval:
+    """Return Student's interval, or Hall's as far as the spreads of both sides differ.
+
+    Differences of equal distributions are symmetric; next to a constant they are as skewed as the
+    other side. If all signs are the same, Hall's is no further beyond 0 than Student's.
+    """
+    tail, unlike = 1.0 - level / 2.0, _unlike_spreads(ours, theirs)
+    low, high = _hall(differences, tail, unlike)
+    if min(differences) * max(differences) >= 0.0:
+        plain = _student(differences, tail)
+        low, high = (
+            (max(low, plain[0]), high) if max(differences) > 0.0 else (low, min(high, plain[1]))
+        )
+    return Interval(low, high, "hall" if unlike > 0.5 else "t")
+
+
+def _unlike_spreads(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return 0 for equal variances and 1 next to a constant, smoothly."""
+    a, b = variance(ours), variance(theirs)
+    return ((a - b) / (a + b)) ** 4 if a + b > 0.0 else 1.0
 
 
 def paired_over_looks(
@@ -214,34 +235,6 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     return float(np.mean(np.abs(sums) >= seen))
 
 
-def unseen_p(differences: Sequence[float], least: float, most: float) -> float:
-    """Return the two-sided p-value of a mean of 0 for any distribution between two ends.
-
-    How often randomly weighted seeds, with one more at the far end, have a mean of the other sign
-    (Gaffke 2005; Learned-Miller and Thomas 2020, "A New Confidence Interval for the Mean of a
-    Bounded Random Variable"). If all signs are equal that is a product; else 20,000 fixed weights
-    are used, and 0 is returned for more than 100 differences.
-
-    >>> round(unseen_p([1.0] * 8, -1.0, 1.0), 6), unseen_p([1.0] * 8, 0.0, 1.0)
-    (0.007813, 0.0)
-    """
-    sign = 1.0 if math.fsum(differences) >= 0.0 else -1.0
-    values, far = [sign * value for value in differences], min(sign * least, sign * most)
-    if far >= 0.0:
-        return 0.0
-    if min(values) >= 0.0:
-        return min(1.0, 2.0 * math.exp(-math.fsum(math.log1p(value / -far) for value in values)))
-    if len(values) > _MANY:
-        return 0.0
-    sums = _weights(len(values) + 1) @ np.asarray([*values, far])
-    return min(1.0, 2.0 * float(np.mean(sums <= 0.0)))
-
-
-@lru_cache(maxsize=8)
-def _weights(count: int) -> np.ndarray:
-    return np.random.Generator(np.random.PCG64(0)).exponential(1.0, (_FLIPS, count))
-
-
 @lru_cache(maxsize=8)
 def _signs(count: int) -> np.ndarray:
     coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
@@ -267,14 +260,15 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(variance(values))
 
 
-def _hall(values: Sequence[float], tail: float) -> tuple[float, float]:
-    """Return Hall's skewness-corrected interval, with Student's quantiles.
+def _hall(values: Sequence[float], tail: float, weight: float) -> tuple[float, float]:
+    """Return Hall's interval with `weight` times the observed skewness and Student's quantiles.
 
     Hall 1992, "On the removal of skewness by transformation", equation 2.3.
     """
     count, centre, spread = len(values), mean(values), deviation(values)
     plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
-    skewness = math.fsum((v - centre) ** 3 for v in values) / count / plain**3
+    third = weight * math.fsum((v - centre) ** 3 for v in values) / count
+    skewness = third / plain**3 if plain**3 > 0.0 else 0.0
     if abs(skewness) < 1e-6:
         return _student(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
@@ -379,16 +373,6 @@ def seeds_to_tell(gap: float, deviation: float, level: float = level_of(1)) -> i
     return known[found] if found < len(known) else None
 
 
-def seeds_to_trust(gap: float, unseen: tuple[float, float], level: float) -> int:
-    """Return the number of seeds that exclude 0 for any unobserved differences in a range.
-
-    >>> seeds_to_trust(1.0, (-1.0, 1.0), 0.04)
-    6
-    """
-    far = max(0.0, -unseen[0] if gap > 0.0 else unseen[1])
-    return math.ceil(math.log(level / 2.0) / -math.log1p(abs(gap) / far)) if far else 1
-
-
 def _suffice(count: int, ratio: float, level: float) -> bool:
     degrees = min(count - 1, 1_000)  # beyond, quantiles are the normal's to three digits
     reach = t_quantile(1.0 - level / 2.0, degrees) + t_quantile(POWER, degrees)
@@ -410,6 +394,7 @@ class Decision:
     verdict: Verdict  # about the first side
     interval: Interval  # of the first side less the second
     more_seeds: int | None = None  # that would decide, if it is undecided
+    unless: Unless | None = None  # only unseen outcomes stand against a verdict
 
 
 def decided_pairs(
@@ -439,22 +424,28 @@ def decided_pairs(
     if needed is not None:  # as many have to differ as the exact test needs
         unequal = sum(value != 0.0 for value in differences) / count
         needed = max(needed, math.ceil(fewest_pairs(level) / unequal))
-    unseen = unseen_between(ours, theirs, bounds)
-    if needed is not None and unseen is not None:
-        needed = max(needed, seeds_to_trust(gap, unseen, level))
-    return _decided(found, count, needed)
+    if needed is not None:
+        needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level))
+    unless = None
+    if found.low <= 0.0 <= (found.high or 0.0):
+        unless = _paired(ours, theirs, next_level(earlier, interim), bounds).unless()
+    return _decided(found, count, needed, unless)
 
 
-def _decided(interval: Interval, count: int, needed: int | None) -> Decision:
+def _decided(
+    interval: Interval, count: int, needed: int | None, unless: Unless | None
+) -> Decision:
     """Decide by an interval; if it includes 0, by the seeds needed in all (None: any number)."""
     low, high = interval.low, interval.high
     if low is not None and low > 0.0:
         return Decision("better", interval)
     if high is not None and high < 0.0:
         return Decision("worse", interval)
-    if needed is None or needed > AFFORDED * count:
+    too_many = needed is None or needed > AFFORDED * count
+    more = None if needed is None or too_many else max(1, needed - count)
+    if too_many and unless is None:
         return Decision("no_difference", interval)
-    return Decision("undecided", interval, max(1, needed - count))
+    return Decision("undecided", interval, more, unless)
 
 
 FEWEST_EACH = 5  # seeds of each side for a verdict, if they are not paired
@@ -472,6 +463,7 @@ class Comparison:
     probability_interval: Interval
     verdict: Verdict = "undecided"
     more_seeds: int | None = None  # of each that would decide, if it is undecided
+    unless: Unless | None = None  # only unseen outcomes stand against a verdict
     equal: bool = False  # paired, and the same value on every seed
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
@@ -522,6 +514,7 @@ def compare(
         probability_interval=spread,
         verdict=found.verdict,
         more_seeds=found.more_seeds,
+        unless=found.unless,
         equal=paired and list(a) == list(b),
     )
 
@@ -531,16 +524,15 @@ def _iqm(values: Sequence[float]) -> float | None:
 
 
 def _decided_unpaired(ours: Sequence[float], theirs: Sequence[float], bounds: Bounds) -> Decision:
-    count, found = min(len(ours), len(theirs)), unpaired_interval(ours, theirs, bounds)
+    count, found = min(len(ours), len(theirs)), _unpaired(ours, theirs, bounds)
     if count < FEWEST_EACH:
-        return Decision("undecided", found, FEWEST_EACH - count)
+        return Decision("undecided", found.whole, FEWEST_EACH - count)
     spread = math.sqrt(variance(ours) + variance(theirs))
     gap = mean(ours) - mean(theirs)
     needed = seeds_to_tell(gap, spread)
-    unseen = unseen_between(ours, theirs, bounds)
-    if needed is not None and unseen is not None:
-        needed = max(needed, seeds_to_trust(gap, unseen, level_of(1)))
-    return _decided(found, count, needed)
+    if needed is not None:
+        needed = max(needed, seeds_to_trust(gap, hidden(ours, theirs, bounds), level_of(1)))
+    return _decided(found.whole, count, needed, found.unless())
 
 
 def unpaired_interval(
@@ -549,33 +541,23 @@ def unpaired_interval(
     """Return the interval of a difference of means with different variances (Welch 1947).
 
     At the level of a first look, degrees of freedom rounded down. It includes 0 wherever the exact
-    test of equal distributions does not exclude it (`deal_p`), and next to a constant unless
-    unobserved seeds allow it (`unseen_p`). For two constants it is exact. There is none below 5
-    values of either side, or with a non-finite value.
+    test of equal distributions does not exclude it (`deal_p`), and where outcomes that no seed has
+    shown could turn its sign (`unobserved`). There is none below 5 values of either side, or with
+    a non-finite value.
     """
-    count = min(len(a), len(b))
-    if count < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
-        return NO_INTERVAL
+    return _unpaired(a, b, bounds).whole
+
+
+def _unpaired(a: Sequence[float], b: Sequence[float], bounds: Bounds) -> _Found:
+    if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
+        return _NOTHING
     shares = [variance(values) / len(values) for values in (a, b)]
     centre, total, level = mean(a) - mean(b), sum(shares), level_of(1)
-    unseen = unseen_between(a, b, bounds)
-    if unseen is not None and constant(a) and constant(b):
-        low, high = alike_ends(centre, count, level, unseen) if centre != 0.0 else (0.0, 0.0)
-    else:
+    reach = 0.0
+    if total > 0.0:
         degrees = welch_degrees(shares, (len(a), len(b)))
         reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
-        low, high = centre - reach, centre + reach
-    if low * high > 0.0 and (
-        deal_p([a], [b]) > level
-        or (unseen is not None and unseen_p(_differences(a, b), *unseen) > level)
-    ):
-        low, high = min(low, 0.0), max(high, 0.0)
-    least, most = bounds.of_difference(a, b)
-    return Interval(min(max(low, least), centre), max(min(high, most), centre), "t")
-
-
-def _differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Return the differences of two samples of which one is constant."""
-    if constant(a) and constant(b):
-        return [a[0] - b[0]] * min(len(a), len(b))
-    return [a[0] - value for value in b] if constant(a) else [value - b[0] for value in a]
+    seen = Interval(centre - reach, centre + reach, "t")
+    if deal_p([a], [b]) > level or is_rounding(centre, a, b):
+        seen = _with_zero(seen)
+    return _with_unseen(seen, a, b, unpaired_ends(a, b, level, bounds), bounds)

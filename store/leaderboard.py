@@ -15,12 +15,12 @@ from typing import Any, Literal, Protocol
 
 from ..errors import ConfigError
 from .codec import finite_json
-from .comparison import Bounds
 from .libraries import np
 from .pareto import excess, hypervolume, places, violation
 from .rows import REFERENCE_TRIAL, StudyMeta, TrialRow, TrialState
-from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
+from .statistics import NO_INTERVAL, Interval, IntervalKind, mean
 from .statistics import aggregate as aggregated
+from .unobserved import UNBOUNDED, Bounds, bounded_interval
 from .value_bounds import value_bounds
 
 
@@ -167,15 +167,9 @@ def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
-    found = leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
-    bounds = value_bounds(meta)
-    if bounds == Bounds():
-        return found
-    around = [bounds.around(Interval(one.ci_low, one.ci_high, one.ci_kind)) for one in found]
-    return [
-        _changed(one, ci_low=inside.low, ci_high=inside.high)
-        for one, inside in zip(found, around, strict=True)
-    ]
+    return leaderboard(
+        rows, meta.goal, meta.aggregate, Ranking.of(meta), bounds=value_bounds(meta)
+    )
 
 
 def _changed(entry: Entry, **changes: Any) -> Entry:
@@ -189,11 +183,13 @@ def leaderboard(
     goal: str = "maximize",
     aggregate: str = "mean",
     ranking: Ranking = Ranking(),
+    *,
+    bounds: Bounds = UNBOUNDED,
 ) -> list[Entry]:
     """Return entries, the best first; of equal ones the smaller number.
 
     Running trials rank among the stopped ones, by their last rung and their value there. Trials
-    with a non-finite value come after all of these.
+    with a non-finite value come after all of these. `bounds`: of the values.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
@@ -201,14 +197,16 @@ def leaderboard(
     rows = list(rows)
     default = default_of(rows)
     seeds = seeds_that_choose(rows)
-    entries = [_entry(row, aggregate, ranking, row is default, seeds) for row in rows]
+    entries = [
+        _entry(row, aggregate, ranking, row is default, seeds, bounds=bounds) for row in rows
+    ]
     keys = [_order(entry, sign) for entry in entries]
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
     ordered = sorted(range(len(entries)), key=keys.__getitem__)
     ranked = [_changed(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
     if ranked and not seeds and len(ranking.goals) < 2:
-        ranked[0] = _tested(ranked[0], rows[ordered[0]])
+        ranked[0] = _tested(ranked[0], rows[ordered[0]], bounds)
     ranked = [_without_interval(e) if e.value_from in e.copies else e for e in ranked]
     shown = {entry.trial for entry in _shown_front(ranked)}
     volume = volume_of(ranked, ranking) if shown else None
@@ -220,11 +218,11 @@ def _without_interval(entry: Entry) -> Entry:
     return _changed(entry, ci_low=None, ci_high=None, ci_kind=NO_INTERVAL.kind)
 
 
-def _tested(entry: Entry, row: TrialRow) -> Entry:
+def _tested(entry: Entry, row: TrialRow, bounds: Bounds) -> Entry:
     """Return the best of the search with its test values, if it has any: it is the winner."""
     if entry.state is not TrialState.FINISHED or not row.by_report_seed:
         return entry
-    around, values = interval(row.report_values), row.report_values
+    around, values = bounded_interval(row.report_values, bounds), row.report_values
     if not values:  # it diverged on every test seed
         return _changed(entry, state=TrialState.CONFIRMED, confirmed=True)
     return _changed(
@@ -278,14 +276,24 @@ def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
 _OF_ROW = ("rung", "rung_value", "stop_rule", "env_steps", "params", "rung_env_steps", "copies")
 
 
-def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, seeds: int) -> Entry:
+def _entry(
+    row: TrialRow,
+    aggregate: str,
+    ranking: Ranking,
+    is_default: bool,
+    seeds: int,
+    *,
+    bounds: Bounds,
+) -> Entry:
     fresh = 0 < seeds == len(row.choose_values)
     constraints = row.choose_constraints if fresh else row.constraints
     measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
     choose = mean(row.choose_values) if row.choose_values else None
     report = mean(row.report_values) if row.report_values else None
     shown = None if len(ranking.goals) > 1 else report  # fronts are on selection seeds
-    value, source, values, around = _shown(row, choose if fresh else None, shown, aggregate)
+    value, source, values, around = _shown(
+        row, choose if fresh else None, shown, aggregate, bounds
+    )
     return Entry(
         rank=0,
         trial=row.trial,
@@ -314,10 +322,14 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, se
 
 
 def search_interval(
-    value: float, seeds: Sequence[float], aggregate: str, stop_rule: str
+    value: float,
+    seeds: Sequence[float],
+    aggregate: str,
+    stop_rule: str,
+    bounds: Bounds = UNBOUNDED,
 ) -> Interval:
     """Return the interval of a value of the search; none if racing changed or ended it."""
-    around = interval(seeds, aggregate)
+    around = bounded_interval(seeds, bounds, aggregate)
     if around is NO_INTERVAL or stop_rule.startswith("racing"):
         return NO_INTERVAL
     own = aggregated(seeds, aggregate)
@@ -325,15 +337,19 @@ def search_interval(
 
 
 def _shown(
-    row: TrialRow, choose: float | None, report: float | None, aggregate: str
+    row: TrialRow,
+    choose: float | None,
+    report: float | None,
+    aggregate: str,
+    bounds: Bounds,
 ) -> tuple[float | None, _Source, tuple[float, ...], Interval]:
     reference = row.state is TrialState.REFERENCE
     if report is not None and (choose is not None or reference):
-        return report, "report", row.report_values, interval(row.report_values)
+        return report, "report", row.report_values, bounded_interval(row.report_values, bounds)
     if choose is not None:
-        return choose, "choose", row.choose_values, interval(row.choose_values)
+        return choose, "choose", row.choose_values, bounded_interval(row.choose_values, bounds)
     if row.state is TrialState.FINISHED and row.value is not None:
-        around = search_interval(row.value, row.seed_values, aggregate, row.stop_rule)
+        around = search_interval(row.value, row.seed_values, aggregate, row.stop_rule, bounds)
         return row.value, "search", row.seed_values, around
     return None, "", row.seed_values, NO_INTERVAL
 

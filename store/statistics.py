@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from .libraries import np, special
 
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
-IntervalKind = Literal["none", "t", "bootstrap", "hall", "exact", "score"]
+IntervalKind = Literal["none", "t", "bootstrap", "hall", "unseen", "exact", "score"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")
 IQM_MIN_SEEDS = 8
 LEVEL = 0.95
@@ -107,10 +107,11 @@ def interval(values: Sequence[float], kind: str = "mean") -> Interval:
     """Return the 95 % interval of the mean, median or IQM over seeds.
 
     There is none below 5 seeds (median and IQM: 11), for `min` and `max` (resampling does not show
-    how far they are from the distribution's), nor with a non-finite value.
+    how far they are from the distribution's), with a non-finite value, nor for equal values: they
+    show no spread. `unobserved.bounded_interval` has one where the range of values is known.
     """
     count = len(values)
-    if count < _T_MIN_SEEDS or kind in ("min", "max") or not all(map(math.isfinite, values)):
+    if kind in ("min", "max") or not has_interval(values) or min(values) == max(values):
         return NO_INTERVAL
     if count > _T_MAX_SEEDS:
         return _bootstrap(tuple(map(float, values)), kind)
@@ -118,6 +119,11 @@ def interval(values: Sequence[float], kind: str = "mean") -> Interval:
         return NO_INTERVAL
     reach = t_quantile(1 - (1 - LEVEL) / 2, count - 1) * math.sqrt(variance(values) / count)
     return Interval(mean(values) - reach, mean(values) + reach, "t")
+
+
+def has_interval(values: Sequence[float]) -> bool:
+    """Return whether there are enough finite values for an interval of their mean."""
+    return len(values) >= _T_MIN_SEEDS and all(map(math.isfinite, values))
 
 
 @lru_cache(maxsize=65_536)

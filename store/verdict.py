@@ -12,31 +12,59 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ConfigError, counted
-from .comparison import UNBOUNDED, Bounds, chance_of_better, decided_pairs, paired_interval
+from .comparison import (
+    UNBOUNDED,
+    Bounds,
+    Unless,
+    chance_of_better,
+    decided_pairs,
+    paired_interval,
+)
 from .constraint_tests import Feasibility, Limit, Range, Values, feasibility
 from .interim_analyses import fewest_pairs, next_level
-from .libraries import np, special
+from .libraries import np
 from .statistics import NO_INTERVAL, Interval, mean
 
-_LEAST = 3  # trials
-_GRID, _REACH = 801, 8.0  # points; standard deviations around the highest
+_LEAST, _MOST = 3, 200  # trials
+_DRAWS = 4_000
 _SHARE = 0.05  # spread of true means: at least this share of the noise of a seed
+_KNOWN = 0.5  # of the degrees of freedom: returns vary less evenly than normal ones
 
 
 @dataclass(frozen=True)
 class ChosenTrial:
     trials: int  # including it
-    chance: float  # that its true mean is the highest
-    loss: float  # expected distance to the highest true mean
+    chance: float  # that its true mean is the highest, by the model of `chance_of_best`
+    loss: float  # expected distance to the highest true mean, by that model
+
+    @property
+    def words(self) -> str:
+        """Return the chance in words, as coarsely as it is known.
+
+        Of simulated studies with six kinds of trials and three of noise, the best was chosen in 96
+        to 99 % of those from 0.9 on, 60 to 80 % from 0.6 on, 35 to 51 % from 0.3 on, 12 to 26 %
+        below (`chance` itself is off by up to 0.14 there).
+
+        >>> ChosenTrial(3, 0.97, 0.1).words, ChosenTrial(3, 0.2, 0.1).words
+        ('is almost certainly the best', 'is hardly surer to be the best than others')
+        """
+        if self.chance >= 0.9:
+            return "is almost certainly the best"
+        if self.chance >= 0.6:
+            return "is probably the best"
+        if self.chance >= 0.3:
+            return "may be the best, or another one"
+        return "is hardly surer to be the best than others"
 
 
 def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTrial | None:
     """Return how likely `values[chosen]` has the highest true mean; None where that is unknown.
 
     `values` [trials, seeds], on the same seeds, greater is better; at least three trials and two
-    seeds, not all the same. An empirical Bayes model: the seeds' common effects are taken out, the
-    noise of a seed is pooled over trials, and true means are normal around their median, with the
-    spread of the upper half (poor trials say nothing about the top).
+    seeds, not all the same. An empirical Bayes model, integrated over its two unknown variances:
+    the seeds' common effects are taken out, the noise of a seed is pooled over trials, and true
+    means are normal around their median, with the spread of the upper half (poor trials say
+    nothing about the top). Only the 200 highest means count.
     """
     y = np.asarray(values, np.float64)
     trials, seeds = y.shape if y.ndim == 2 else (0, 0)
@@ -44,22 +72,27 @@ def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTria
         return None
     own = y - y.mean(axis=0)
     means = own.mean(axis=1)
-    noise = float(((own - means[:, None]) ** 2).sum()) / ((trials - 1) * (seeds - 1))
-    if noise <= 1e-18 * float((y**2).max()):
+    squares, degrees = float(((own - means[:, None]) ** 2).sum()), (trials - 1) * (seeds - 1)
+    if squares <= 1e-18 * degrees * float((y**2).max()):
         return None
     above = means - np.median(means)
-    spread = max(float((above[above >= 0.0] ** 2).mean()) - noise / seeds, _SHARE * noise)
+    upper = above[above >= 0.0]
+    generator = np.random.Generator(np.random.PCG64(0))
+    known = _KNOWN * degrees
+    noise = _KNOWN * squares / generator.chisquare(known, _DRAWS)
+    total = float((upper**2).sum()) / generator.chisquare(len(upper), _DRAWS)
+    spread = np.maximum(total - noise / seeds, _SHARE * noise)
     kept = spread / (spread + noise / seeds)
-    centres, deviation = kept * above, float(np.sqrt(kept * noise / seeds))
-    top, reach = float(centres.max()), _REACH * deviation  # below, the highest is never
-    grid = np.linspace(top - reach, top + reach, _GRID)
-    z = (grid - centres[:, None]) / deviation
-    below = np.asarray(special.ndtr(z), np.float64)  # [trials, grid]
-    others = np.prod(np.delete(below, chosen, axis=0), axis=0)
-    density = np.exp(-0.5 * z[chosen] ** 2) / (deviation * np.sqrt(2.0 * np.pi))
-    chance = float(np.trapezoid(density * others, grid))
-    highest = float(grid[-1] - np.trapezoid(others * below[chosen], grid))  # mean of the maximum
-    return ChosenTrial(trials, min(1.0, chance), max(0.0, highest - float(centres[chosen])))
+    order = np.argsort(-above, kind="stable")[:_MOST]
+    place = np.flatnonzero(order == chosen)
+    if not len(place):
+        return ChosenTrial(trials, 0.0, float(above.max() - above[chosen]))
+    normal = generator.standard_normal((_DRAWS, len(order)))
+    drawn = kept[:, None] * above[order] + np.sqrt(kept * noise / seeds)[:, None] * normal
+    own_draws, highest = drawn[:, place[0]], drawn.max(axis=1)
+    return ChosenTrial(
+        trials, float(np.mean(own_draws >= highest)), float(np.mean(highest - own_draws))
+    )
 
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
@@ -211,6 +244,7 @@ class Against:
     probability: float | None = None  # that the winner is better on a new seed, a tie half
     probability_interval: Interval = NO_INTERVAL
     more_seeds: int | None = None  # that would decide, if it is undecided
+    unless: Unless | None = None  # only outcomes that no seed has shown stand against a verdict
     own_diverged: int = 0  # seeds on which the winner has no finite value
     why: str = ""  # there is nothing to compare, as a sentence
     by_value: Verdict | None = None  # of the metric alone, if constraints rule
@@ -449,5 +483,6 @@ def _compared(
         probability=chance,
         probability_interval=chance_interval,
         more_seeds=more,
+        unless=found.unless if verdict == "undecided" else None,
         own_diverged=own_lost,
     )

@@ -49,8 +49,7 @@ def details(conclusion: Conclusion) -> list[str]:
             found += _chance(winner, against)
     if conclusion.chosen is not None and conclusion.ceiling is None:
         of = f"Of the {conclusion.chosen.trials} trials that its seeds chose from,"
-        found.append(f"{of} {winner} is the best with probability {conclusion.chosen.chance:.2f}.")
-        found.append(f"The best is expected to be {_number(conclusion.chosen.loss)} better.")
+        found.append(f"{of} {winner} {conclusion.chosen.words}.")
     return found
 
 
@@ -221,6 +220,7 @@ def _by_value(conclusion: Conclusion, against: Against) -> list[str]:
             said = [" ".join([f"{word}:", *ahead])]
             if not ahead or len(said[0]) >= _COLUMNS:
                 said = [f"{word} against {rival}.", *map(_upper, ahead)]
+            said += _unless(winner, against)
             if against.more_seeds:
                 more = counted(against.more_seeds, "more test seed")
                 few = against.interval.low is None
@@ -254,6 +254,18 @@ def _ends(against: Against, sign: float) -> str:
         return ""
     low, high = sorted((sign * low, sign * high))
     return f" [{_number(low)}, {_number(high)}]"
+
+
+def _unless(winner: str, against: Against) -> list[str]:
+    """Say what the seeds show, and on what condition it holds."""
+    found, difference = against.unless, against.difference
+    if found is None or difference is None:
+        return []
+    ahead, sign = (winner, 1.0) if difference > 0.0 else (against.rival, -1.0)
+    on_these = replace(against, interval=found.interval)
+    by = f"{_number(abs(difference))}{_ends(on_these, sign)}"
+    holds = f"if fewer than 1 in {found.one_in} seeds have an outcome that these did not show"
+    return [f"{_upper(ahead)} is better by {by} {holds}."]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:

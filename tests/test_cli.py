@@ -271,7 +271,7 @@ def test_a_finished_study_prints_its_leaderboard(say):
     assert code == 0
     first, second = out.splitlines()[:2]
     assert re.fullmatch(r"tiny finished \S+ ago; nothing to do\.", first)
-    assert re.match(r"Trial \d is first: eval/return_mean ", second)
+    assert re.match(r"Trial \d leads: eval/return_mean ", second)
     assert "Next:" in out and "hpo best --export policy/" in out
     assert "compiling" not in err
 
@@ -323,7 +323,7 @@ def test_top_gives_the_promised_fields(say):
     assert len(json.loads(say("top", "--json", "-n", "2")[1])["leaderboard"]) == 2
     assert len(json.loads(say("top", "tiny", "--json")[1])["leaderboard"]) == 4
     text = say("top", "-n", "2")[1]
-    assert re.match(r"Trial \d is first: ", text) and re.search(r"\d more: hpo top -n 4", text)
+    assert re.match(r"Trial \d leads: ", text) and re.search(r"\d more: hpo top -n 4", text)
     assert "selection seeds" not in say("top", "--json")[1]  # as there were none
     assert "test*N" in say("top", "--explain")[1]
 
@@ -393,7 +393,7 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     target = tmp_path / "policy"
     code, out, err = say("best", "--export", str(target))
     assert code == 0
-    assert re.match(r"Trial \d is first: ", out) and "\nUndecided: all values are" in out
+    assert re.match(r"Trial \d leads: ", out) and "\nUndecided: all values are" in out
     configuration = yaml.safe_load(out[out.index("fixed:") :])["fixed"]
     fixed = yaml.safe_load(Path("results/tiny/study.resolved.yaml").read_text())["fixed"]
     assert configuration == {**json.loads(say("best", "--json")[1])["params"], **fixed}

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 typed = run_file("tests/test_docs_run.py")
 RUN_HERE = ("docs/migrating.md", "docs/outputs.md", "docs/python.md", "docs/ray.md")
 ELSEWHERE = {
+    ("docs/autorl.md", "hpo.AutoRLEnv("): "search/autorl/test_autorl.py",
     ("docs/bench.md", "run_bench(read_bench("): "search/bench/test_bench.py",
     ("docs/environments.md", "class Corridor:"): "core/envs/test_own_environment.py",
     ("docs/environments.md", "class TestCorridor("): "core/envs/test_own_environment.py",

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from hpo.environments import registry, via_gymnasium
-from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from hpo.studies.check import check
 from hpo.studies.load import loads, recorded
 from hpo.studies.programs import programs_note, static_searched
@@ -46,6 +46,24 @@ def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
     assert registry.find("gym:Cartpole-v1") is None
     assert registry.find("Cartpole") is None
     assert registry.find("gym:CartPole-v1") is registry.entry("gym:CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("id_", "package"),
+    [
+        ("gym:ALE/Pong-v5", "ale-py"),
+        ("ALE/Pong-v5", "ale-py"),
+        ("gym:PongNoFrameskip-v4", "ale-py"),
+        ("gym:MiniGrid-Empty-5x5-v0", "minigrid"),
+        ("gym:FetchReach-v4", "gymnasium-robotics"),
+        ("gym:dm_control/cartpole-swingup-v0", "shimmy"),
+    ],
+)
+def test_an_id_of_another_package_names_the_package(id_, package):
+    with pytest.raises(UnimportedModuleError, match=rf"pip install '?{package}") as caught:
+        registry.entry(id_)
+    assert "did you mean" not in str(caught.value)
+    assert "imports: [my_envs.py]" in str(caught.value)
 
 
 def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,29 @@ def seeds_text(count: int, stream: str) -> str:
     ('16 test seeds', '1 selection seed')
     """
     return counted(count, f"{SEED_KINDS[stream]} seed")
+
+
+def origin_words(about: Mapping[str, Any]) -> str:
+    """Return where a kept policy comes from, and what its study measured there; "" if not said.
+
+    >>> origin_words({"trial": 9, "study": "first", "stream": "report", "replicate": 0,
+    ...               "metric": "eval/return_mean", "value": 500.0})
+    'trial 9 of first, test seed 0, which measured eval/return_mean 500'
+    """
+    if "trial" not in about:
+        return ""
+    kind = SEED_KINDS.get(str(about.get("stream")), "")
+    words = f"trial {about['trial']} of {about.get('study')}, {kind} seed {about.get('replicate')}"
+    value = about.get("value")
+    if not isinstance(value, int | float):
+        return words
+    return f"{words}, which measured {about.get('metric')} {number(float(value))}"
+
+
+def origin_lines(about: Mapping[str, Any]) -> list[str]:
+    """Return the line of an evaluation that says which trial and seed a policy is of, or none."""
+    words = origin_words(about)
+    return [f"from    {words}"] if words else []
 
 
 def steps(count: int) -> str:

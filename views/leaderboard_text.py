@@ -293,7 +293,8 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         return f"No trial has finished its run. {lead}"
     value = with_interval(best.value, best.ci_low, best.ci_high)
     source = value_source(best.value_from, best.seeds, len(entries))
-    return f"Trial {best.trial} is first: {named(metric, best.value_from)} {value} on {source}."
+    what = "is the winner" if best.confirmed else "leads"
+    return f"Trial {best.trial} {what}: {named(metric, best.value_from)} {value} on {source}."
 
 
 def named(value: str, stream: str) -> str:

@@ -25,8 +25,8 @@ from ..store.rows import (
     TrialState,
     counts_evaluations_alone,
 )
-from ..store.statistics import interval
 from ..store.study_folder import StudyFolder, trials_seen
+from ..store.unobserved import bounded_interval
 from ..store.value_bounds import value_bounds
 from ..store.verdict import Conclusion
 from ..store.verdict_text import as_json
@@ -141,7 +141,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
             of_all = environment_scores(journal, rows)
             scores = each_data(meta, of_all, entry.trial, entry.value_from)
-        around = value_bounds(meta).around(interval(row.report_values))
+        around = bounded_interval(row.report_values, value_bounds(meta))
     return {
         "study": folder.name, "metric": meta.metric,
         "training_weight": 0.0 if alone else _weight(study),

@@ -204,17 +204,19 @@ class HostProgram(Program):
         return jax.jit(over_devices(function, self.mesh, into, (LANES, LANES)))
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
-        how = self.evaluation
         try:
-            with self._all_or_nothing():
-                return evaluate_on_host(
-                    self.plan, self._evaluate, self._gather(lanes, padded),
-                    self._stage_of_evaluation, count, how.episodes, how.steps, self.warn,
-                    how.cut_after,
-                )  # fmt: skip
+            return self._evaluate_wide(self._gather(lanes, padded), count)
         except EnvironmentsFailed as error:
             reasons = {int(padded[row]): why for row, why in error.reasons.items()}
             raise EnvironmentsFailed(reasons) from None
+
+    def _evaluate_wide(self, policies: Policies, count: int) -> Episodes:
+        how = self.evaluation
+        with self._all_or_nothing():
+            return evaluate_on_host(
+                self.plan, self._evaluate, policies, self._stage_of_evaluation, count,
+                how.episodes, how.steps, self.warn, how.cut_after,
+            )  # fmt: skip
 
     def _no_episodes(self) -> Episodes:
         rows = (0, self.evaluation.episodes)

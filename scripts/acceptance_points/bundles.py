@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from .common import ROOT, Outcome, call, call_here, hpo_command, said_here
@@ -44,13 +47,50 @@ def travels(small: bool, work: Path) -> Outcome:
     refused = sum(map(_refused, _damaged(path, work / "damaged.zip", damaged)))
     answer, words = _verified(_flattered(path, work / "flattered"))
     passed = found["holds"] and all(one["holds"] is not False for one in levels.values())
-    passed &= "bit-equal" in levels["retrained"]["words"]
+    passed &= levels["playable"]["words"].startswith("bit-equal")
+    passed &= levels["retrained"]["words"].startswith("bit-equal on all")
     passed &= refused == damaged and answer == 1 and "claimed" in words
     refuted = next((line.strip() for line in words.splitlines() if "claimed" in line), "nothing")
+    forged, caught = _forged(work / "results" / "first", work)
+    passed &= forged == 1
     each = "; ".join(f"{name}: {one['words']}" for name, one in levels.items())
-    said = found["sentences"][1 if len(found["sentences"]) > 1 else 0]
+    said = found["claims"][1]["sentences"][0]
     numbers = f"{path.stat().st_size:,} bytes; {said} {each}; {refused} of {damaged} with changed "
-    return Outcome(passed, f"{numbers}bytes refused in a sentence; by hand: {refuted}")
+    made_up = f"one test seed of the winner made up: {caught}"
+    return Outcome(passed, f"{numbers}bytes refused in a sentence; by hand: {refuted}; {made_up}")
+
+
+def _forged(folder: Path, work: Path) -> tuple[int, str]:
+    """Make up one test seed and all that follows from it; return what --retrain says."""
+    import numpy as np
+
+    from hpo.store.journal import JOURNAL_NAME, Journal, sum_of, write_sum
+
+    own, path = work / "forged", work / "forged.zip"
+    shutil.copytree(folder, own)
+    with Journal(own) as journal:
+        winner = [row for row in journal.trials() if row.report_values][-1]
+        of_seed = [one for one in journal.evaluations(winner.trial) if one.stream == "report"][-1]
+    with closing(sqlite3.connect(own / JOURNAL_NAME)) as connection:
+        key = (winner.trial, of_seed.replicate)
+        better = float(of_seed.returns.max()) + 1.0
+        connection.execute(
+            "UPDATE evaluations SET returns = ? "
+            "WHERE trial = ? AND stream = 'report' AND replicate = ?",
+            (np.full(len(of_seed.returns), better).tobytes(), *key),
+        )
+        [(text,)] = connection.execute("SELECT row FROM trials WHERE trial = ?", key[:1])
+        row = json.loads(text)
+        row["report_values"][-1] = better
+        changed = (json.dumps(row), winner.trial)
+        connection.execute("UPDATE trials SET row = ? WHERE trial = ?", changed)
+        for table in ("evaluations", "trials"):
+            write_sum(connection, table, sum_of(connection, table))
+        connection.commit()
+    said_here(["bundle", own, "-o", path])
+    code, words = said_here(["verify", path, "--retrain"])
+    caught = [line.strip() for line in words.splitlines() if "trained again it has" in line]
+    return code, "; ".join(caught) or "nothing"
 
 
 def _damaged(path: Path, to: Path, count: int) -> list[Path]:

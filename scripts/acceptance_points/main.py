@@ -130,6 +130,12 @@ POINTS: dict[str, dict[int, Point]] = {
         2: Point("a bundle verifies elsewhere, and says what was changed", "bundles", "travels"),
         3: Point("five environments, 64 trials, killed three times", "several", "killed"),
     },
+    "mission": {
+        1: Point(
+            "hyperparameters as actions: schedules, bit-equal episodes", "mission", "dynamic"
+        ),
+        2: Point("the founding search in one study, by each driver", "mission", "founding_search"),
+    },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
         2: Point("steady-state blocking as published", "optical", "blocking"),

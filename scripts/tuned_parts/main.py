@@ -21,10 +21,8 @@ from pathlib import Path
 from hpo.cli import main as hpo
 from hpo.errors import ConfigError, HpoError, StoreError, counted
 from hpo.files import atomic_files
-from hpo.files.atomic_files import read_text
 from hpo.store.journal import JOURNAL_NAME
-from hpo.store.study_folder import StudyFolder, find_study
-from hpo.studies.load import recorded
+from hpo.store.study_folder import StudyFolder, checked_name, find_study
 from hpo.studies.tuned.record import PLACE, file_name, read_record, record_files
 from hpo.views.bundle.verify import Bundle
 from hpo.views.bundle.write import sha256
@@ -123,8 +121,9 @@ def _unpacked(path: Path, out: Path) -> StudyFolder:
         bundle = Bundle(path, Path(temporary) / "study")
         level, _ = bundle.consistent()
         if not level.holds:
-            raise StoreError(f"{path} is not consistent: {level.words}; see hpo verify {path}")
-        target = out / recorded(read_text(bundle.folder / "study.resolved.yaml")).name
+            wrong = "; ".join(level.wrong[:2])
+            raise StoreError(f"{path} is not consistent: {wrong}; see hpo verify {path}")
+        target = out / checked_name(bundle.study.name)
         if not target.exists():
             atomic_files.copy_folder(bundle.folder, target)
         elif sha256(target / JOURNAL_NAME) != bundle.members[JOURNAL_NAME]:

@@ -1,7 +1,7 @@
 """A trial's lineage trained again, alone, and held against what the study recorded of it.
 
 On the machine and versions of the study every number comes out the same to the last bit; a lane
-does not depend on the other lanes.
+does not depend on the other lanes. `Seeds` chooses the seeds: those of the search, or of a test.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ...errors import StoreError
 from ...machine.software import enable_compilation_cache
 from ...store.journal import Journal
 from ...store.query import query
-from ...store.rows import Episodes, Stream, TrialRow
+from ...store.rows import Episodes, EvaluationRow, Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads, of_its_day
@@ -28,6 +29,7 @@ from ...studies.yaml_io import read_text
 from ..checks import check_same_files
 from ..lanes.contract import (
     Change,
+    ChunkResult,
     Population,
     Refill,
     Resolved,
@@ -35,10 +37,23 @@ from ..lanes.contract import (
     factory_here,
     refuse_failed,
 )  # fmt: skip
+from ..state.objective import TRAINING_RETURN
 from ..state.schedule import rows_of, schedule_of
 from ..state.trials import Run, Segment, lineage_of, params_at
 
 _KEYS = ("trial", "stream", "replicate", "env_steps")
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Which seeds of a trial are trained again."""
+
+    stream: Stream = Stream.SEARCH
+    # none named: those that were evaluated last. A named one may have diverged
+    replicates: tuple[int, ...] = ()
+
+
+_OF_THE_SEARCH = Seeds()
 
 
 @dataclass(frozen=True)
@@ -50,10 +65,11 @@ class Point:
     trial: int  # the trial whose lanes trained it up to here
     recorded: tuple[float, ...]  # of every episode the return; without one, the study's metric
     replayed: tuple[float, ...]
+    rest_same: bool = True  # lengths, and the environment's metrics that were written then
 
     @property
     def same(self) -> bool:
-        return _same(self.recorded, self.replayed)
+        return self.rest_same and _same(self.recorded, self.replayed)
 
 
 @dataclass(frozen=True)
@@ -68,10 +84,18 @@ class Replay:
     # seeds that have no evaluation at the end of the lineage: they diverged, or ended sooner. They
     # are not trained again
     left_out: tuple[int, ...] = ()
+    replicates: tuple[int, ...] = ()  # the seeds that were trained
+    diverged: tuple[int, ...] = ()  # of these, those that diverged in the study
+    diverged_now: tuple[int, ...] = ()
+    missing: int = 0  # recorded evaluations that did not come out again
+    # seeds with anything else than recorded, rows that only one of the curves has included
+    apart: tuple[int, ...] = ()
 
     @property
     def same(self) -> bool:
-        return all(point.same for point in self.points) and self.curve_rows == self.curve_same
+        ends = self.diverged == self.diverged_now and not self.missing
+        points = all(point.same for point in self.points)
+        return ends and points and self.curve_rows == self.curve_same
 
 
 def replay(
@@ -80,16 +104,12 @@ def replay(
     source: Path = Path(),
     export: Path | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    *,
+    seeds: Seeds = _OF_THE_SEARCH,
 ) -> Replay:
     """Train a trial's lineage again, up to its last evaluation."""
-    record = _Record.read(folder, number)
-    with Journal(folder.path) as journal:
-        check_same_files(journal.meta, source)
-    of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
-    study = loads(record.study_text, "study.resolved.yaml", source, of_old)
-    only_one_environment(study, "a replay")
-    run_own_code(study)
-    enable_compilation_cache()
+    record = _Record.read(folder, number, seeds)
+    study = _loaded(folder, record, source)
     factory = factory_here(study, compiling)
     resolver = Resolver(study, factory)
 
@@ -97,25 +117,75 @@ def replay(
         return resolver.of(params_at(record.lineage, env_steps))
 
     population = factory.make_small(resolved_at(0), len(record.replicates))
-    points, rows = _train(study, population, record, resolved_at)
+    again = _Again(study, population, record, resolved_at)
+    again.train()
     if export is not None:
         origin = {
-            "trial": number, "stream": str(Stream.SEARCH), "replicate": record.replicates[0],
-            "env_steps": record.env_steps, "metric": study.metric.name, "value": None,
+            "trial": number, "stream": str(seeds.stream), "replicate": record.replicates[0],
+            "env_steps": again.env_steps, "metric": study.metric.name, "value": None,
         }  # fmt: skip
-        population.export_policy(0, resolved_at(record.env_steps), export, origin)
+        population.export_policy(0, resolved_at(again.env_steps), export, origin)
+    return _compared(folder, study, record, again)
+
+
+def play(folder: StudyFolder, policy: Path, about: Mapping[str, Any], source: Path) -> Point:
+    """Evaluate a kept policy on the episodes that its study evaluated it on.
+
+    `about`: the trial, stream, replicate and env steps that it is of.
+    """
+    seeds = Seeds(Stream(about["stream"]), (int(about["replicate"]),))
+    record = _Record.read(folder, int(about["trial"]), seeds)
+    recorded = record.episodes.get((int(about["replicate"]), int(about["env_steps"])))
+    if recorded is None:
+        raise StoreError(f"{policy} is of an evaluation that the study has not")
+    study = _loaded(folder, record, source)
+    factory = factory_here(study)
+    resolved = Resolver(study, factory).of(params_at(record.lineage, recorded.env_steps - 1))
+    population = factory.make_small(resolved, 1)
+    found = population.evaluate_kept(resolved, policy, recorded.stream, recorded.replicate)
+    refuse_failed([found.failed])
+    return point_of(study, recorded, found)
+
+
+def _compared(folder: StudyFolder, study: Study, record: _Record, again: _Again) -> Replay:
+    rows = again.curve
     curve = record.curve(folder, next(iter(rows.values()), {}))
-    both = [(curve[key], rows[key]) for key in rows if key in curve]
-    started = {*range(study.seeds.first), *(rep for rep, _ in record.returns)}
+    both = [key for key in rows if key in curve]
+    equal = [key for key in both if _same(curve[key], tuple(rows[key].values()))]
+    trained = {*record.replicates}
+    published = {key for key in curve if key[0] in trained and key[1] <= again.env_steps}
+    started = {*range(study.seeds.first), *(rep for rep, _ in record.episodes)}
+    lost = tuple(sorted(record.replicates[lane] for lane in again.lost))
+    known = {(point.replicate, point.env_steps) for point in again.points}
+    missing = {key for key in record.episodes if key[0] in trained} - known
+    apart = {replicate for replicate, _ in ((published | {*rows}) - {*equal}) | missing}
+    apart |= {point.replicate for point in again.points if not point.same}
     return Replay(
         study.name,
-        number,
+        record.row.trial,
         record.lineage,
-        tuple(points),
+        tuple(again.points),
         len(both),
-        sum(_same(was, tuple(now.values())) for was, now in both),
-        tuple(sorted(started - {*record.replicates})),
+        len(equal),
+        () if record.seeds.replicates else tuple(sorted(started - trained)),
+        replicates=record.replicates,
+        diverged=record.diverged,
+        diverged_now=lost,
+        missing=len(missing),
+        apart=tuple(sorted(apart | ({*lost} ^ {*record.diverged}))),
     )
+
+
+def _loaded(folder: StudyFolder, record: _Record, source: Path) -> Study:
+    """Return the study of a record; its files run once they are known to be those of then."""
+    with Journal(folder.path) as journal:
+        check_same_files(journal.meta, source)
+    of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
+    study = loads(record.study_text, "study.resolved.yaml", source, of_old)
+    only_one_environment(study, "a replay")
+    run_own_code(study)
+    enable_compilation_cache()
+    return study
 
 
 @dataclass(frozen=True)
@@ -123,39 +193,65 @@ class _Record:
     study_text: str  # the study, resolved
     row: TrialRow
     lineage: tuple[Segment, ...]
-    # (replicate, env_steps) -> of every episode the return; without one, the study's metric
-    returns: Mapping[tuple[int, int], tuple[float, ...]]
+    episodes: Mapping[tuple[int, int], EvaluationRow]  # of (replicate, env_steps)
+    seeds: Seeds = _OF_THE_SEARCH
 
     @classmethod
-    def read(cls, folder: StudyFolder, number: int) -> _Record:
+    def read(cls, folder: StudyFolder, number: int, seeds: Seeds = _OF_THE_SEARCH) -> _Record:
         with Journal(folder.path) as journal:
             row = journal.trial(number)
             if row is None:
                 text = f"study {folder.name!r} has no trial {number}"
                 raise StoreError(text, trials=folder.name)
-            lineage = lineage_of(row)
-            found: dict[tuple[int, int], tuple[float, ...]] = {}
-            metric = journal.meta.metric
-            for trial in dict.fromkeys(part.trial for part in lineage):
-                for seen in journal.evaluations(trial):
-                    mine = _trained_by(lineage, seen.env_steps) == trial
-                    if mine and seen.stream is Stream.SEARCH:
-                        found[seen.replicate, seen.env_steps] = _shown(seen, metric)
-            text = journal.meta.study_text
-        if not found:
+            record = cls(journal.meta.study_text, row, lineage_of(row), {}, seeds)
+            found = {
+                (seen.replicate, seen.env_steps): seen
+                for trial in record.trained_in
+                for seen in journal.evaluations(trial)
+                if record.has(seen)
+            }
+        if not found and not seeds.replicates:
             raise StoreError(
                 f"trial {number} of {folder.name!r} was never evaluated in the search"
             )
-        return cls(text, row, lineage, found)
+        return replace(record, episodes=found)
+
+    def has(self, seen: EvaluationRow) -> bool:
+        """Return whether an evaluation is of these seeds, from the part that its trial trained."""
+        if seen.stream is not self.seeds.stream:
+            return False
+        if self.seeds.replicates and seen.replicate not in self.seeds.replicates:
+            return False
+        return self.trained_by(seen.env_steps) == seen.trial
+
+    @property
+    def trained_in(self) -> tuple[int, ...]:
+        """Return the trials whose rows these seeds have; on new seeds a lineage trains in one."""
+        if self.seeds.stream is not Stream.SEARCH:
+            return (self.row.trial,)
+        return tuple(dict.fromkeys(part.trial for part in self.lineage))
+
+    def trained_by(self, env_steps: int) -> int:
+        """Return the trial whose lanes trained up to some env steps (above 0)."""
+        if self.seeds.stream is not Stream.SEARCH:
+            return self.row.trial
+        return next(part.trial for part in reversed(self.lineage) if part.env_steps < env_steps)
 
     @property
     def env_steps(self) -> int:
-        return max(env_steps for _, env_steps in self.returns)
+        return max((env_steps for _, env_steps in self.episodes), default=0)
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """Those that were evaluated last; another one diverged."""
-        return tuple(sorted(rep for rep, at in self.returns if at == self.env_steps))
+        """Those asked for, else those that were evaluated last; another one diverged."""
+        if self.seeds.replicates:
+            return self.seeds.replicates
+        return tuple(sorted(rep for rep, at in self.episodes if at == self.env_steps))
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        ended = {rep for rep, at in self.episodes if at == self.env_steps}
+        return tuple(sorted({*self.replicates} - ended))
 
     def curve(
         self, folder: StudyFolder, metrics: Mapping[str, float]
@@ -167,65 +263,119 @@ class _Record:
         known, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
         wanted = (f'"{names[name]}"' if names[name] in known else "NULL" for name in metrics)
         columns = ", ".join(wanted)
-        trials = ", ".join(str(part.trial) for part in self.lineage)
+        trials = ", ".join(map(str, self.trained_in))
         _, rows = query(
             folder.path,
             f"SELECT trial, replicate, env_steps, {columns} FROM curves "
-            f"WHERE stream = 'search' AND trial IN ({trials})",
+            f"WHERE stream = '{self.seeds.stream}' AND trial IN ({trials})",
         )
         return {
             (replicate, at): tuple(values)
             for trial, replicate, at, *values in rows
-            if _trained_by(self.lineage, at) == trial
+            if self.trained_by(at) == trial
         }
 
 
-def _train(
-    study: Study, population: Population, record: _Record, resolved_at: Callable[[int], Resolved]
-) -> tuple[list[Point], dict[tuple[int, int], dict[str, float]]]:
-    quantum, warmup = population.steps_per_chunk, population.warmup_chunks
-    schedule, lanes = schedule_of(study, quantum), range(len(record.replicates))
-    points: list[Point] = []
-    curve: dict[tuple[int, int], dict[str, float]] = {}
-    runs = {lane: Run(record.row.trial, Stream.SEARCH, record.replicates[lane]) for lane in lanes}
-    for chunk in range(warmup + record.env_steps // quantum):
-        here = max(0, chunk - warmup) * quantum
-        resolved = resolved_at(here)
+class _Again:
+    """The seeds of a record, trained again side by side."""
+
+    def __init__(
+        self,
+        study: Study,
+        population: Population,
+        record: _Record,
+        resolved_at: Callable[[int], Resolved],
+    ):
+        self._study, self._population, self._record = study, population, record
+        self._resolved_at = resolved_at
+        self._schedule = schedule_of(study, population.steps_per_chunk)
+        self.env_steps = record.env_steps or self._schedule.env_steps
+        replicates, stream = record.replicates, record.seeds.stream
+        self._runs = {
+            lane: Run(record.row.trial, stream, replicate)
+            for lane, replicate in enumerate(replicates)
+        }
+        self.points: list[Point] = []
+        self.curve: dict[tuple[int, int], dict[str, float]] = {}
+        self.lost: set[int] = set()  # lanes that diverged
+
+    def train(self) -> None:
+        warmup, quantum = self._population.warmup_chunks, self._population.steps_per_chunk
+        for chunk in range(warmup + self.env_steps // quantum):
+            result = self._advance(chunk, max(0, chunk - warmup) * quantum)
+            self.lost |= {lane for lane in self._runs if result.diverged[lane]}
+            if chunk >= warmup:
+                after = (chunk - warmup + 1) * quantum
+                self._add_rows(after, result)
+                self._evaluate(after)
+
+    def _advance(self, chunk: int, here: int) -> ChunkResult:
+        resolved, stream = self._resolved_at(here), self._record.seeds.stream
         refills: list[Refill] = []
         if chunk == 0:
-            refills = [
-                Refill(lane, resolved, Stream.SEARCH, record.replicates[lane]) for lane in lanes
-            ]
-        elif here > 0 and any(part.env_steps == here for part in record.lineage):
-            population.change([Change(lane, resolved) for lane in lanes])
-        result = population.advance(refills, list(lanes))
+            runs = self._runs.items()
+            refills = [Refill(lane, resolved, stream, run.replicate) for lane, run in runs]
+        elif here > 0 and any(part.env_steps == here for part in self._record.lineage):
+            self._population.change([Change(lane, resolved) for lane in self._runs])
+        result = self._population.advance(refills, list(self._runs))
         refuse_failed(result.failed.values())
-        if chunk < warmup:
-            continue
-        after = here + quantum
-        trained = [after // quantum] * len(runs)
-        for rows in rows_of(study.log_every, schedule, runs, trained, result):
+        return result
+
+    @property
+    def _sound(self) -> dict[int, Run]:
+        return {lane: run for lane, run in self._runs.items() if lane not in self.lost}
+
+    def _add_rows(self, after: int, result: ChunkResult) -> None:
+        sound, schedule = self._sound, self._schedule
+        if not sound:
+            return
+        trained = [after // schedule.quantum] * len(sound)
+        for rows in rows_of(self._study.log_every, schedule, sound, trained, result):
             for place, (run, at) in enumerate(zip(rows.runs, rows.env_steps, strict=True)):
-                curve[run.replicate, at] = {
+                self.curve[run.replicate, at] = {
                     name: float(rows.metrics[name][place])
                     for name in result.metrics
                     if not name.endswith("_seconds")
                 }
-        if after // quantum in schedule.evaluations:
-            found = population.evaluate(list(lanes))
-            refuse_failed(evaluation.failed for evaluation in found)
-            for replicate, evaluation in zip(record.replicates, found, strict=True):
-                if (replicate, after) in record.returns:
-                    now = _shown(evaluation, study.metric.name)
-                    trial = _trained_by(record.lineage, after)
-                    was = record.returns[replicate, after]
-                    points.append(Point(after, replicate, trial, was, now))
-    return points, curve
+
+    def _evaluate(self, after: int) -> None:
+        sound = self._sound
+        if after // self._schedule.quantum not in self._schedule.evaluations or not sound:
+            return
+        found = self._population.evaluate(list(sound))
+        refuse_failed(evaluation.failed for evaluation in found)
+        for (lane, run), evaluation in zip(sound.items(), found, strict=True):
+            recorded = self._record.episodes.get((run.replicate, after))
+            if recorded is not None:
+                self.points.append(self._point(run, recorded, evaluation))
+            elif after == self.env_steps and not self._is_finite(evaluation):
+                self.lost.add(lane)
+
+    def _point(self, run: Run, recorded: EvaluationRow, now: Episodes) -> Point:
+        if not self._study.metric.training_weight:
+            return point_of(self._study, recorded, now)
+        shown = run.recent_return if run.recent_episodes else math.nan
+        trained = {TRAINING_RETURN: np.full(len(now.returns), shown)}
+        whole = replace(now, metrics={**now.metrics, **trained})
+        return point_of(self._study, recorded, whole)
+
+    def _is_finite(self, found: Episodes) -> bool:
+        return bool(np.all(np.isfinite(_shown(found, self._study.metric.name))))
 
 
-def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
-    """Return the trial whose lanes trained a lineage up to some env steps (above 0)."""
-    return next(part.trial for part in reversed(lineage) if part.env_steps < env_steps)
+def point_of(study: Study, recorded: EvaluationRow, now: Episodes) -> Point:
+    """Compare an evaluation with the recorded one; metrics that were not written then are not."""
+    both = recorded.metrics.keys() & now.metrics.keys()
+    pairs = [(recorded.metrics[name], now.metrics[name]) for name in both]
+    pairs.append((recorded.lengths, now.lengths))
+    return Point(
+        recorded.env_steps,
+        recorded.replicate,
+        recorded.trial,
+        _shown(recorded, study.metric.name),
+        _shown(now, study.metric.name),
+        all(_same(one.tolist(), other.tolist()) for one, other in pairs),
+    )
 
 
 def _shown(found: Episodes, metric: str) -> tuple[float, ...]:

@@ -163,6 +163,12 @@ class Population(Protocol):
         """Write one lane's policy; `about` (plain JSON values) says where it comes from."""
         raise SearchError(f"{directory}: {_NOT_SAVED}")
 
+    def evaluate_kept(
+        self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
+    ) -> EvaluationResult:
+        """Evaluate what `export_policy` wrote, on the episodes of a replicate, with its bits."""
+        raise SearchError(f"{directory}: {_NOT_SAVED}")
+
 
 class PopulationFactory(Protocol):
     """Makes the populations of buckets."""

@@ -205,6 +205,13 @@ class TrainingPopulation(ProgramLanes):
         text = json.dumps(told, indent=2, default=list)
         write_text(directory / TRAINING, text + "\n")
 
+    def evaluate_kept(
+        self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
+    ) -> EvaluationResult:
+        """See `Population`; the key in the state fixes the episodes."""
+        self.put({0: (self.restore_state(directory), resolved)})
+        return self.evaluate([0])[0]
+
 
 def _result(values: Mapping[str, np.ndarray]) -> EvaluationResult:
     """Return an evaluation; without `return` and `length` those are NaN and 0."""

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...core.checkpoint import restore_lane, save_lane, write_parts
+from ...core.checkpoint import restore_lane, restore_tree, save_lane, save_tree, write_parts
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
 from ...core.host.batch import EnvironmentsFailed
@@ -23,10 +23,11 @@ from ...core.hypers import Hypers
 from ...core.lane_state import LaneState, RewardState
 from ...core.metrics import split_rows
 from ...core.program import Program
-from ...core.saved_policy import SavedPolicy, save_policy
+from ...core.saved_policy import SavedPolicy, load_policy, save_policy
 from ...environments.via_gymnasium import is_gymnasium
-from ...errors import ConfigError
+from ...errors import ConfigError, StoreError
 from ...files.atomic_files import new_folder
+from ...files.plain_data import freeze
 from ...store.rows import Stream
 from ...studies.chunk_sizes import row_ends, rows_per_chunk
 from ...studies.user_code import imported_files
@@ -235,6 +236,23 @@ class LocalPopulation(ProgramLanes):
             for at in places
         ]
 
+    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Write chosen fields of all lanes' states, those without arrays left out."""
+        new_folder(directory)
+        for name, value in self._fields(names).items():
+            save_tree(directory / name, value)
+
+    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Read fields back that `save_fields` wrote; nothing changes if one cannot be read."""
+        old = self._fields(names)
+        found = {name: restore_tree(directory / name, value) for name, value in old.items()}
+        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
+        self._lanes = self._lanes.replace(state=self._lanes.state.replace(**placed))
+
+    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
+        found = {name: getattr(self._lanes.state, name) for name in names}
+        return {name: value for name, value in found.items() if jax.tree.leaves(value)}
+
     def export_policy(
         self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
@@ -258,6 +276,22 @@ class LocalPopulation(ProgramLanes):
         code = {path: source / path for path in imported_files(saved.imports, source)}
         save_policy(directory, saved, code)
         write_parts(directory, parts)
+
+    def evaluate_kept(
+        self, resolved: Resolved, directory: Path, stream: Stream, replicate: int
+    ) -> EvaluationResult:
+        saved, asked = load_policy(directory), knobs_of(resolved.config)
+        apart = [name for name, value in asked.items() if saved.config.get(name) != freeze(value)]
+        if apart:
+            raise StoreError(f"{directory} has another {apart[0]} than the trial")
+        self.compile_evaluation()
+        policies = saved.as_lane(self._split.study.seed, STREAMS[stream], replicate)
+        hypers = jax.tree.map(lambda x: np.asarray(x)[None], parts_of(resolved).hypers)
+        try:
+            found = self._program.evaluate_policy(policies.replace(hypers=hypers))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{directory} has arrays of another network: {error}") from error
+        return results_of(found, range(1))[0]
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
         """Return the parts of a lane that the study saves with its policies.

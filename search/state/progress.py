@@ -42,8 +42,7 @@ class Best:
         bounds: Bounds | None = None,
     ) -> Best:
         """Return it with its interval; racing has none, since other trials shift the value."""
-        around = search_interval(value, seeds, aggregate, stop_rule)
-        around = around if bounds is None else bounds.around(around)
+        around = search_interval(value, seeds, aggregate, stop_rule, bounds or Bounds())
         return cls(trial, value, around.low, around.high, seeds)
 
 

@@ -1,13 +1,18 @@
-"""A finished study of rows made up, without jax: trials, test seeds, a state, code it imports."""
+"""A finished study of rows made up, without jax: trials, test seeds, a policy, code it imports."""
 
+import hashlib
+import json
 import re
+import sqlite3
 
 import numpy as np
 
 from helpers.episodes import evaluation
 from hpo.search.checks import study_meta
 from hpo.search.state.loop_state import LoopState, Phase
+from hpo.store.journal import JOURNAL_NAME, sum_of, write_sum
 from hpo.store.rows import Stream, TrialRow, TrialState
+from hpo.store.statistics import aggregate
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
 from hpo.studies.load import loads
@@ -58,7 +63,8 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
                 shown = np.round(rng.normal(100 + level * trial, 8.0, (seeds, EPISODES)), 3)
                 lengths = np.round(shown).astype(int)
                 measured = shown if study.metric.name == "eval/return_mean" else lengths
-                values[stream] = tuple(float(np.mean(row)) for row in measured.astype(float))
+                of = np.median if study.metric.name.endswith("median") else np.mean
+                values[stream] = tuple(float(of(row)) for row in measured.astype(float))
                 trained = {}
                 if weight := study.metric.training_weight:
                     trained = {"training_return": 10.0 * trial}
@@ -73,8 +79,8 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
             trials.append(
                 TrialRow(
                     trial, TrialState.FINISHED, "random" if trial else "default", 0, "b",
-                    {"learning_rate": 1e-4 * (trial + 1)},
-                    value=float(np.mean(values[Stream.SEARCH])),
+                    {"learning_rate": 1e-4 * (trial + 1) if trial else 1e-3},
+                    value=aggregate(values[Stream.SEARCH], study.metric.aggregate),
                     seed_values=values[Stream.SEARCH],
                     env_steps=12_000,
                     choose_values=values.get(Stream.CHOOSE, ()),
@@ -86,6 +92,41 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
         store.publish(force=True)
         (folder.path / "study.yaml").write_text(text)
         (folder.path / "study.resolved.yaml").write_text(meta.study_text)
-        (folder.policies / "trial_5").mkdir(parents=True)
-        (folder.policies / "trial_5" / "training.json").write_text("{}")
+        value = trials[-1].report_values[0] if trials[-1].report_values else None
+        write_policy(folder.policies / "trial_5", name, code, value)
     return folder.path
+
+
+def write_policy(folder, study, code, value):
+    """Write files as those of a kept CNN, which NumPy does not play; its array is no array."""
+    (folder / "arrays").mkdir(parents=True)
+    (folder / "arrays" / "d").write_bytes(b"0123456789")
+    summed = hashlib.sha256(b"0123456789").hexdigest()
+    (folder / "arrays" / "SHA256SUMS").write_text(f"{summed}  d\n")
+    (folder / "imports").mkdir()
+    (folder / "imports" / "my_code.py").write_text(code)
+    env = {"id": "CartPole-v1", "keys": {}}
+    about = {"study": study, "trial": 5, "stream": "report", "replicate": 0, "env_steps": 4000}
+    document = {
+        "format": 1,
+        "env": env,
+        "eval_env": env,
+        "features": [],
+        "config": {"network": "cnn", "dtype": "float32"},
+        "env_params": {},
+        "eval_params": {},
+        "about": {**about, "value": value} if value is not None else {},
+        "imports": ["my_code.py"],
+    }
+    (folder / "policy.json").write_text(json.dumps(document))
+
+
+def change_journal(folder, *statements, sums=True):
+    """Run SQL on a journal and make the checksums of its tables again, as whoever lies would."""
+    connection = sqlite3.connect(folder / JOURNAL_NAME)
+    for sql, *values in statements:
+        connection.execute(sql, values)
+    for table in ("meta", "head", "trials", "evaluations", "attributes") if sums else ():
+        write_sum(connection, table, sum_of(connection, table))
+    connection.commit()
+    connection.close()

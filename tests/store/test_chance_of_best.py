@@ -1,5 +1,7 @@
 """How likely the chosen trial is the best: against simulated truth and a plain Monte Carlo."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -11,17 +13,46 @@ def test_it_is_that_of_the_model_drawn_many_times():
     y = rng.normal(size=(9, 1)) + rng.normal(0, 0.7, (9, 2)) + rng.normal(0, 3.0, 2)
     chosen = int(y.mean(1).argmax())
     found = chance_of_best(y.tolist(), chosen)
-    # The model again, step by step.
+    # The model again, step by step, with other random numbers.
     own = [[y[i, s] - y[:, s].mean() for s in range(2)] for i in range(9)]
     means = [sum(row) / 2 for row in own]
-    noise = sum((own[i][s] - means[i]) ** 2 for i in range(9) for s in range(2)) / 8
+    squares = sum((own[i][s] - means[i]) ** 2 for i in range(9) for s in range(2))
     above = [mean - sorted(means)[4] for mean in means]
-    spread = np.mean([x * x for x in above if x >= 0]) - noise / 2
-    kept = spread / (spread + noise / 2)
-    draws = np.array(above) * kept + np.sqrt(kept * noise / 2) * rng.normal(size=(200_000, 9))
-    assert spread > 0.05 * noise and found is not None and found.trials == 9
-    assert found.chance == pytest.approx(np.mean(draws.argmax(1) == chosen), abs=0.004)
-    assert found.loss == pytest.approx(np.mean(draws.max(1) - kept * above[chosen]), abs=0.004)
+    upper = [x * x for x in above if x >= 0]
+    hits, losses = 0, []
+    for _ in range(20_000):
+        noise = 0.5 * squares / rng.chisquare(0.5 * 8)
+        spread = max(sum(upper) / rng.chisquare(len(upper)) - noise / 2, 0.05 * noise)
+        kept = spread / (spread + noise / 2)
+        draws = [
+            kept * x + math.sqrt(kept * noise / 2) * z
+            for x, z in zip(above, rng.normal(size=9), strict=True)
+        ]
+        hits += max(draws) == draws[chosen]
+        losses.append(max(draws) - draws[chosen])
+    assert found is not None and found.trials == 9
+    assert found.chance == pytest.approx(hits / 20_000, abs=0.03)
+    assert found.loss == pytest.approx(np.mean(losses), rel=0.1)
+
+
+@pytest.mark.parametrize("noise", ["normal", "skewed"])
+def test_almost_certain_is_so_of_three_selected_trials(noise):
+    """Three of 24 on three seeds: "0.97" was right in 80 to 89 %."""
+    rng, hits = np.random.default_rng(9), []
+    draw = {
+        "normal": lambda shape: rng.normal(size=shape),
+        "skewed": lambda shape: -(np.exp(rng.normal(size=shape)) - np.exp(0.5)) / 2.16,
+    }[noise]
+    for _ in range(250):
+        truth = np.exp(rng.normal(size=24))
+        truth = truth[np.argsort(-(truth + draw(24)))[:3]]
+        y = truth[:, None] + draw((3, 3))
+        chosen = int(y.mean(1).argmax())
+        found = chance_of_best(y.tolist(), chosen)
+        assert found is not None
+        if found.words == "is almost certainly the best":
+            hits.append(truth.argmax() == chosen)
+    assert len(hits) > 20 and np.mean(hits) >= 0.9
 
 
 @pytest.mark.slow
@@ -38,14 +69,14 @@ def test_what_it_says_is_how_often_it_is_so(noise):
                      found.loss, truth.max() - truth[chosen]))  # fmt: skip
     chance, hit, loss, lost = np.mean(np.array(rows, float), axis=0)
     assert chance == pytest.approx(hit, abs=0.06)
-    assert loss == pytest.approx(lost, rel=0.25)
+    assert loss == pytest.approx(lost, rel=0.6)  # the model's: it is not said
 
 
 def test_a_trial_far_below_the_others_changes_nothing():
     y = [[10.0, 10.2], [9.9, 10.3], [10.1, 9.8], [9.7, 10.0], [9.8, 9.9], [1.0, 1.2]]
     near, far = chance_of_best(y, 0), chance_of_best([*y[:-1], [-1e7, -1e7 + 0.2]], 0)
     assert near is not None and far is not None
-    assert far.chance == pytest.approx(near.chance, rel=1e-6)
+    assert far.chance == pytest.approx(near.chance, abs=0.03)
 
 
 def test_where_it_is_unknown_it_is_none():

@@ -57,7 +57,7 @@ def test_choose_orders_and_report_is_shown(make_trial: Make) -> None:
     assert (first.choose_value, first.search_value) == (490.0, 500.0)
     assert (second.trial, second.value, second.value_from, second.ci_kind) == (
         *(2, 480.0, "choose"),
-        "t",
+        "none",
     )
     assert (third.trial, third.confirmed, third.value_from) == (3, False, "search")
     assert (third.ci_low, third.ci_high, third.values) == (None, None, (600.0,))

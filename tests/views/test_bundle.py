@@ -11,6 +11,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
+from helpers.bundles import edited, packed, trap, verified
 from helpers.recorded_study import EPISODES, SEEDS, STUDY, write_study
 from hpo.cli import main
 from hpo.errors import HpoError, StoreError
@@ -25,11 +26,6 @@ from hpo.views.bundle.claims import differences
 MUTANTS = 40  # the acceptance point results 2 makes 200
 CLAIMED = ("claims.json", "study.resolved.yaml", "source/my_code.py", "journal.sqlite")
 PIECES = [b"", b"9", b"}", b"null", b"\xff", b'"']
-
-
-def trap(path):
-    """Code that leaves a file where it runs."""
-    return f"import pathlib\npathlib.Path({str(path)!r}).write_text('ran')\n"
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +54,6 @@ def members(bundle, tmp_path):
     """Name -> content of the bundle's members, in order."""
     names = container.unpack(bundle, tmp_path / "members")
     return {name: (tmp_path / "members" / name).read_bytes() for name in names}
-
-
-def packed(members, path, honest=True):
-    """Write members as a bundle, whose manifest has their hashes if it is `honest`."""
-    if honest:
-        manifest = json.loads(members["bundle.json"])
-        sums = {n: sha256(data).hexdigest() for n, data in members.items() if n != "bundle.json"}
-        text = f"{json.dumps({**manifest, 'members': sums}, indent=1)}\n".encode()
-        members = {**members, "bundle.json": text}
-    folder = path.with_suffix(".d")
-    for name, data in members.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    container.pack({name: folder / name for name in members}, path)
-    return path
-
-
-def verified(path, capsys, *words):
-    code = main(["verify", str(path), *words])
-    return code, capsys.readouterr()
 
 
 # ---------------------------------------------------------------------- what travels
@@ -146,9 +122,13 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
         conclusion = conclusion_of(journal)
     best = read_leaderboard(StudyFolder(study))[0]
     found = json.loads(members["claims.json"])
-    said = [claim["sentence"] for claim in found["claims"]]
+    said = [one for claim in found["claims"] for one in claim["sentences"]]
     assert [one for one in conclusion.said if one not in said] == []
-    value, verdict, cost = found["claims"][0], found["claims"][1], found["claims"][-1]
+    value, verdict, cost = found["claims"]
+    assert [one["about"] for one in found["claims"]] == ["value", "verdict", "cost"]
+    assert value["rests_on"] == [{"trial": 5, "seeds": "report"}]
+    assert verdict["rests_on"] == [*value["rests_on"], {"trial": 0, "seeds": "report"}]
+    assert cost["rests_on"] == []
     around = {"low": best.ci_low, "high": best.ci_high}
     assert value["numbers"] == {"value": best.value, "seeds": SEEDS["report"], **around}
     seen = dict(query(study, value["sql"])[1])
@@ -157,7 +137,7 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
     pairs = [np.mean(a) - np.mean(b) for _, a, b in query(study, verdict["sql"])[1]]
     assert np.mean(pairs) == pytest.approx(verdict["numbers"]["difference"])
     assert verdict["numbers"]["verdict"] == conclusion.verdict == "better"
-    assert query(study, cost["sql"])[1] == [tuple(cost["numbers"].values())]
+    assert query(study, cost["sql"])[1] == [tuple(cost["numbers"]["rows"].values())]
 
 
 def test_another_trial_than_the_best(source, study, tmp_path, capsys):
@@ -199,7 +179,9 @@ def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_pa
     value = json.loads((folder / "claims.json").read_text())["claims"][0]
     entry = next(one for one in read_leaderboard(StudyFolder(study)) if one.trial == 1)
     assert value["numbers"] == {"value": pytest.approx(entry.search_value), "seeds": 3}
-    assert f": eval/return_mean with training returns {entry.value:.4g} on" in value["sentence"]
+    assert (
+        f": eval/return_mean with training returns {entry.value:.4g} on" in value["sentences"][0]
+    )
     mixed = [(np.mean(seen) + trained) / 2 for _, seen, trained in query(study, value["sql"])[1]]
     assert np.mean(mixed) == pytest.approx(entry.value)
     code, said = verified(tmp_path / "b.zip", capsys)
@@ -215,7 +197,7 @@ def test_a_claimed_search_value_is_the_tables_with_training_returns_in_it(tmp_pa
     said = capsys.readouterr()
     container.unpack(tmp_path / "d.zip", tmp_path / "best")
     best = json.loads((tmp_path / "best" / "claims.json").read_text())["claims"][0]
-    assert "training" not in best["sentence"] + best["sql"]  # of test seeds
+    assert "training" not in best["sentences"][0] + best["sql"]  # of test seeds
 
 
 # ---------------------------------------------------------------------- what changed
@@ -246,7 +228,7 @@ def says_the_same(text, other):
     try:
         data = json.loads(text)
         ours = f"{json.dumps(data, indent=1)}\n".encode() == text
-        return text == other or (ours and not [*differences(data, json.loads(other))])
+        return text == other or (ours and not differences(data, json.loads(other)).wrong)
     except ValueError:  # not JSON
         return text == other
 
@@ -304,14 +286,6 @@ def test_damaged_bundles_are_refused_in_a_sentence(bundle, members, tmp_path, ca
 # ---------------------------------------------------------------------- what is made up
 
 
-def edited(members, path, name, change):
-    """A bundle whose JSON member is changed, with hashes that are right again."""
-    data = json.loads(members[name])
-    change(data)
-    text = f"{json.dumps(data, indent=1)}\n".encode()
-    return packed({**members, name: text}, path)
-
-
 def test_a_claim_changed_by_hand_is_refuted_with_both_numbers(members, tmp_path, capsys):
     real = json.loads(members["claims.json"])["claims"][1]["numbers"]["difference"]
 
@@ -325,17 +299,19 @@ def test_a_claim_changed_by_hand_is_refuted_with_both_numbers(members, tmp_path,
     assert repr(real + 10.0) in line and repr(real) in line
 
 
-@pytest.mark.parametrize("part", ["sentence", "sql", "estimator"])
+@pytest.mark.parametrize("part", ["sentences", "sql", "estimator"])
 def test_words_of_a_claim_changed_by_hand_are_refuted(members, tmp_path, capsys, part):
     def change(data):
-        data["claims"][0][part] += "!"
+        claim = data["claims"][0]
+        claim[part] = [f"{claim[part][0]}!"] if part == "sentences" else f"{claim[part]}!"
 
     code, said = verified(edited(members, tmp_path / "b.zip", "claims.json", change), capsys)
-    assert code == 1 and f"claims[0].{part}: claimed" in said.out
+    assert code == 1 and re.search(rf"claims\[0\]\.{part}.*: claimed", said.out)
 
 
 def test_a_key_given_twice_shows_readers_nothing_else(members, tmp_path, capsys):
-    text = members["claims.json"].replace(b'"sentence": "', b'"sentence": "x", "sentence": "', 1)
+    text = members["claims.json"].replace(b'"sql": "', b'"sql": "x", "sql": "', 1)
+    assert text != members["claims.json"]
     code, said = verified(packed({**members, "claims.json": text}, tmp_path / "b.zip"), capsys)
     assert code == 1 and "its JSON is not written as hpo writes it" in said.out
 
@@ -361,7 +337,7 @@ def test_code_and_study_of_others_are_not_those_that_ran(members, tmp_path, caps
     code, said = verified(packed(members, tmp_path / "b.zip"), capsys)
     assert code == 1 and not (tmp_path / "ran").exists()
     assert "source/my_code.py: is not a file that the study ran with" in said.out
-    assert "ran_with.study: claimed True, the rows give False" in said.out
+    assert "study.resolved.yaml: is not the study in the journal" in said.out
 
 
 def zipped(path, entries, method=zipfile.ZIP_STORED):

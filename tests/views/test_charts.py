@@ -156,7 +156,10 @@ def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
     assert [at for at, _ in line.points] == sorted(snapshot.points.values)
     assert line.points[-1][1] == pytest.approx(snapshot.rows[best].value)
     assert [mark for mark in evaluations.marks if isinstance(mark, Band)]
-    assert (evaluations.title, evaluations.y.label) == ("In evaluations", "eval/return_mean")
+    assert (evaluations.title, evaluations.y.label) == (
+        "In evaluations of the search",
+        "eval/return_mean",
+    )
 
 
 def test_values_with_training_returns_in_them_are_named_so(tmp_path):
@@ -164,7 +167,7 @@ def test_values_with_training_returns_in_them_are_named_so(tmp_path):
     mixed = read_snapshot(StudyFolder(results.folder))
     *_, panel = curves(mixed).panels
     name = "eval/return_mean with training returns"
-    assert (panel.title, panel.y.label) == ("At evaluations", name)
+    assert (panel.title, panel.y.label) == ("At evaluations of the search", name)
     assert slices(mixed).caption.startswith(name)
     assert history(mixed).panels[0].y.label == name
 

@@ -184,7 +184,7 @@ def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
 def test_a_value_with_training_returns_in_it_is_named_so(value_from, name):
     (entry,) = samples.entries(samples.row(0, value=1.0, seed_values=(1.0,)))
     said = winner_line([replace(entry, value_from=value_from)], VALUE)
-    assert said.startswith(f"Trial 0 is first: {name} 1 on 1 ")
+    assert said.startswith(f"Trial 0 leads: {name} 1 on 1 ")
 
 
 def test_the_legend_says_where_training_returns_count():

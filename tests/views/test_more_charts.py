@@ -163,21 +163,29 @@ def test_a_schedule_has_a_step_line_a_member_and_a_line_a_copy(population):
             assert after[float(row.env_steps)] == pytest.approx(end)
 
 
-def test_the_default_beside_the_winner_is_in_no_picture_of_the_search(tmp_path):
+def test_the_default_beside_the_winner_is_in_the_learning_curves_alone(tmp_path):
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
     )  # a default that copies another one
-    samples.make_results(
-        tmp_path, "pbt", early_terminate=EarlyTerminate("pbt", every=2_000),
-        budget=Budget(trials=6), seeds=Seeds(1), confirm=samples.search.Confirm(2, 3, 5),
+    asked = samples.study(
+        "pbt",
+        early_terminate=EarlyTerminate("pbt", every=2_000),
+        budget=Budget(trials=6),
+        seeds=Seeds(1),
+        confirm=samples.search.Confirm(2, 3, 5),
         space=samples.search.Space((poor, samples.search.REAL.parameters[1])),
-    )  # fmt: skip
+    )
+    factory = samples.ReturningFactory(lanes=12, block=4, diverges_above=0.3)
+    run(asked, tmp_path / "pbt", factory, (), samples.search.quick())
     apart = read_snapshot(StudyFolder(tmp_path / "pbt"))
     assert apart.rows[-1].state == "reference" and sorted(apart.searched) == [*range(6)]
     panels = [panel for build in (schedule, history) for panel in build(apart).panels]
     shown = {mark.trial for panel in panels for mark in panel.marks if hasattr(mark, "trial")}
     assert panels and -1 not in shown
-    assert "1 other trial." in curves(apart).caption
+    drawn = curves(apart)
+    assert "2 other trials." in drawn.caption
+    (key,) = [key for panel in drawn.panels for key in panel.keys if "default" in key.label]
+    assert key.label == "the default (5 test seeds)"
 
 
 def test_without_copies_there_is_no_schedule(snapshot):

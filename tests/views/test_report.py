@@ -36,7 +36,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.attributes += [(tag, name, value) for name, value in attrs]
         self.ids += [value for name, value in attrs if name == "id"]
-        if tag not in {"meta", "link", "br"}:
+        if tag not in {"meta", "link", "br", "wbr"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -81,11 +82,16 @@ def test_each_environment_has_its_own_panel_of_training(capsys, folder, monkeypa
     monkeypatch.setattr(search_charts, "_RETURN", shown_there)
     picture = search_charts.curves(read_snapshot(StudyFolder(folder)))
     titles = [panel.title for panel in picture.panels]
-    assert titles == [*(f"In training on {name}" for name in engine.IDS), "In evaluations"]
+    assert titles == [
+        *(f"In training on {name}" for name in engine.IDS),
+        "In evaluations of the search",
+    ]
     best = winner(capsys, folder)["trial"]
     for panel in picture.panels[:3]:
-        key = next(key for key in panel.keys if key.label.startswith(f"trial {best} "))
-        assert key.label == f"trial {best} (8 seeds)"  # those that choose and that report
+        key = next(key for key in panel.keys if key.label.startswith(f"trial {best}"))
+        assert re.fullmatch(
+            rf"trial {best}(, default)? \(\d selection and \d test seeds\)", key.label
+        )
     assert picture.panels[-1].y.label == "score"
 
 

@@ -1,40 +1,41 @@
-"""What a study says about its winner: each sentence with SQL, an estimator, and its numbers.
+"""What a study says about its winner: each claim with sentences, SQL, an estimator, its numbers.
 
-The numbers come from the tables by the SQL, the sentences from the journal, as in `hpo top`. To
-verify a bundle, both are made again.
+The numbers come from the tables by the SQL, the sentences from the journal, as in `hpo top`. A
+claim rests on the seeds of some trials. To verify a bundle, all claims are made again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import StoreError
-from ...files.plain_data import is_dict, is_list
+from ...files.plain_data import is_dict, is_list, parse_json
 from ...search.analysis.checkpoint_values import ranking_objective
 from ...search.analysis.verdict import ceiling_of, conclusion_of, constraint_samples
 from ...search.lanes.contract import EvaluationResult
 from ...search.state.objective import TRAINING_RETURN, Objective
 from ...store.codec import finite_json
 from ...store.interim_analyses import Look, begins_interim, looks_of, winners_looks
-from ...store.journal import Journal
+from ...store.journal import JOURNAL_NAME, Journal
 from ...store.leaderboard import Entry, default_of, leaderboard_of
 from ...store.query import query
-from ...store.rows import StudyMeta, TrialRow, as_left
-from ...store.statistics import aggregate, interval
+from ...store.rows import Stream, StudyMeta, TrialRow, TrialState, as_left
+from ...store.statistics import aggregate
 from ...store.tables import episode_columns
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
-from ...store.verdict import Against, ConstraintSamples, conclude
-from ...store.verdict_text import as_json, details
+from ...store.verdict import Against, Conclusion, ConstraintSamples, conclude
+from ...store.verdict_text import as_json, details, sentences
 from ...studies.load import recorded
 from ...studies.spec import value_words
 from ...studies.yaml_io import plain, read_text
-from ..formatting import seeds_text, unit_of, with_interval
+from ..formatting import SEED_KINDS, seeds_text, unit_of, with_interval
 from ..leaderboard_text import named, winner_line
 
 _MEAN = "hpo.store.statistics: aggregate, interval (95 %)"
@@ -44,62 +45,206 @@ _COST = (
     "stream, replicate)) AS trained, (SELECT sum(episode_length) FROM evaluations) AS evaluated"
 )
 _VALUES = {"report": "report_values", "choose": "choose_values", "search": "seed_values"}
+_OF_TEST_SEEDS = (
+    "better",
+    "worse",
+    "no_difference",
+    "undecided",
+    "ceiling",
+    "diverged",
+    "feasible",
+    "infeasible",
+)
+"""Verdicts about the winner and the default that rest on their test seeds alone."""
 _CLOSE = 1e-9  # versions of NumPy may sum in another order
+
+
+@dataclass(frozen=True)
+class _Study:
+    """What a journal holds at one commit, as far as claims need it."""
+
+    meta: StudyMeta
+    rows: Sequence[TrialRow]
+    entries: Sequence[Entry]
+    first: Entry | None  # of the trial that the claims are about
+    objective: Objective  # by which the study ranks
+    limited: ConstraintSamples | None  # of that trial and the default
+    conclusion: Conclusion
+    looks: Sequence[Look]
+    columns: Mapping[str, str]
+    usage: Mapping[str, Any]  # counters of the search loop
+
+    @classmethod
+    def read(cls, folder: Path, trial: int | None) -> _Study:
+        """Read a study; `trial`: that the claims are about, None: the best."""
+        with Journal(folder) as journal, journal.at_one_commit():
+            rows, meta = as_left(journal.trials()), journal.meta
+            entries, default = leaderboard_of(meta, rows), default_of(rows)
+            first = next((one for one in entries if trial in (None, one.trial)), None)
+            limited = None
+            if first is not None:
+                rival = None if default is None else default.trial
+                limited = constraint_samples(journal, rows, first.trial, rival)
+            return cls(
+                meta=meta,
+                rows=rows,
+                entries=entries,
+                first=first,
+                objective=ranking_objective(journal),
+                limited=limited,
+                conclusion=conclusion_of(journal),
+                looks=looks_of(journal.attributes()),
+                columns=episode_columns(journal),
+                usage=parse_json(journal.head().loop_state).get("usage", {}),
+            )
 
 
 def claims_of(folder: Path, trial: int | None = None) -> dict[str, Any]:
     """Return the claims about a trial (None: the best) and about the study, as JSON data."""
-    with Journal(folder) as journal, journal.at_one_commit():
-        rows, meta = as_left(journal.trials()), journal.meta
-        entries, conclusion = leaderboard_of(meta, rows), conclusion_of(journal)
-        objective = ranking_objective(journal)
-        looks, columns = looks_of(journal.attributes()), episode_columns(journal)
-        default = default_of(rows)
-        limited = [
-            constraint_samples(journal, rows, one.trial, default and default.trial)
-            for one in entries
-            if trial in (None, one.trial)
-        ][:1]
-    first = next((one for one in entries if trial in (None, one.trial)), None)
+    study = _Study.read(folder, trial)
+    meta, by_number, first = study.meta, {row.trial: row for row in study.rows}, study.first
     if first is None:
         raise StoreError(f"study {meta.name!r} has no trial{'' if trial is None else f' {trial}'}")
-    asked, by_number = recorded(meta.study_text), {row.trial: row for row in rows}
-    tables = _Tables(folder, meta, columns, objective)
-    metric = value_words(asked, alone=not objective.metric.training_weight)
-    best = first is entries[0]
-    claims, sql = list[dict[str, Any]](), "FROM trials ORDER BY rank"
-    if first.measured_value is not None and (value := tables.value(first)) is not None:
-        said, (sql, numbers) = winner_line(entries, metric), value
-        if not best:
-            shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
-            seeds = seeds_text(first.measured_seeds, first.measured_from)
-            name = named(metric, first.measured_from)
-            said = f"Trial {first.trial} has rank {first.rank}: {name} {shown} on {seeds}."
-        claims.append(_claim(said, sql, _MEAN, numbers))
-    sentences = [*conclusion.said, *details(conclusion)] if best else []
-    numbers = {"verdict": conclusion.verdict}
-    if default is not None and default.trial != first.trial:
-        pair = tables.against(by_number[first.trial], default, looks, limited[0])
-        if pair is not None:
-            sql, against = pair
-            numbers = asdict(against)
-            said = f"Trial {first.trial} against the default: {against.verdict}."
-            sentences = sentences or [said]
-    claims += [_claim(said, sql, _VERDICT, numbers) for said in sentences]
-    _, [spent] = query(folder, _COST)
-    trained, evaluated = (int(count or 0) for count in spent)
-    said = f"Training took {trained:,} {unit_of(meta.study_text)}"
-    said += f", evaluations {evaluated:,} env steps." if evaluated else "."
-    claims.append(_claim(said, _COST, "sum", {"trained": trained, "evaluated": evaluated}))
+    asked = recorded(meta.study_text)
+    metric = value_words(asked, alone=not study.objective.metric.training_weight)
+    tables = _Tables(folder, meta, study.columns, study.objective)
+    claims = [
+        *_value_claims(study, first, tables, metric),
+        *_verdict_claims(study, by_number[first.trial], tables),
+        _cost_claim(folder, study),
+    ]
     ran_with = {name: getattr(meta, name) for name in ("versions", "backend", "devices", "files")}
-    ran_with["study"] = (folder / "study.resolved.yaml").read_text() == meta.study_text
-    study = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
-    study |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
-    return finite_json({**study, "claims": claims, "conclusion": as_json(conclusion)})
+    about = {"study": meta.name, "trial": first.trial, "ran_with": ran_with}
+    about |= {"env_steps": first.env_steps, "train_seconds": by_number[first.trial].train_seconds}
+    return finite_json({**about, "claims": claims, "conclusion": as_json(study.conclusion)})
 
 
-def _claim(said: str, sql: str, estimator: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    return {"sentence": said, "sql": sql, "estimator": estimator, "numbers": numbers}
+def _value_claims(
+    study: _Study, first: Entry, tables: _Tables, metric: str
+) -> Iterator[dict[str, Any]]:
+    if first.measured_value is None or (value := tables.value(first)) is None:
+        return
+    sql, numbers = value
+    said = winner_line(study.entries, metric)
+    if first is not study.entries[0]:
+        shown = with_interval(first.measured_value, first.ci_low, first.ci_high)
+        seeds = seeds_text(first.measured_seeds, first.measured_from)
+        name = named(metric, first.measured_from)
+        said = f"Trial {first.trial} has rank {first.rank}: {name} {shown} on {seeds}."
+    seeds = [(first.trial, first.measured_from)]
+    yield _claim("value", [said], seeds, sql=sql, estimator=_MEAN, numbers=numbers)
+
+
+def _verdict_claims(study: _Study, row: TrialRow, tables: _Tables) -> Iterator[dict[str, Any]]:
+    """Yield the claims about a trial and the default, then those that rest on more trials."""
+    best, default = row.trial == study.entries[0].trial, default_of(study.rows)
+    of_both, others = _sorted(study.conclusion) if best else ([], [])
+    pair = None
+    if default is not None and default.trial != row.trial:
+        pair = tables.against(row, default, study.looks, study.limited)
+    if pair is not None and default is not None:
+        sql, against = pair
+        of_both = of_both or [f"Trial {row.trial} against the default: {against.verdict}."]
+        seeds = [(row.trial, "report"), (default.trial, "report")]
+        numbers = asdict(against)
+        yield _claim("verdict", of_both, seeds, sql=sql, estimator=_VERDICT, numbers=numbers)
+    else:
+        others = [*of_both, *others]
+    if others:
+        numbers = {"verdict": study.conclusion.verdict}
+        ranks = "FROM trials ORDER BY rank"
+        yield _claim("others", others, [], sql=ranks, estimator=_VERDICT, numbers=numbers)
+
+
+def _sorted(conclusion: Conclusion) -> tuple[list[str], list[str]]:
+    """Return the sentences that rest on the winner and the default alone, and all others."""
+    said = [*conclusion.said, *details(conclusion)]
+    alone = conclusion.winner is None or conclusion.front is not None or conclusion.lone
+    if alone or conclusion.against.verdict not in _OF_TEST_SEEDS:
+        return [], said
+    bare = replace(
+        conclusion, baselines=(), copying=None, chosen=None, sharing=0, violates=False, tells=""
+    )
+    own = {*sentences(bare), *details(bare)}
+    return [one for one in said if one in own], [one for one in said if one not in own]
+
+
+def _cost_claim(folder: Path, study: _Study) -> dict[str, Any]:
+    """Return the cost as the search counted it; curves lack the chunk in which a seed diverged."""
+    _, [spent] = query(folder, _COST)
+    of_rows = dict(zip(("trained", "evaluated"), (int(n or 0) for n in spent), strict=True))
+    used = study.usage
+    parts = ("search_env_steps", "confirm_env_steps", "warmup_env_steps")
+    trained = sum(int(used[part]) for part in parts) if used else of_rows["trained"]
+    evaluated = int(used["eval_env_steps"]) if used else of_rows["evaluated"]
+    unit = unit_of(study.meta.study_text)
+    said = f"Training took {trained:,} {unit}"
+    said += f", evaluations {evaluated:,} env steps." if evaluated else "."
+    numbers = {"trained": trained, "evaluated": evaluated, "unit": unit, "rows": of_rows}
+    how = "counted by the search; rows: sum"
+    return _claim("cost", [said], [], sql=_COST, estimator=how, numbers=numbers)
+
+
+def _claim(
+    about: str,
+    said: Sequence[str],
+    seeds: Sequence[tuple[int, str]],
+    *,
+    sql: str,
+    estimator: str,
+    numbers: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return a claim; `seeds`: the (trial, stream)s that it rests on alone, [] if on more."""
+    rests_on = [{"trial": trial, "seeds": stream} for trial, stream in seeds]
+    how = {"sql": sql, "estimator": estimator, "numbers": numbers}
+    return {"about": about, "sentences": [*said], "rests_on": rests_on, **how}
+
+
+def values_apart(folder: Path) -> Iterator[str]:
+    """Yield the trials whose values are not those of their evaluations in the same journal."""
+    with Journal(folder) as journal, journal.at_one_commit():
+        rows, meta = journal.trials(), journal.meta
+        objective, bounds = ranking_objective(journal), value_bounds(meta)
+        seen: dict[tuple[int, str], dict[int, list[float]]] = {}
+        for row in journal.evaluations():  # in the order of env steps
+            own = objective.of_test if row.stream is Stream.REPORT else objective
+            of_seed = seen.setdefault((row.trial, row.stream), {})
+            value = own.measure(row)
+            of_seed.setdefault(row.replicate, []).append(value)
+            if row.stream is Stream.REPORT and not bounds.low <= value <= bounds.high:
+                seed = f"test seed {row.replicate} of trial {row.trial} has {value:g}"
+                yield f"{JOURNAL_NAME}: {seed}, which its environment cannot give"
+    for row in rows:
+        if row.state is TrialState.FINISHED:
+            shown = {
+                value for own in seen.get((row.trial, "search"), {}).values() for value in own
+            }
+            missing = [one for one in row.seed_values if not _among(one, shown)]
+            mean = aggregate(row.seed_values, meta.aggregate) if row.seed_values else None
+            if missing or (mean is not None and not _equal(row.value, mean)):
+                yield _apart_words(row, "search")
+        tested = [value for value in row.by_report_seed.values() if not math.isnan(value)]
+        for stream, values in (("choose", row.choose_values), ("report", tested)):
+            own = seen.get((row.trial, stream), {})
+            ends = [own[seed][-1] for seed in sorted(own)]
+            lost = set(row.report_diverged) if stream == "report" else set[int]()
+            known = [seed for seed in range(len(values) + len(lost)) if seed not in lost]
+            if values and (sorted(own)[: len(known)] != known or not _all_equal(values, ends)):
+                yield _apart_words(row, stream)
+
+
+def _apart_words(row: TrialRow, stream: str) -> str:
+    kind = SEED_KINDS[stream]
+    return f"{JOURNAL_NAME}: trial {row.trial}'s {kind} values are not those of its evaluations"
+
+
+def _among(value: float, others: Collection[float]) -> bool:
+    return any(_equal(value, other) for other in others)
+
+
+def _all_equal(values: Sequence[float], others: Sequence[float]) -> bool:
+    """Return whether values are the first of others; a later stage may add seeds."""
+    return len(values) <= len(others) and all(map(_equal, values, others))
 
 
 @dataclass(frozen=True)
@@ -118,7 +263,7 @@ class _Tables:
         how = self.meta.aggregate if entry.measured_from == "search" else "mean"
         numbers = {"value": aggregate(found, how), "seeds": len(found)}
         if entry.ci_low is not None:
-            around = value_bounds(self.meta).around(interval(found, how))
+            around = bounded_interval(found, value_bounds(self.meta), how)
             numbers |= {"low": around.low, "high": around.high}
         return sql, numbers
 
@@ -186,16 +331,41 @@ class _Tables:
         return found
 
 
-def differences(claimed: Any, found: Any, where: str = "") -> Iterator[str]:
-    """Yield each place where what is claimed is not what the rows give, with both."""
-    if is_dict(claimed) and is_dict(found):
-        for key in {**found, **claimed}:
-            yield from differences(claimed.get(key), found.get(key), f"{where}.{key}".lstrip("."))
-    elif is_list(claimed) and is_list(found) and len(claimed) == len(found):
+@dataclass
+class Compared:
+    wrong: list[str] = field(default_factory=list[str])  # values that differ, with both
+    reworded: list[str] = field(default_factory=list[str])  # texts of another version
+
+
+_TEXTS = ("sentences", "details", "sql", "estimator", "why", "tells")
+"""Keys of a claim that another version of hpo may word differently."""
+
+
+def differences(claimed: Any, found: Any, ours: bool = True) -> Compared:
+    """Compare claims with those made here; `ours`: the code that made them is the code here."""
+    compared = Compared()
+    _compare(claimed, found, "", ours, compared)
+    return compared
+
+
+def _compare(claimed: Any, found: Any, where: str, ours: bool, to: Compared) -> None:
+    key = where.rpartition(".")[2]
+    if key in _TEXTS and not ours:
+        if claimed != found:
+            to.reworded.append(f"{where}: written {claimed!r:.600}")
+    elif is_dict(claimed) and is_dict(found):
+        for name in {**found, **claimed}:
+            inner = f"{where}.{name}".lstrip(".")
+            _compare(claimed.get(name), found.get(name), inner, ours, to)
+    elif is_list(claimed) and is_list(found):
+        if len(claimed) != len(found):
+            count = f"{len(claimed)} claimed, the rows give {len(found)}"
+            to.wrong.append(f"{where}: {count}")
+            return
         for place, (one, other) in enumerate(zip(claimed, found, strict=True)):
-            yield from differences(one, other, f"{where}[{place}]")
+            _compare(one, other, f"{where}[{place}]", ours, to)
     elif not _equal(claimed, found):
-        yield f"{where}: claimed {claimed!r:.200}, the rows give {found!r:.200}"
+        to.wrong.append(f"{where}: claimed {claimed!r:.200}, the rows give {found!r:.200}")
 
 
 def _equal(one: Any, other: Any) -> bool:

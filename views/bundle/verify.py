@@ -1,54 +1,71 @@
-"""Check a bundle level by level: intact, consistent, playable, retrained.
+"""Check a bundle: that it is intact, and that its claims follow from its rows.
 
-The first two read the bundle alone, without jax. Nothing outside the folder that it is unpacked
-into is opened, and its code runs only for the other two, once it is allowed.
+Both read the bundle alone, without jax, and run none of its code. Nothing outside the folder that
+it is unpacked into is opened. `play_and_train.py` has the levels that run it.
 """
 
 from __future__ import annotations
 
 import glob
 import importlib.machinery
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ...environments.registry import files_of
-from ...environments.table import ENVIRONMENTS
+from ...core.policy_document import NAME, TRAINING, read_about, read_training
 from ...errors import HpoError, StoreError, counted, named
 from ...files.atomic_files import new_folder, read_text
-from ...files.plain_data import parse_json
-from ...machine.software import versions_of_study
-from ...search.checks import files_of_environment
-from ...store.comparison import compare
-from ...store.journal import Journal
+from ...files.plain_data import is_dict, parse_json
+from ...store.codec import plain_json
+from ...store.journal import JOURNAL_NAME, Journal
+from ...store.leaderboard import default_of
 from ...store.query import query
-from ...store.rows import Stream
-from ...store.study_folder import StudyFolder, first_of
+from ...store.rows import Stream, StudyMeta
+from ...store.study_folder import first_of
 from ...studies.load import recorded
-from ...studies.spec import Study
-from ...studies.user_code import import_user_code, is_inside
-from ..formatting import number
-from .claims import claims_of, differences
+from ...studies.spec import SCORE, Study
+from ...studies.user_code import is_inside
+from ...version import __version__
+from . import forward
+from .claims import claims_of, differences, values_apart
 from .container import unpack
+from .levels import Level
+from .members import (
+    CLAIMS,
+    COPIED,
+    LANE,
+    LOCK,
+    MANIFEST,
+    NUMPY,
+    NUMPY_FILES,
+    POLICIES,
+    SOURCE,
+    Sums,
+    is_known_place,
+    is_whole_lane,
+    policy_files,
+    source_files,
+)
 from .policy_forms import FILE, difference
-from .write import CLAIMS, COPIED, FORMAT, LOCK, MANIFEST, NUMPY, SOURCE, as_text, write_rows
+from .write import FORMAT, as_text, code_sums, write_rows
 
-_MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
-            ValueError)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Level:
-    name: str
-    holds: bool | None  # None: not asked for, or there is no answer
-    words: str
-    wrong: Sequence[str] = ()
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class Bundle:
-    """A bundle that is intact, unpacked into a folder; `StoreError` names what is not."""
+    """An intact bundle, unpacked into a folder; `StoreError` names the first damage."""
 
     def __init__(self, path: Path, folder: Path):
         self.path, self.folder = path, new_folder(folder.resolve())
@@ -57,24 +74,32 @@ class Bundle:
             raise StoreError(f"{path} is not a bundle: it has no {MANIFEST}")
         del sums[MANIFEST]
         with self._fitting():
-            text = read_text(self.folder / MANIFEST)
-            about = parse_json(text)
-            if about["format"] != FORMAT:
-                raise StoreError(f"it has format {about['format']!r:.50}, this hpo reads {FORMAT}")
-            self.trial, self.members = int(about["trial"]), dict(about["members"])
-            listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
-            wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
-            wrong += [f"{name} is not listed" for name in sums if name not in listed]
-            wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
-            again = {"format": FORMAT, "trial": self.trial, "members": listed}
-            if wrong or text != as_text(again):
-                raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
+            self._read_manifest(sums)
             lock = parse_json(read_text(self.folder / LOCK))
-            self.outside, self.no_numpy = list(map(str, lock["not_in_it"])), str(lock["no_numpy"])
-            self.policy = self.folder / "policies" / f"trial_{self.trial}"
+            self.outside, self._no_numpy = list(map(str, lock["not_in_it"])), str(lock["no_numpy"])
+            self.made_by, code = str(lock["hpo"]), lock["code"]
+            self.ours = self.made_by == __version__ and code == code_sums()
+            self.policy = self.folder / POLICIES / f"trial_{self.trial}"
+
+    def _read_manifest(self, sums: dict[str, str]) -> None:
+        text = read_text(self.folder / MANIFEST)
+        about = parse_json(text)
+        if about["format"] != FORMAT:
+            given = f"it has format {about['format']!r:.50}, this hpo ({__version__}) reads"
+            raise StoreError(f"{given} {FORMAT}; verify it with the hpo that {LOCK} names")
+        self.trial, self.members = int(about["trial"]), dict(about["members"])
+        listed, needed = self.members, {*self.members, *COPIED, CLAIMS, LOCK}
+        wrong = [f"{name} is missing" for name in sorted(needed) if name not in sums]
+        wrong += [f"{name} is not listed" for name in sums if name not in listed]
+        wrong += [f"{n} changed" for n, was in listed.items() if sums.get(n, was) != was]
+        foreign = [name for name in sums if not is_known_place(name, self.trial)]
+        wrong += [f"{name} does not belong in a bundle" for name in foreign]
+        again = {"format": FORMAT, "trial": self.trial, "members": listed}
+        if wrong or text != as_text(again):
+            raise StoreError(first_of(wrong or [f"{MANIFEST} changed"]))
 
     @contextmanager
-    def _fitting(self) -> Iterator[None]:
+    def _fitting(self) -> Generator[None]:
         """Turn errors about contents that were made up into one sentence."""
         try:
             yield
@@ -86,42 +111,170 @@ class Bundle:
 
     @property
     def code(self) -> list[str]:
-        """Its files that Python could run, without the copy of our own `forward.py`."""
+        """Its files that Python could run, without the copy of `forward.py`."""
         kinds = tuple(importlib.machinery.all_suffixes())
-        ours = f"{NUMPY}/forward.py"
-        return [name for name in self.members if name.endswith(kinds) and name != ours]
+        return [name for name in self.members if name.endswith(kinds) and name not in NUMPY_FILES]
+
+    def intact(self) -> Level:
+        words = f"{counted(len(self.members), 'member')} by sha256"
+        return Level("intact", True, words, not_read="what the members say")
 
     def consistent(self) -> tuple[Level, dict[str, Any]]:
         """Compute every claim again; return those that the rows give, too."""
         with self._fitting():
             found = claims_of(self.folder, self.trial)
             text = read_text(self.folder / CLAIMS)
-            wrong = [*differences(claimed := parse_json(text), found)]
+            compared = differences(claimed := parse_json(text), found, self.ours)
+            wrong = compared.wrong
             if text != as_text(claimed):  # one key twice: readers would see different claims
                 wrong.append(f"{CLAIMS}: its JSON is not written as hpo writes it")
-            files = found["ran_with"]["files"].items()
-            ran = {f"{SOURCE}/{path}": summed for path, summed in files if is_inside(path)}
-            code = [name for name in self.code if name.startswith(f"{SOURCE}/")]
+            with Journal(self.folder) as journal:
+                meta = journal.meta
             rows, others = self._rows()
-            numpy = self.no_numpy or difference(self.folder / NUMPY / FILE)
-        odd = [name for name in {*ran, *code} if self.members.get(name) != ran.get(name)]
-        wrong += [f"{name}: is not a file that the study ran with" for name in sorted(odd)]
-        wrong += [*others, *([] if self.no_numpy or not numpy else [f"{NUMPY}/{FILE}: {numpy}"])]
-        words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}; "
-        words += f"not for NumPy: {numpy}" if numpy else "NumPy gives the policy's actions"
-        return Level("consistent", not wrong, words, wrong), found
+            numpy, of_numpy = self._numpy()
+            wrong += [*self._study(meta), *self._foreign(meta), *others, *of_numpy]
+            wrong += [*values_apart(self.folder), *self._policy(meta)]
+        if wrong and not self.ours:
+            other = f"hpo {self.made_by} with other code than this one ({__version__}) made it"
+            wrong.append(f"{other}, and may have computed differently: verify it with that one")
+        words = f"{counted(len(found['claims']), 'claim')} from {counted(rows, 'row')}"
+        words += f"{self._seeds()}; {numpy}"
+        if not self.policy.is_dir():
+            words += "; it has no policy"
+        if not self.ours:
+            words += f"; {LOCK} says that other code (hpo {self.made_by}) made it"
+        if compared.reworded:
+            words += f", which wrote these texts otherwise: {'; '.join(compared.reworded)}"
+        unread = "whether the rows are true (--retrain), what the policy does and whether "
+        unread += f"{NUMPY}/ is of it (--play), study.yaml, {LOCK}, versions, backend, devices, "
+        unread += "times, earlier looks"
+        return Level("consistent", not wrong, words, wrong, unread), found
+
+    def _study(self, meta: StudyMeta) -> Iterator[str]:
+        """Yield what the journal says otherwise than the text of its study."""
+        name, study = "study.resolved.yaml", recorded(meta.study_text)
+        if (self.folder / name).read_bytes() != meta.study_text.encode():
+            yield f"{name}: is not the study in the journal"
+        metric = SCORE if study.more_envs else study.metric.name
+        for what, here, there in (
+            ("name", meta.name, study.name),
+            ("metric", meta.metric, metric),
+            ("goal", meta.goal, study.metric.goal),
+            ("aggregate", meta.aggregate, study.metric.aggregate),
+            ("constraints", [*meta.constraints], [asdict(one) for one in study.constraints]),
+        ):
+            if here != there:
+                yield f"{JOURNAL_NAME}: its {what} is {here!r:.100}, its study's {there!r:.100}"
+        with Journal(self.folder) as journal:
+            default = default_of(journal.trials())
+        if default is not None and default.params != plain_json(study.space.default()):
+            yield f"{JOURNAL_NAME}: trial {default.trial} is not the default of its study"
+
+    def _seeds(self) -> str:
+        """Return how many test seeds the trial lacks of those that its study asks for."""
+        with Journal(self.folder) as journal:
+            row = journal.trial(self.trial)
+        asked = self.study.confirm.report if self.study.confirm is not None else 0
+        ran = 0 if row is None else len(row.by_report_seed)
+        return f"; {ran} of the {asked} test seeds that its study asks for" if ran < asked else ""
+
+    def _foreign(self, meta: StudyMeta) -> Iterator[str]:
+        """Yield members that the journal and the policy do not name, or not with these bytes."""
+        known: Sums = {}
+        places = {SOURCE: source_files(meta, self.folder / SOURCE)}
+        if self.policy.is_dir():
+            study = recorded(meta.study_text)
+            below = f"{POLICIES}/trial_{self.trial}"
+            places[below] = policy_files(self.policy, study, meta.files)
+        for place, files in places.items():
+            known |= {f"{place}/{name}": summed for name, summed in files.items()}
+        for name, summed in self.members.items():
+            if not name.startswith((f"{SOURCE}/", f"{POLICIES}/")):
+                continue
+            if name not in known:
+                yield f"{name}: is not named by the study or its policy"
+            elif known[name] not in (None, summed):
+                yield f"{name}: is not a file that the study ran with"
+        yield from (f"{name}: is missing" for name in known if name not in self.members)
+
+    def _numpy(self) -> tuple[str, list[str]]:
+        """Return words about the policy for NumPy, and its faults."""
+        there = [name for name in NUMPY_FILES if name in self.members]
+        if not there:
+            wrong = [] if self._no_numpy else [f"{NUMPY}/{FILE}: is missing"]
+            return f"not for NumPy: {self._no_numpy}", wrong
+        wrong = [f"{name}: is missing" for name in NUMPY_FILES if name not in there]
+        ours = sha256(Path(forward.__file__).read_bytes()).hexdigest()
+        if self.members.get(NUMPY_FILES[0], ours) != ours:
+            wrong.append(f"{NUMPY_FILES[0]}: is not the file of this hpo ({__version__})")
+        if not self.policy.is_dir():
+            wrong.append(f"{NUMPY}/{FILE}: its policy is missing")
+        apart = "" if wrong else difference(self.folder / NUMPY / FILE)
+        if self._no_numpy and not apart:
+            wrong.append(f"{LOCK}: says that it is not for NumPy: {self._no_numpy}")
+        elif apart and not self._no_numpy:
+            wrong.append(f"{NUMPY}/{FILE}: {apart}")
+        if self._no_numpy:
+            return f"not for NumPy: {self._no_numpy}", wrong
+        return f"NumPy gives the actions in {NUMPY}/{FILE}", wrong
+
+    def about_policy(self) -> dict[str, Any]:
+        """Return the origin of the policy; {} without a single policy."""
+        if (self.policy / TRAINING).is_file():
+            about = read_training(self.policy).get("about")
+            return about if is_dict(about) else {}
+        return dict(read_about(self.policy / NAME)) if (self.policy / NAME).is_file() else {}
+
+    def check_inside(self, names: Iterable[object]) -> None:
+        for name in map(str, names):
+            if not is_inside(name):
+                raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
+
+    def _policy(self, meta: StudyMeta) -> Iterator[str]:
+        """Yield where the policy says that it is of another run than one in the rows."""
+        about = self.about_policy()
+        if not about:
+            return
+        where, lane = f"{POLICIES}/trial_{self.trial}", self.policy / LANE
+        if lane.is_file() and not is_whole_lane(lane):
+            yield f"{where}/{LANE}: is damaged"
+        if about.get("trial") != self.trial or about.get("study", meta.name) != meta.name:
+            yield f"{where}: says that it is of {about.get('study')}, trial {about.get('trial')}"
+            return
+        stream, replicate, at = (about[key] for key in ("stream", "replicate", "env_steps"))
+        with Journal(self.folder) as journal:
+            rows = [one for one in journal.evaluations(self.trial) if one.stream == stream]
+        rows = [one for one in rows if (one.replicate, one.env_steps) == (replicate, at)]
+        if not rows:
+            yield f"{where}: says that it is of an evaluation that the journal has not"
+        elif about.get("value") is not None:
+            measured = self._measured(Stream(stream), rows[0])
+            if differences(float(about["value"]), measured).wrong:
+                yield f"{where}: says that its value is {about['value']}, not {measured}"
+
+    def _measured(self, stream: Stream, row: Any) -> float:
+        from ...search.state.objective import Objective
+
+        objective = Objective.of(self.study)
+        return (objective.of_test if stream is Stream.REPORT else objective).measure(row)
 
     def _rows(self) -> tuple[int, list[str]]:
         """Return the number of rows, and how the tables differ from the journal's."""
         again, wrong, total = new_folder(self.folder / "from_journal"), list[str](), 0
         write_rows(self.folder, again)
-        for file in sorted(again.glob("*.parquet")):
-            paths = (glob.escape(str(one)) for one in (self.folder / file.name, file))
+        made = {file.name for file in again.glob("*.parquet")}
+        tables = {name for name in self.members if name.endswith(".parquet") and "/" not in name}
+        foreign = sorted(tables - made - {"curves.parquet"})
+        wrong += [f"{name}: the journal has no such rows" for name in foreign]
+        for name in sorted(made):
+            paths = (glob.escape(str(one / name)) for one in (self.folder, again))
             quoted = (path.replace("'", "''") for path in paths)
             ours, theirs = (f"FROM read_parquet('{path}')" for path in quoted)
-            here, there = (query(self.folder, f"{one} LIMIT 0")[0] for one in (ours, theirs))
+            here, there = (
+                query(self.folder, f"DESCRIBE SELECT * {one}")[1] for one in (ours, theirs)
+            )
             if here != there:
-                wrong.append(f"{file.name}: its columns are not the journal's")
+                wrong.append(f"{name}: its columns are not the journal's")
                 continue
             apart = (f"FROM ({a} EXCEPT ALL {b})" for a, b in ((ours, theirs), (theirs, ours)))
             sql = f"SELECT {', '.join(f'(SELECT count(*) {one})' for one in (ours, *apart))}"
@@ -129,80 +282,11 @@ class Bundle:
             total += rows
             for more, words in zip(others, ("not", "only"), strict=True):
                 if more:
-                    wrong.append(f"{file.name}: {counted(more, 'row')} {words} in the journal")
+                    wrong.append(f"{name}: {counted(more, 'row')} {words} in the journal")
+        shutil.rmtree(again)
         return total, wrong
 
-    def play(self, episodes: int) -> Level:
-        """Evaluate the policy on new episodes, and compare them with the recorded ones."""
-        if not (self.policy / FILE).is_file():
-            return Level("playable", None, f"there is no single policy: {self.no_numpy}")
-        from ...core.policy_document import read_document
-
-        document = read_document(self.policy / FILE)
-        known = ENVIRONMENTS.get(document.eval_env.id)
-        if known is not None and known.source == "optical":
-            return Level("playable", None, "a network serves requests: unzip it for `hpo eval`")
-        for env in (document.env, document.eval_env):
-            self._check_inside(files_of(env.id, dict(env.keys)).values())
-        self._check_inside(document.imports)
-        import_user_code(document.imports, self.policy / "imports")
-        from ...core.saved_policy import load_policy
-        from ...machine.devices import prepare_devices
-
-        prepare_devices()
-        greedy = self._study().evaluation.greedy
-        played = load_policy(self.policy).evaluate(episodes, greedy=greedy).returns[0]
-        with self._fitting():
-            stream, about = Stream(document.about["stream"]), document.about
-            sql = f"SELECT episode_return FROM evaluations WHERE stream = '{stream}'"
-            for name in ("trial", "replicate", "env_steps"):
-                sql += f" AND {name} = {int(about[name])}"
-            before = [float(value) for (value,) in query(self.folder, sql)[1]]
-        return Level("playable", *_agree(before, played.tolist()))
-
-    def retrain(self) -> Level:
-        """Train the trial again by `hpo replay`: bit-equal, within the interval, or not."""
-        from ...search.analysis.replay import replay
-
-        if self.outside:
-            return Level("retrained", None, f"files are not in it: {first_of(self.outside)}")
-        study = self._study()
-        start = [] if study.init is None else [study.init.folder]
-        self._check_inside([*study.imports, *start, *files_of_environment(study)])
-        found = replay(StudyFolder(self.folder), self.trial, self.folder / SOURCE)
-        if found.same:
-            words = counted(len(found.points), "evaluation")
-            return Level("retrained", True, f"bit-equal: {words}, {found.curve_rows} curve rows")
-        last = [one for one in found.points if one.env_steps == found.points[-1].env_steps]
-        before = [value for one in last for value in one.recorded]
-        holds, words = _agree(before, [value for one in last for value in one.replayed])
-        with Journal(self.folder) as journal:
-            was, here = journal.meta.versions, versions_of_study(study)
-        apart = [one for one in was if was[one] != here.get(one)]
-        moved = [f"{one} {was[one]}, here {here.get(one)}" for one in apart]
-        also = f" ({first_of(moved)})" if moved else ""
-        return Level("retrained", holds, f"not bit-equal{also}: {words}")
-
-    def _study(self) -> Study:
+    @property
+    def study(self) -> Study:
         with self._fitting(), Journal(self.folder) as journal:
             return recorded(journal.meta.study_text)
-
-    def _check_inside(self, names: Iterable[object]) -> None:
-        for name in map(str, names):
-            if not is_inside(name):
-                raise StoreError(f"{self.path} names {name!r:.200}, which is outside of it")
-
-
-def _agree(before: Sequence[float], now: Sequence[float]) -> tuple[bool | None, str]:
-    """Return whether two samples have the same mean, as far as an interval tells."""
-    if not before or not now:
-        return None, "no such evaluation was recorded"
-    found = compare(now, before)
-    ours, theirs = map(number, found.means)
-    words = f"{ours} on {counted(len(now), 'episode')}, recorded {theirs} on {len(before)}"
-    around = found.difference_interval
-    if around.low is None or around.high is None:
-        return None, f"{words}; an interval needs 5 of each"
-    holds = around.low <= 0.0 <= around.high
-    ends = f"[{number(around.low)}, {number(around.high)}]"
-    return holds, f"{words}, {'within' if holds else 'outside'} the interval {ends} of differences"

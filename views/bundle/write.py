@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections.abc import Iterable
 from hashlib import file_digest
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from ...errors import StoreError
 from ...files.atomic_files import make_folder, temporary_folder, write_text
 from ...search.checks import changed_files, words_of_changes
-from ...store.journal import JOURNAL_NAME, Journal
+from ...store.journal import Journal
 from ...store.lock import lock_holder
 from ...store.query import require_tables
 from ...store.rows import StudyMeta
@@ -27,12 +28,20 @@ from ...studies.user_code import is_inside
 from ...version import __version__
 from .claims import claims_of
 from .container import pack
+from .members import (
+    CLAIMS,
+    COPIED,
+    LOCK,
+    MANIFEST,
+    NUMPY,
+    POLICIES,
+    SOURCE,
+    policy_files,
+    source_files,
+)
 from .policy_forms import export
 
-FORMAT = 1
-MANIFEST, CLAIMS, LOCK = "bundle.json", "claims.json", "lock.json"
-SOURCE, NUMPY = "source", "numpy"
-COPIED = ("study.yaml", "study.resolved.yaml", JOURNAL_NAME, "curves.parquet")
+FORMAT = 2
 _PACKAGE = Path(__file__).parents[2]
 
 
@@ -55,13 +64,15 @@ def write_bundle(folder: StudyFolder, trial: int | None, source: Path, to: Path)
         write_rows(staged, staged)
         claims = claims_of(staged, trial)
         with Journal(staged) as journal:
-            outside = _copy_source(journal.meta, source, staged / SOURCE)
-        copied = f"policies/trial_{claims['trial']}"
-        kept = folder.path / copied
-        why = f"no policy of trial {claims['trial']} was kept"
+            meta = journal.meta
+        # what ran, even if the copy beside the results was edited since
+        write_text(staged / "study.resolved.yaml", meta.study_text)
+        outside = _copy_source(meta, source, staged / SOURCE)
+        copied = f"{POLICIES}/trial_{claims['trial']}"
+        kept, why = folder.path / copied, f"no policy of trial {claims['trial']} was kept"
         if kept.is_dir():
-            shutil.copytree(kept, staged / copied)
-            why = export(staged / copied, staged / NUMPY)
+            why = _copy_policy(kept, meta, staged / copied)
+            why = why or export(staged / copied, staged / NUMPY)
         about = {"hpo": __version__, "not_in_it": outside, "no_numpy": why}
         write_text(staged / CLAIMS, as_text(claims))
         write_text(staged / LOCK, as_text({**about, **_lock()}))
@@ -94,22 +105,37 @@ def _copy_source(meta: StudyMeta, source: Path, to: Path) -> list[str]:
     if changes := changed_files(meta.files, source):
         told = "files changed since the study ran; restore them, or name the study file's folder"
         raise StoreError(f"{told}:\n{words_of_changes(changes)}", source="DIR")
-    inside = [path for path in meta.files if is_inside(path)]
-    for path in inside:
-        make_folder((to / path).parent)
-        shutil.copyfile(source / path, to / path)
-    start = recorded(meta.study_text).init
-    if start is not None and is_inside(start.folder):
-        shutil.copytree(source / start.folder, to / start.folder, dirs_exist_ok=True)
-    return [path for path in meta.files if path not in inside]
+    _copy(source_files(meta, source), source, to)
+    return [path for path in meta.files if not is_inside(path)]
+
+
+def _copy_policy(kept: Path, meta: StudyMeta, to: Path) -> str:
+    """Copy a kept policy; return why it is left out, else ""."""
+    try:
+        names = policy_files(kept, recorded(meta.study_text), meta.files)
+    except StoreError as error:
+        return " ".join(str(error).replace(f"{kept}/", "").split())
+    _copy(names, kept, to)
+    return ""
+
+
+def _copy(names: Iterable[str], source: Path, to: Path) -> None:
+    for name in names:
+        make_folder((to / name).parent)
+        shutil.copyfile(source / name, to / name)
 
 
 def _lock() -> dict[str, Any]:
     """Return the software here; the versions that the study ran with are among the claims."""
-    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
-    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
     return {
         "python": platform.python_version(),
         "packages": {one.metadata["Name"]: one.version for one in metadata.distributions()},
-        "code": {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)},
+        "code": code_sums(),
     }
+
+
+def code_sums() -> dict[str, str]:
+    """Return the sha256 of each file of this package."""
+    packages = (path.parent for path in _PACKAGE.glob("*/__init__.py"))
+    code = [*_PACKAGE.glob("*.py"), *(path for one in packages for path in one.rglob("*.py"))]
+    return {path.relative_to(_PACKAGE).as_posix(): sha256(path) for path in sorted(code)}

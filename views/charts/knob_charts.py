@@ -141,7 +141,7 @@ def slices(snapshot: Snapshot) -> Picture:
     panels = [_slice(snapshot, compared, key, y, first) for key in [*compared.knobs][:_SLICES]]
     legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
-        legend.append(Key("first on the leaderboard", "c1", "ring"))
+        legend.append(Key(snapshot.winner_word, "c1", "ring"))
     caption = f"{_where(snapshot, compared, _DOTS)}, along one hyperparameter each."
     return Picture("slices", title, caption, panels, legend)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ from ...store.environment_columns import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
 from ...store.rows import DecisionRow, Stream, TrialState
-from ...store.statistics import interval, mean
+from ...store.statistics import mean
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import return_bounds, value_bounds
 from ..formatting import number, param, steps
 from ..leaderboard_text import front_line
@@ -78,33 +80,93 @@ def baseline_lines(snapshot: Snapshot, stream: Stream, x: Scale) -> tuple[list[L
     return lines, [Key(f"{words} {name}", "base", "dashed") for name in ordered[:1]]
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What one panel of the learning curves shows."""
+
+    title: str
+    label: str
+    found: Mapping[int, Curve]
+    bounds: Bounds
+    streams: Mapping[int, Sequence[str]]  # trial -> the seeds that its curve is of
+
+
 def curves(snapshot: Snapshot) -> Picture:
-    leaders = snapshot.leaders(_LEADERS)
+    leaders = _leaders_with_default(snapshot)
     others = [n for n in snapshot.searched if n not in {entry.trial for entry in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
     search = (str(Stream.SEARCH),)
-    own = {entry.trial: _FRESH if entry.confirmed else search for entry in leaders}
+    own = {
+        entry.trial: _FRESH if _on_fresh_seeds(snapshot, entry) else search for entry in leaders
+    }
     searched = dict.fromkeys((*own, *shown), search)
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
+    trained = {**searched, **own}
     asked = [
-        ("In training" if name is None else f"In training on {name}", "episode return",
-         _training(snapshot, {**searched, **own}, most, name), return_bounds(snapshot.meta))
+        _Measured(
+            "In training" if name is None else f"In training on {name}",
+            "episode return",
+            _training(snapshot, trained, most, name),
+            return_bounds(snapshot.meta),
+            trained,
+        )
         for name in environment_names(snapshot.meta.environments) or (None,)
-    ]  # fmt: skip
+    ]
     evaluated = "In evaluations" if snapshot.metric == snapshot.meta.metric else "At evaluations"
-    asked.append((evaluated, snapshot.metric, _evaluated(snapshot, searched),
-                  value_bounds(snapshot.meta)))  # fmt: skip
-    drawn = (_panel(snapshot, title, label, leaders, shown, found, bounds)
-             for title, label, found, bounds in asked)  # fmt: skip
+    of_search = bool(snapshot.study.space.parameters)
+    asked.append(
+        _Measured(
+            f"{evaluated} of the search" if of_search else evaluated,
+            snapshot.metric,
+            _evaluated(snapshot, searched),
+            value_bounds(snapshot.meta),
+            searched,
+        )
+    )
+    drawn = (_panel(snapshot, leaders, shown, measured) for measured in asked)
     panels = [panel for panel in drawn if panel is not None]
     if not panels:
         return Picture("curves", "Learning curves", "No curve has been recorded yet.")
     caption = "Lines are means over seeds; bands are 95% intervals, or the range of fewer than "
-    caption += "five seeds. Training curves of confirmed trials are from selection and test seeds."
+    caption += "five seeds."
+    if _FRESH in own.values():
+        caption += " In training, confirmed trials and the default are shown on their selection "
+        caption += "and test seeds; evaluations before the end exist for search seeds only."
     if shown:
         of = "" if len(shown) == len(others) else f" of {len(others):,}"
         caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
+
+
+def _leaders_with_default(snapshot: Snapshot) -> list[Entry]:
+    """Return the best trials, with the default as the last of them if it is not among them."""
+    leaders = snapshot.leaders(_LEADERS)
+    default = next((entry for entry in snapshot.entries if entry.is_default), None)
+    if default is None or default.trial in {entry.trial for entry in leaders}:
+        return leaders
+    return [*leaders[: _LEADERS - 1], default]
+
+
+def _on_fresh_seeds(snapshot: Snapshot, entry: Entry) -> bool:
+    row = snapshot.rows[entry.trial]
+    return entry.confirmed or bool(row.choose_values or row.report_values)
+
+
+def _named_curve(snapshot: Snapshot, entry: Entry, streams: Sequence[str], seeds: int) -> str:
+    """Return the words of a legend: the trial, and the seeds that its curve is of."""
+    name = f"trial {entry.trial}"
+    if entry.trial < 0:
+        name = "the default"
+    elif entry.is_default and snapshot.study.space.parameters:
+        name += ", default"
+    row = snapshot.rows[entry.trial]
+    fresh = {"selection": len(row.choose_values), "test": len(row.report_values)}
+    kinds = [f"{count} {kind}" for kind, count in fresh.items() if count]
+    if tuple(streams) != _FRESH or not kinds:
+        kind = "search seed" if snapshot.study.space.parameters else "seed"
+        return f"{name} ({counted(seeds, kind)})"
+    noun = "seed" if sum(fresh.values()) == 1 else "seeds"
+    return f"{name} ({' and '.join(kinds)} {noun})"
 
 
 def _training(
@@ -134,9 +196,9 @@ def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[
 
 
 def _panel(
-    snapshot: Snapshot, title: str, label: str, leaders: Sequence[Entry], others: Sequence[int],
-    found: Mapping[int, Curve], bounds: Bounds,
-) -> XY | None:  # fmt: skip
+    snapshot: Snapshot, leaders: Sequence[Entry], others: Sequence[int], measured: _Measured
+) -> XY | None:
+    found, label = measured.found, measured.label
     marks: list[Line | Band | Dot] = []
     keys: list[Key] = []
     for trial in reversed(others):
@@ -152,11 +214,12 @@ def _panel(
         style = f"c{place}"
         seeds = max(len(values) for _, values in points)
         if seeds > 1:
-            marks.append(Band(tuple((at, *_ends(v, bounds)) for at, v in points), style))
+            marks.append(Band(tuple((at, *_ends(v, measured.bounds)) for at, v in points), style))
         middle = tuple((at, mean(values)) for at, values in points)
         tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
         marks.append(_mark(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
-        keys.insert(0, Key(f"trial {entry.trial} ({counted(seeds, 'seed')})", style, "line"))
+        streams = measured.streams.get(entry.trial, ())
+        keys.insert(0, Key(_named_curve(snapshot, entry, streams, seeds), style, "line"))
     if not marks:
         return None
     x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
@@ -170,7 +233,7 @@ def _panel(
     grey = ((value for _, value in _corners(mark)) for mark in marks[:behind])
     outside = sum(not all(map(y.holds, values)) for values in grey)
     keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
-    return XY(title, x, y, (*lines, *marks), tuple(keys), wide=True)
+    return XY(measured.title, x, y, (*lines, *marks), tuple(keys), wide=True)
 
 
 def _mark(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
@@ -185,7 +248,7 @@ def _evenly(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
 
 
 def _ends(values: Sequence[float], bounds: Bounds) -> tuple[float, float]:
-    around = bounds.around(interval(values))
+    around = bounded_interval(values, bounds)
     if around.low is None or around.high is None:
         return min(values), max(values)
     return around.low, around.high
@@ -233,7 +296,7 @@ def history(snapshot: Snapshot) -> Picture:
         marks.append(Dot(trial, y.low, "bad", trial, tip, "cross"))
     if first is not None and first.search_value is not None and finite(first.search_value):
         marks.append(Dot(first.trial, first.search_value, "c1", shape="ring"))
-        keys.append(Key("first on the leaderboard", "c1", "ring"))
+        keys.append(Key(snapshot.winner_word, "c1", "ring"))
     if any(trial not in lost for trial in stopped):
         keys.append(Key("not finished: value at its last rung", "muted"))
     outside = sum(not y.holds(value) for value in every)
@@ -347,7 +410,7 @@ def schedule(snapshot: Snapshot) -> Picture:
     caption += "copies is an upright line from the copied member's value to a dot, the new value."
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'hyperparameter')}."
-    keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),
+    keys = (Key(snapshot.winner_word, "c1", "line"), Key("best fifth", "s4", "line"),
             Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
     return Picture("schedule", title, caption, panels, keys)
 

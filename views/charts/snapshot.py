@@ -90,6 +90,11 @@ class Snapshot:
         return first if first is not None and first.value is not None else None
 
     @property
+    def winner_word(self) -> str:
+        """What `winner` is called: the leader until the confirm stage has chosen."""
+        return "winner" if self.winner is not None and self.winner.confirmed else "leader"
+
+    @property
     def default(self) -> int | None:
         return next((entry.trial for entry in self.entries if entry.is_default), None)
 

@@ -95,10 +95,15 @@ def do_what_if(args: Namespace) -> int:
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
     rows = [
-        [row.rule, f"{row.stopped}/{row.trials}", f"{row.saved:.0%}",
-         number(row.lost), row.why or "yes"]
+        [
+            row.rule,
+            "-" if row.stopped is None else f"{row.stopped}/{row.trials}",
+            "-" if row.saved is None else f"{row.saved:.0%}",
+            number(row.lost),
+            row.why or "yes",
+        ]
         for row in found.rows
-    ]  # fmt: skip
+    ]
     table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
     head = [_own_rule(found)]
     if found.asked_env_steps is not None:
@@ -117,7 +122,9 @@ def _own_rule(found: WhatIf) -> str:
     if own.rule == "none":
         return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
     lost = "" if own.lost is None else f" and lost {number(own.lost)}"
-    return f"{found.study} ran {own.rule}: it saved {own.saved:.0%} of env steps{lost}."
+    saved = "what it saved is not known" if own.saved is None else f"it saved {own.saved:.0%}"
+    of = "" if own.saved is None else " of env steps"
+    return f"{found.study} ran {own.rule}: {saved}{of}{lost}."
 
 
 def _notes(found: WhatIf) -> list[str]:
@@ -125,6 +132,8 @@ def _notes(found: WhatIf) -> list[str]:
         notes = ["lost: not known without a finished trial, or with several objectives."]
     else:
         notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
+    if any(row.saved is None for row in found.rows):
+        notes.append("-: not known, as no recorded value makes this rule stop a trial.")
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         notes.append(_WHY[why].format(method=found.method) + ".")
     if found.matched < found.judgements:

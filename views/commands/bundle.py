@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...errors import ConfigError, StoreError, counted
 from ...files.atomic_files import temporary_folder
 from ...store.study_folder import find_study, first_of
-from ..bundle.verify import Bundle, Level
+from ..bundle.levels import Level
+from ..bundle.play_and_train import (
+    Side,
+    playable,
+    retrained,
+    seconds_of_a_run,
+    sides_of,
+    words_of,
+)
+from ..bundle.verify import Bundle
 from ..bundle.write import sha256, write_bundle
-from ..formatting import duration, steps
+from ..formatting import duration, unit_in
 from ..output import echo, note, print_answer
 
 
@@ -19,7 +30,7 @@ def do_bundle(args: Namespace) -> int:
     path = Path(args.to)
     folder = find_study(args.study, Path(args.out), note)
     about = write_bundle(folder, args.trial, Path(args.source), path)
-    lines = [one["sentence"] for one in about["claims"]]
+    lines = [said for one in about["claims"] for said in one["sentences"]]
     lines += [f"No policy for NumPy: {why}." for why in filter(None, [about["no_numpy"]])]
     data = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)}
     lines.append(f"wrote {path}: {data['bytes']:,} bytes, sha256 {data['sha256']}")
@@ -28,42 +39,98 @@ def do_bundle(args: Namespace) -> int:
 
 
 def do_verify(args: Namespace) -> int:
+    if args.seeds is not None and not args.retrain:
+        raise ConfigError("--seeds says how many seeds --retrain trains; add --retrain")
     path, levels = Path(args.file), list[Level]()
 
     def show(level: Level) -> None:
         levels.append(level)
         if not args.json:
-            answer = {True: "yes", False: "NO", None: "-"}[level.holds]
-            echo("\n  ".join([f"{level.name:<11} {answer:<4} {level.words}", *level.wrong]))
+            echo(_text(level))
 
     with temporary_folder("verify") as temporary:
         bundle = Bundle(path, temporary / "study")
-        show(Level("intact", True, f"{counted(len(bundle.members), 'member')} by sha256"))
+        show(bundle.intact())
         level, found = bundle.consistent()
         show(level)
-        sentences = [one["sentence"] for one in found["claims"]]
-        play = f"starts jax and plays {counted(args.episodes, 'episode')}: about a minute"
-        share = f"its share of the study took {duration(found['train_seconds'])}"
-        train = f"starts jax and trains {steps(found['env_steps'])} env steps: {share}"
-        for name, asked, option, cost, run in (
-            ("playable", args.play, "--play", play, lambda: bundle.play(args.episodes)),
-            ("retrained", args.retrain, "--retrain", train, bundle.retrain),
-        ):
-            if not asked or not level.holds:
-                why = f"not asked: {option} {cost}"
-                show(Level(name, None, why if level.holds else "it is not consistent"))
-                continue
-            note(cost)
-            if bundle.code and not args.allow_code:
-                note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
-                if not _is_allowed():
-                    raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
-            show(run())
-    data = {"path": str(path), "sha256": sha256(path), "sentences": sentences}
-    data["holds"] = all(level.holds is not False for level in levels)
-    text = "\n".join(["", *sentences, f"sha256 {data['sha256']}"] if data["holds"] else [])
-    print_answer(args.json, {**data, "levels": [vars(level) for level in levels]}, text)
-    return 0 if data["holds"] else 1
+        for one in _levels_that_run(bundle, found, level.holds is True, args):
+            show(one)
+    holds = all(level.holds is not False for level in levels)
+    claims = _claims(found["claims"], levels[-1])
+    data = {"path": str(path), "sha256": sha256(path), "holds": holds, "claims": claims}
+    data["sentences"] = [said for one in claims for said in one["sentences"]]
+    lines = [*_said(claims, levels[-1]), f"sha256 {data['sha256']}"] if holds else []
+    print_answer(
+        args.json, {**data, "levels": [vars(level) for level in levels]}, "\n".join(lines)
+    )
+    return 0 if holds else 1
+
+
+def _text(level: Level) -> str:
+    answer = {True: "yes", False: "NO", None: "-"}[level.holds]
+    lines = [f"{level.name:<11} {answer:<4} {level.words}", *level.wrong]
+    if level.not_read and level.holds:
+        lines.append(f"not checked here: {level.not_read}")
+    return "\n  ".join(lines)
+
+
+def _levels_that_run(
+    bundle: Bundle, found: dict[str, Any], sound: bool, args: Namespace
+) -> Iterator[Level]:
+    """Yield `playable` and `retrained`, each once it is asked for and its code is allowed."""
+    claims = found["claims"]
+    sides = sides_of(bundle, claims, args.seeds) if sound else []
+    new = counted(args.episodes, "new episode")
+    play = f"starts jax and plays the recorded episodes and {new}: about a minute"
+    train = f"starts jax and trains {_cost(bundle, sides)}"
+    for name, asked, option, cost, run in (
+        ("playable", args.play, "--play", play, lambda: playable(bundle, args.episodes)),
+        ("retrained", args.retrain, "--retrain", train, lambda: retrained(bundle, claims, sides)),
+    ):
+        if not asked or not sound:
+            why = f"not asked: {option} {cost}"
+            yield Level(name, None, why if sound else "it is not consistent")
+            continue
+        note(cost)
+        if bundle.code and not args.allow_code:
+            note(f"{bundle.path} brings code: {', '.join(bundle.code)}")
+            if not _is_allowed():
+                raise StoreError(f"its code was not allowed to run: {first_of(bundle.code)}")
+        yield run()
+
+
+def _cost(bundle: Bundle, sides: Sequence[Side]) -> str:
+    if not sides:
+        return "the seeds that its claims rest on"
+    runs, unit = sum(len(side.drawn) for side in sides), unit_in(bundle.folder)
+    length = f"{bundle.study.horizon:,} {unit}"
+    took = seconds_of_a_run(bundle)
+    time = f"; one took {duration(took)} in the study" if took else ""
+    return f"{counted(runs, 'run')} of {length}, {words_of(sides)}{time}"
+
+
+def _claims(claims: Sequence[dict[str, Any]], retrained: Level) -> list[dict[str, Any]]:
+    """Return the claims, each with the retrained seeds that vouch for it."""
+    return [
+        {
+            "about": one["about"],
+            "sentences": one["sentences"],
+            "retrained": retrained.covers if one["about"] in retrained.claims else None,
+        }
+        for one in claims
+    ]
+
+
+def _said(claims: Sequence[dict[str, Any]], level: Level) -> list[str]:
+    """Return the sentences under what vouches for them."""
+    again = [said for one in claims if one["retrained"] for said in one["sentences"]]
+    rest = [said for one in claims if not one["retrained"] for said in one["sentences"]]
+    lines = [""]
+    if again:
+        lines += [f"{level.covers}:", *(f"  {said}" for said in again)]
+    if rest:
+        lines += ["Claimed, not retrained:", *(f"  {said}" for said in rest)]
+    return lines
 
 
 def _is_allowed() -> bool:

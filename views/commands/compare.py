@@ -43,8 +43,9 @@ from ...store.interim_analyses import (
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import NO_INTERVAL, interval
+from ...store.statistics import NO_INTERVAL
 from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...store.verdict_text import COPIES_REMEDY, copies_sentence
 from ...studies.load import recorded
@@ -523,8 +524,9 @@ def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
 def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
     rows: list[list[str]] = []
     for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
-        spread = NO_INTERVAL if side.name in chosen.copied else interval(values)
-        around = chosen.bounds.around(spread)
+        around = bounded_interval(values, chosen.bounds)
+        if side.name in chosen.copied:
+            around = NO_INTERVAL
         few = " ".join(map(number, values)) if len(values) <= _LISTED else ""
         rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
     header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")

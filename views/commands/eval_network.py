@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.policy_document import NAME, read_about
 from ...environments.registry import rooted
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.statistics import NO_INTERVAL, interval
 from ...studies.env_section import EnvFile, read_env_file
-from ..formatting import aligned, between, number
+from ..formatting import aligned, between, number, origin_lines
 from ..output import finite_or_none, note, print_answer, write_csv
 from ..terminal.console import plain_warnings
 
@@ -106,6 +107,11 @@ def _differences(policy: str, heuristic: str, results: Compared) -> list[dict[st
 
 
 def results_text(data: Mapping[str, Any]) -> str:
+    origins = [line for about in data.get("about", {}).values() for line in origin_lines(about)]
+    return "\n".join([_answer_text(data), *origins])
+
+
+def _answer_text(data: Mapping[str, Any]) -> str:
     lines = [data["env"] + ", sampled actions" * (not data.get("greedy", True))]
     if "trace" in data:
         what = f"{counted(data['requests'], 'request')} to {data['trace']}"
@@ -192,7 +198,10 @@ class _Question:
     title: str  # the environment in a few words
 
     def head(self) -> dict[str, Any]:
-        return {"env": self.title, **({"greedy": not self.sampled} if self.policies else {})}
+        if not self.policies:
+            return {"env": self.title}
+        origins = {policy: dict(read_about(Path(policy) / NAME)) for policy in self.policies}
+        return {"env": self.title, "greedy": not self.sampled, "about": origins}
 
 
 def do_eval_network(args: Namespace) -> int:

@@ -10,17 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.policy_document import NAME, TRAINING, read_document, read_training
+from ...core.policy_document import NAME, TRAINING, read_about, read_document, read_training
 from ...environments.registry import find
 from ...environments.table import ENVIRONMENTS
 from ...errors import ConfigError, StoreError, counted
 from ...machine.software import enable_compilation_cache
 from ...store.comparison import Bounds
-from ...store.statistics import interval, mean
+from ...store.statistics import mean
+from ...store.unobserved import bounded_interval
 from ...studies.algorithm_section import loaded_algorithm
 from ...studies.evaluation import LONGEST
 from ...studies.user_code import import_user_code
-from ..formatting import number, with_interval
+from ..formatting import number, origin_lines, with_interval
 from ..output import finite_or_none, print_answer, write_csv
 from ..terminal.console import fitted
 
@@ -81,7 +82,7 @@ def do_eval(args: Namespace) -> int:
 
 
 def _statistics(returns: list[float], lengths: list[float], bounds: Bounds) -> dict[str, Any]:
-    around = bounds.around(interval(returns))
+    around = bounded_interval(returns, bounds)
     found = {
         "return_mean": mean(returns), "ci_low": around.low, "ci_high": around.high,
         "return_min": min(returns), "return_max": max(returns), "length_mean": mean(lengths),
@@ -133,6 +134,8 @@ def _eval_training(args: Namespace) -> int:
     metrics = _means(values)
     data |= {"metrics": metrics, "returns": [finite_or_none(value) for value in returns]}
     lines += [f"{name}  {number(value)}" for name, value in metrics.items()]
+    data["about"] = dict(read_about(folder / TRAINING))
+    lines += origin_lines(data["about"])
     print_answer(args.json, data, fitted("\n".join(lines), sys.stdout, 8))
     return 0
 
@@ -192,6 +195,7 @@ def _text(data: dict[str, Any]) -> str:
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     if data["cut"]:
         lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps")
+    lines += origin_lines(data["about"])
     return "\n".join(lines)
 
 

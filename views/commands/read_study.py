@@ -67,6 +67,7 @@ from ..leaderboard_text import (
     winner_line,
 )
 from ..output import echo, note, print_answer, print_json
+from ..resuming import resuming
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from ..words import value_text
@@ -189,7 +190,9 @@ def do_top(args: Namespace) -> int:
     deciding = deciding_command(seen.conclusion, entries, folder.path)
     if deciding is not None and seen.state == "finished":
         out.print(f"To decide ({deciding[1]}):\n  {deciding[0]}", soft_wrap=True)
-    if seen.state != "finished":
+    if seen.state == "interrupted":
+        out.print(f"Interrupted: {resuming(folder.path)}", soft_wrap=True)
+    elif seen.state != "finished":
         out.print(f"The study is {seen.state}; these are its results so far.")
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
@@ -262,7 +265,7 @@ def do_best(args: Namespace) -> int:
         echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
         front = [e for e in entries if e.front == 1 and e.confirmed == first.confirmed]
         if len(front) > 1:
-            echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
+            echo(f"Trial {first.trial} leads: the largest crowding distance on the front.")
     else:
         said = [in_unit(winner_line(entries, seen.metric), seen.unit)]
         said += headline(seen.conclusion, entries, seen.metric)
@@ -387,7 +390,7 @@ def do_stop(args: Namespace) -> int:
             time.sleep(0.2)
     summary = summary_of(folder.path)
     ended = f"{summary.done} of {counted(summary.trials, 'trial')} ended"
-    more = "; its `hpo run` command resumes it" if summary.state == "interrupted" else ""
+    more = f"; {resuming(folder.path)}" if summary.state == "interrupted" else ""
     text = f"{summary.name}: {summary.state}, {ended}{more}"
     print_answer(args.json, {"study": folder.name, "state": summary.state}, text)
     return 0

@@ -28,6 +28,7 @@ from ..live.library import Library, PerCommit
 from ..live.server import LiveServer, is_loopback
 from ..live.study_status import Standing, read_standing
 from ..output import echo, print_json, print_json_line
+from ..resuming import resuming
 from ..terminal.console import can_draw, console, hush_keys, in_columns
 from ..terminal.live_view import live, panel, title_of
 from ..terminal.run_view import status_line
@@ -165,4 +166,5 @@ def _end_text(folder: StudyFolder, standing: Standing) -> str:
         return f"{said}\nNext: hpo top{target(folder.path)}"
     why = "The process has died" if standing.word == "died" else "It was interrupted"
     why += f" after commit {standing.head.number}; everything so far is kept.\n"
-    return f"{why}The command that started it resumes it; so far: hpo top{target(folder.path)}"
+    how = resuming(folder.path)
+    return f"{why}{how[0].upper()}{how[1:]}\nSo far: hpo top{target(folder.path)}"

@@ -143,7 +143,8 @@ def next_commands(
         return commands
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
     column = f", param.{knob}" if knob else ""
-    sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"
+    values = "search_value, choose_value, report_value"
+    sql = f"SELECT trial, {values}{column} FROM trials ORDER BY rank"
     return [*commands, (f'hpo query "{sql}"{which}', "")]
 
 

@@ -28,6 +28,7 @@ from ..charts.model import (
 )
 from ..charts.svg import panel_svg
 
+_LONG_NAME = 12
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 
 
@@ -106,7 +107,7 @@ def table(
     sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
     before, after = ('<button type="button">', "</button>") if len(rows) > 1 else ("", "")
     heads = "".join(
-        f'<th scope="col"{side}>{before}{escape(word)}{after}</th>'
+        f'<th scope="col"{side}>{before}{_breakable(word)}{after}</th>'
         for word, side in zip(header, sides, strict=True)
     )
     lines: list[str] = []
@@ -120,6 +121,12 @@ def table(
         )
         lines.append(f"<tr{whose}>{cells}</tr>")
     return scrolling(caption, heads, "".join(lines))
+
+
+def _breakable(word: str) -> str:
+    """Let a long name of a column take two lines, where the table would be too wide."""
+    shown = escape(word)
+    return shown.replace("_", "_<wbr>") if len(word) > _LONG_NAME else shown
 
 
 def scrolling(caption: str, heads: str, rows: str, whole: bool = False) -> str:

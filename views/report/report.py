@@ -14,8 +14,8 @@ from ...files.atomic_files import output, write_text
 from ...store.aggregate_environments import Beside, Estimate, OnEach, beside, on_each, profiles
 from ...store.environment_columns import environment_names
 from ...store.rows import Stream
-from ...store.statistics import interval
 from ...store.study_folder import StudyFolder
+from ...store.unobserved import bounded_interval
 from ...store.value_bounds import value_bounds
 from ...studies.spec import env_words
 from ...version import __version__
@@ -45,6 +45,7 @@ from ..leaderboard_text import (
     knob_columns,
     value_source,
 )
+from ..resuming import resuming
 from ..time_spent import time_facts
 from .page import Cell, facts, figure, page, table
 
@@ -306,6 +307,9 @@ def _conclusion(snapshot: Snapshot) -> str:
     if snapshot.meta.objectives:
         more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
     shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
+    if snapshot.standing in ("interrupted", "died"):
+        left = "It was interrupted" if snapshot.standing == "interrupted" else "Its process died"
+        shown += f'<p class="note">{left}; {escape(resuming(snapshot.folder.path))}</p>'
     if best is not None and best.params:
         params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
         shown += f'<p class="note">Trial {best.trial}: {escape(params)}</p>'
@@ -319,8 +323,9 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     if best is not None and not snapshot.meta.objectives:
         around = between(best.ci_low, best.ci_high)
         seeds = value_source(best.value_from, best.seeds, len(snapshot.entries)).split(",")[0]
-        name = "winner" if best.confirmed else "first"
-        found.append((name, number(best.value), f"trial {best.trial} {around} on {seeds}"))
+        found.append(
+            (snapshot.winner_word, number(best.value), f"trial {best.trial} {around} on {seeds}")
+        )
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
         found.append(("default", number(against.means[1]), _default_words(snapshot)))
@@ -333,7 +338,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 def _default_words(snapshot: Snapshot) -> str:
     default = snapshot.default
     values = () if default is None else snapshot.rows[default].report_values
-    around = value_bounds(snapshot.meta).around(interval(values))
+    around = bounded_interval(values, value_bounds(snapshot.meta))
     seeds = counted(len(values), "test seed")
     return f"{between(around.low, around.high)} on {seeds}".lstrip()
 

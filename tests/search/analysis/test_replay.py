@@ -2,20 +2,24 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from helpers import search_samples as samples
 from helpers.shared_programs import shared_programs
 from hpo.cli import main
+from hpo.core.policy_document import read_about
 from hpo.errors import StoreError
 from hpo.search.analysis import replay as module
-from hpo.search.analysis.replay import replay
+from hpo.search.analysis.replay import Seeds, play, replay
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
+from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 
@@ -146,6 +150,33 @@ def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, t
     )
     assert run(study, path, LocalFactory(study), (), samples.quick()).state == "finished"
     assert tables_equal(folder.path, path) == []
+
+
+def test_test_seeds_are_trained_again_through_the_whole_lineage(folder):
+    """A new seed runs a lineage's hyperparameters from its start, in the winner's own rows."""
+    row = next(row for row in trials(folder) if row.trial >= 0 and row.report_values)
+    found = replay(folder, row.trial, seeds=Seeds(Stream.REPORT, (0,)))
+    assert found.same and found.apart == () and found.replicates == (0,)
+    [point] = found.points
+    assert sum(point.replayed) / len(point.replayed) == row.report_values[0]
+    assert found.curve_rows == 32
+    chosen = replay(folder, row.trial, seeds=Seeds(Stream.CHOOSE, (1,)))
+    assert chosen.apart == () and [one.replicate for one in chosen.points] == [1]
+
+
+def test_a_kept_policy_plays_the_recorded_episodes_bit_for_bit(folder, tmp_path):
+    kept = next(path for path in folder.policies.glob("trial_*/policy.json")).parent
+    about = read_about(kept / "policy.json")
+    point = play(folder, kept, about, Path())
+    assert point.same and point.replicate == about["replicate"]
+    other = tmp_path / "other"
+    shutil.copytree(kept, other)
+    text = (other / "policy.json").read_text()
+    (other / "policy.json").write_text(re.sub(r'"gamma": [^,]*', '"gamma": 0.5', text))
+    with pytest.raises(StoreError, match="has another gamma than the trial"):
+        play(folder, other, about, Path())
+    with pytest.raises(StoreError, match="an evaluation that the study has not"):
+        play(folder, kept, {**about, "env_steps": 7}, Path())
 
 
 def test_what_was_never_evaluated_cannot_be_replayed(folder):

@@ -1,0 +1,1 @@
+"""Training runs as an environment whose actions are hyperparameters."""

@@ -1,0 +1,271 @@
+"""The levels of a bundle that run its code: its policy played, and its claimed seeds retrained.
+
+Both give the bits of the study on the processor and with the versions that it ran with.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.policy_document import NAME, read_document
+from ...environments.registry import files_of
+from ...errors import counted
+from ...files.atomic_files import read_text
+from ...files.plain_data import parse_json
+from ...machine.software import versions_of_study
+from ...search.analysis.replay import Replay, Seeds, play, replay
+from ...search.checks import files_of_environment
+from ...store.comparison import compare
+from ...store.journal import Journal
+from ...store.leaderboard import default_of
+from ...store.rows import Stream
+from ...store.statistics import mean
+from ...store.study_folder import StudyFolder, first_of
+from ...studies.user_code import import_user_code
+from ..formatting import SEED_KINDS, number, seeds_text
+from .levels import Level
+from .members import IMPORTS, NUMPY, NUMPY_FILES, SOURCE
+from .policy_forms import FILE, describe
+from .verify import Bundle
+
+_LIKELY_NEW = "its rows were changed, or another processor trained it"
+_CLOSE = 1e-5  # relative; of what a processor computes when a policy is written for NumPy
+
+
+@dataclass(frozen=True)
+class Side:
+    """The seeds of one trial that a claim rests on."""
+
+    trial: int
+    name: str  # as in a sentence: `trial 17`, `the default`
+    stream: Stream
+    replicates: tuple[int, ...]  # all of them
+    drawn: tuple[int, ...]  # those to train again
+
+    @property
+    def words(self) -> str:
+        if len(self.drawn) == len(self.replicates):
+            return f"all {seeds_text(len(self.drawn), self.stream)}"
+        shown = ", ".join(map(str, self.drawn))
+        return f"{len(self.drawn)} of {seeds_text(len(self.replicates), self.stream)} ({shown})"
+
+
+def sides_of(bundle: Bundle, claims: Sequence[Mapping[str, Any]], most: int | None) -> list[Side]:
+    """Return the seeds that claims rest on, and at most `most` of each, drawn at random."""
+    with Journal(bundle.folder) as journal:
+        rows = {row.trial: row for row in journal.trials()}
+        seen = {(one.trial, one.stream, one.replicate) for one in journal.evaluations()}
+    default, order = default_of([*rows.values()]), dict[int, float]()
+    chance, found = random.SystemRandom(), list[Side]()
+    for trial, kind in dict.fromkeys(
+        (int(one["trial"]), str(one["seeds"])) for claim in claims for one in claim["rests_on"]
+    ):
+        stream = Stream(kind)
+        own = {seed for number, of, seed in seen if (number, of) == (trial, stream)}
+        own |= {*rows[trial].report_diverged} if stream is Stream.REPORT else set[int]()
+        for seed in sorted(own):
+            order.setdefault(seed, chance.random())
+        drawn = sorted(sorted(own, key=lambda seed: order[seed])[:most])
+        is_default = default is not None and default.trial == trial
+        name = "the default" if is_default else f"trial {trial}"
+        found.append(Side(trial, name, stream, tuple(sorted(own)), tuple(drawn)))
+    return found
+
+
+def seconds_of_a_run(bundle: Bundle) -> float:
+    """Return the mean time of a search run of the claimed trial; 0 if unknown."""
+    with Journal(bundle.folder) as journal:
+        row = journal.trial(bundle.trial)
+    return 0.0 if row is None else row.train_seconds / max(1, len(row.seed_values))
+
+
+def words_of(sides: Sequence[Side]) -> str:
+    """Return seeds and trials: `all 8 test seeds of trial 24 and of the default`."""
+    trials: dict[str, list[str]] = {}
+    for side in sides:
+        trials.setdefault(side.words, []).append(f"of {side.name}")
+    return "; ".join(f"{words} {' and '.join(each)}" for words, each in trials.items())
+
+
+# ---------------------------------------------------------------------- retrained
+
+
+def retrained(bundle: Bundle, claims: Sequence[Mapping[str, Any]], sides: Sequence[Side]) -> Level:
+    """Train the seeds that the claims rest on again, and compare every number."""
+    study = bundle.study
+    if bundle.outside:
+        return Level("retrained", None, f"files are not in it: {first_of(bundle.outside)}")
+    if study.more_envs:
+        return Level("retrained", None, "a study on several environments is not trained again")
+    if not sides:
+        return Level("retrained", None, "no claim rests on the seeds of one trial or of two")
+    start = [] if study.init is None else [study.init.folder]
+    bundle.check_inside([*study.imports, *start, *files_of_environment(study)])
+    folder, source = StudyFolder(bundle.folder), bundle.folder / SOURCE
+    found = [
+        replay(folder, side.trial, source, seeds=Seeds(side.stream, side.drawn)) for side in sides
+    ]
+    known = {(side.trial, str(side.stream)) for side in sides}
+    own = [
+        claim["about"]
+        for claim in claims
+        if claim["rests_on"]
+        and {(one["trial"], one["seeds"]) for one in claim["rests_on"]} <= known
+    ]
+    searched = any(side.stream is Stream.SEARCH for side in sides)
+    unread = "the other trials" if searched else "search seeds, and the other trials"
+    holds, words, wrong = _judged(bundle, sides, found)
+    exact = words.startswith("bit-equal")
+    covers = _vouched(sides, exact) if holds else ""
+    return Level("retrained", holds, words, wrong, unread, own if holds else (), covers)
+
+
+def _vouched(sides: Sequence[Side], exact: bool) -> str:
+    """Return the head of the sentences that rest on these seeds."""
+    whole = all(side.drawn == side.replicates for side in sides)
+    bits = "bit-equal" if exact else "not bit-equal"
+    if whole:
+        return f"Retrained on {words_of(sides)}, {bits}"
+    return f"Claimed, of which {words_of(sides)} were retrained, {bits}, and no others"
+
+
+def _judged(
+    bundle: Bundle, sides: Sequence[Side], found: Sequence[Replay]
+) -> tuple[bool | None, str, list[str]]:
+    trained, apart = sum(len(side.drawn) for side in sides), sum(len(one.apart) for one in found)
+    if not apart:
+        evaluations = counted(sum(len(one.points) for one in found), "evaluation")
+        rows = sum(one.curve_rows for one in found)
+        words = f"bit-equal on {words_of(sides)}: {evaluations}, {counted(rows, 'curve row')}"
+        return True, words, []
+    if apart < trained:  # so this processor gives the bits of the study
+        wrong = [line for pair in zip(sides, found, strict=True) for line in _seeds_apart(*pair)]
+        equal = f"{trained - apart} of {counted(trained, 'run')} bit-equal, {apart} not"
+        return False, equal, wrong
+    answers = [_means_agree(*pair) for pair in zip(sides, found, strict=True)]
+    each = "; ".join(words for _, words in answers)
+    words = f"not bit-equal on {words_of(sides)} ({_moved(bundle)}): {each}"
+    if any(holds is False for holds, _ in answers):
+        return False, words, []
+    return (None if any(holds is None for holds, _ in answers) else True), words, []
+
+
+def _seeds_apart(side: Side, found: Replay) -> list[str]:
+    """Return a line for each seed that came out otherwise, with both values."""
+    lines, ends = list[str](), dict[int, str]()
+    for point in found.points:
+        now, was = number(mean(point.replayed)), number(mean(point.recorded))
+        ends[point.replicate] = f"trained again it has {now}, recorded is {was}"
+        if now == was:
+            ends[point.replicate] = "its curve or its episodes are not those recorded"
+    for seed in found.apart:
+        told = ends.get(seed, "diverged")
+        if (seed in found.diverged) != (seed in found.diverged_now):
+            told = "diverged in the study alone" if seed in found.diverged else "diverges here"
+        lines.append(f"{side.name}, {SEED_KINDS[side.stream]} seed {seed}: {told}")
+    return lines
+
+
+def _means_agree(side: Side, found: Replay) -> tuple[bool | None, str]:
+    """Compare one value of each seed; seeds that diverged have none."""
+    ends = {point.replicate: point for point in found.points}  # the last one stays
+    before = [mean(point.recorded) for point in ends.values()]
+    now = [mean(point.replayed) for point in ends.values()]
+    holds, words = agree(before, now, "seed")
+    return holds, f"{side.name} {words}"
+
+
+def _moved(bundle: Bundle) -> str:
+    """Return the versions that changed since the study ran."""
+    with Journal(bundle.folder) as journal:
+        was, here = journal.meta.versions, versions_of_study(bundle.study)
+    moved = [f"{one} {was[one]}, here {here.get(one)}" for one in was if was[one] != here.get(one)]
+    return first_of(moved) if moved else f"with the same versions: {_LIKELY_NEW}"
+
+
+# ---------------------------------------------------------------------- playable
+
+
+def playable(bundle: Bundle, episodes: int) -> Level:
+    """Evaluate the policy on the episodes that it was recorded on, and on new ones."""
+    about = bundle.about_policy()
+    if not about:
+        return Level("playable", None, "it has no single policy")
+    if bundle.outside:
+        return Level("playable", None, f"files are not in it: {first_of(bundle.outside)}")
+    is_ppo = (bundle.policy / NAME).is_file()
+    if is_ppo:
+        _check_document(bundle)
+    point = play(StudyFolder(bundle.folder), bundle.policy, about, bundle.folder / SOURCE)
+    which = f"{SEED_KINDS[about['stream']]} seed {point.replicate}"
+    wrong = _numpy_apart(bundle) if is_ppo else []
+    unread = "the other seeds (--retrain)"
+    recorded = f"{counted(len(point.recorded), 'recorded episode')} of {which}"
+    new = _new_episodes(bundle, episodes) if is_ppo else []
+    also = f"; {number(mean(new))} on {counted(len(new), 'new episode')}" if new else ""
+    if point.same:
+        words = f"bit-equal on the {recorded}: {number(mean(point.recorded))}{also}"
+        return Level("playable", not wrong, words, wrong, unread)
+    holds, words = agree(point.recorded, new or point.replayed, "episode")
+    words = f"not bit-equal on the {recorded} ({_moved(bundle)}): {words}"
+    return Level("playable", False if wrong else holds, words, wrong, unread)
+
+
+def _check_document(bundle: Bundle) -> None:
+    document = read_document(bundle.policy / NAME)
+    for env in (document.env, document.eval_env):
+        bundle.check_inside(files_of(env.id, dict(env.keys)).values())
+    bundle.check_inside(document.imports)
+    import_user_code(document.imports, bundle.policy / IMPORTS)
+
+
+def _new_episodes(bundle: Bundle, episodes: int) -> list[float]:
+    from ...core.saved_policy import load_policy
+
+    how = bundle.study.evaluation
+    if how.steps is not None:
+        return []
+    return load_policy(bundle.policy).evaluate(episodes, greedy=how.greedy).returns[0].tolist()
+
+
+def _numpy_apart(bundle: Bundle) -> list[str]:
+    """Return how the policy for NumPy differs from the policy itself."""
+    if NUMPY_FILES[1] not in bundle.members:
+        return []
+    about = describe(bundle.policy, "NumPy plays an mlp", ("mlp",))
+    given = parse_json(read_text(bundle.folder / NUMPY / FILE))
+    if isinstance(about, str):
+        return [f"{NUMPY}/{FILE}: {about}"]
+    wrong = [name for name in {**about, **given} if not _alike(about.get(name), given.get(name))]
+    return [f"{NUMPY}/{FILE}: its {name} is not the policy's" for name in wrong]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        a, b = np.asarray(one), np.asarray(other)
+        numeric = a.dtype.kind in "fi" and b.dtype.kind in "fi" and a.shape == b.shape
+        return bool(np.allclose(a, b, _CLOSE, _CLOSE)) if numeric else one == other
+    return one == other
+
+
+def agree(before: Sequence[float], now: Sequence[float], of: str) -> tuple[bool | None, str]:
+    """Return whether an interval of differences of two samples contains 0; None without one."""
+    if not before or not now or not all(map(math.isfinite, [*before, *now])):
+        return None, "has no values to compare"
+    found = compare(now, before)
+    ours, theirs = map(number, found.means)
+    words = f"{ours} on {counted(len(now), of)}, recorded {theirs} on {len(before)}"
+    around = found.difference_interval
+    if around.low is None or around.high is None:
+        return None, f"{words}; an interval needs 5 {of}s of each"
+    holds = around.low <= 0.0 <= around.high
+    ends = f"[{number(around.low)}, {number(around.high)}]"
+    return holds, f"{words}, {'within' if holds else 'outside'} the interval {ends} of differences"

@@ -1,0 +1,44 @@
+"""How a study that no process runs any more is continued, in one sentence with a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import HpoError
+from ..store.journal import Journal
+from ..store.study_folder import RESULTS, StudyFolder
+from ..studies.load import recorded
+from ..studies.overrides import Given, given_in
+
+_STARTED = "the command that started it resumes it"
+
+
+def resuming(folder: Path) -> str:
+    """Return `resume it with: hpo run ...`, or words where the study's folder has no command."""
+    command = resume_command(StudyFolder(folder))
+    return f"resume it with: {command}" if command else _STARTED
+
+
+def resume_command(folder: StudyFolder) -> str:
+    """Return the command that resumes a study; "" if its folder does not give one.
+
+    The kept file names the command if options changed the study. Without options the kept file
+    itself can be run, unless the study imports files, which are not kept.
+    """
+    if not folder.study_file.is_file():
+        return ""
+    kept = folder.study_file.read_text(encoding="utf-8", errors="replace")
+    given = given_in(kept)
+    if given is not None:
+        return given.command
+    try:
+        with Journal(folder.path) as journal:
+            study = recorded(journal.meta.study_text)
+    except HpoError:  # a damaged journal is refused where it is read
+        return ""
+    if study.imports or not study.algorithm.is_ppo:
+        return ""
+    out = folder.path.parent
+    shown = str(RESULTS) if out.absolute() == RESULTS.absolute() else str(out)
+    file = Path(shown) / folder.name / folder.study_file.name
+    return Given("run", str(file), name=folder.name, out=shown).command
