@@ -43,6 +43,8 @@ _NETWORK = re.compile(
 )
 
 
+_IMPORTS = " and type imports: [my_envs.py]"
+"""How an error of an environment ends that is registered by a package which is not imported."""
 NOWHERE = "nothing here corresponds to it"
 """Why a searched name that no table has is refused."""
 
@@ -460,12 +462,7 @@ class Draft:
                 )
         except StudyError as error:
             reasons = [mistake.text for mistake in error.mistakes]
-            if any(text.startswith("unknown environment") for text in reasons):
-                env = str(self.env.get("id"))
-                text = reasons[0].removesuffix("; own environments are registered by `imports`")
-                text += "; for one of your own, name its id and the file that registers it"
-                remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
-                raise self.fault(text, flags=remedy) from None
+            self._refuse_environment(reasons)
         except ConfigError as error:
             reasons = [str(error)]
         if reasons:
@@ -473,6 +470,20 @@ class Draft:
         if lacking:
             self.note(lacking)
         return body
+
+    def _refuse_environment(self, reasons: list[str]) -> None:
+        """Refuse an environment that is not registered; `--imports` names a file that does it."""
+        if reasons[0].endswith(_IMPORTS):  # another package has it
+            text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
+            meant = reasons[0].partition(" ")[0]
+            named = {} if self.env.get("id") == meant else {"env": meant}
+            raise self.fault(text, flags={**named, "imports": "my_envs.py"}) from None
+        if any(text.startswith("unknown environment") for text in reasons):
+            env = str(self.env.get("id"))
+            text = reasons[0].removesuffix("; own environments are registered by `imports`")
+            text += "; for one of your own, name its id and the file that registers it"
+            remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
+            raise self.fault(text, flags=remedy) from None
 
     def _lacking(self) -> str:
         """Return why the study cannot be checked whole here, or ""."""

@@ -95,7 +95,7 @@ FILES: dict[str, File] = {
         "python cleanrl/ppo_atari_envpool_xla_jax_scan.py --env-id Breakout-MinAtar --clip-vloss",
         {"fixed.network": "cnn"}, note="not used by this script"),
     "cleanrl_unknown_environment": File("cleanrl", "", "python cleanrl/ppo_atari.py",
-        "unknown environment 'BreakoutNoFrameskip"),
+        "gym:BreakoutNoFrameskip-v4 comes from the module 'ale_py'"),
     "cleanrl_impala": File("cleanrl", "", "python cleanrl/ppo_procgen.py --env-id starpilot",
         "residual convolutions"),
     "cleanrl_lstm": File("cleanrl", "", "python cleanrl/ppo_atari_lstm.py --num-envs 8",
