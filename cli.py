@@ -26,7 +26,7 @@ _PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects",
              "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
 _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
-             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")  # fmt: skip
+             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo", "brax")  # fmt: skip
 _GROUPS = {
     "Start": ("init", "check", "run", "train", "import"),
     "Read": ("top", "show", "compare", "confirm", "importance", "what-if", "query", "report",

@@ -201,6 +201,21 @@ def engine_of(id_: str) -> str:
     return words[2] if words[:2] == ["gymnasium", "envs"] and len(words) > 2 else ""
 
 
+def lacking_package(id_: str) -> str:
+    """Return the sentence that a package of an environment is missing here; "" if none is.
+
+    Raises:
+        HpoError: no such environment, or it cannot be made for another reason.
+    """
+    if not is_gymnasium(id_):
+        return ""
+    try:
+        make(id_, {}).close()
+    except MissingExtraError as error:
+        return str(error).partition(";")[0].removeprefix("env ")
+    return ""
+
+
 def space_kinds(id_: str) -> Any:
     return _gymnasium(id_).spaces
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,11 +17,15 @@ from ..studies.study_values import count_of
 from . import jaxdem_rules, xlron_rules
 from .converted_study import Draft, Source, is_of_the_file
 from .formats import read_word
+from .lost_names import ask_about_the_system, refuse_lost
 from .name_mapping import (
     COMMON,
     UNKNOWN,
     NoCounterpart,
+    Row,
+    Settings,
     System,
+    in_words,
     mapping_of,
     plain_name,
 )
@@ -197,16 +202,122 @@ def _before_lerax(draft: Draft, source: Source) -> None:
     )
 
 
+_PARTS = {"params": "parameters", "opt_state": "optimiser", "loss": "losses",
+          "trajectories": "trajectories"}  # fmt: skip
+"""What ARLBench writes into a checkpoint -> a part of ours."""
+_TRACKED = {"track_metrics": ("losses", "gradients", "advantages"),
+            "track_trajectories": ("trajectories",)}  # fmt: skip
+
+
 def _before_arlbench(draft: Draft, source: Source) -> None:
+    if "environment.name" in source.constants:
+        source.drop("environment")  # the file that Hydra reads, whose name is given, too
+    _steps_of_autorl(draft, source)
+    count, total = count_of(source.find("n_eval_steps")), source.values("n_total_timesteps", 10**6)
+    if count and len(total) == 1:
+        every = max(1, (count_of(total[0]) or 0) // count)
+        source.put("n_eval_steps", every if count > 1 else "rungs")
+        draft.note(f"n_eval_steps: {count} evaluations in a run, one every {every:,} env steps")
+    _parts_of_arlbench(draft, source)
     brax = "brax" in [source.find(name) for name in source.names() if name.endswith("framework")]
     for name in {"environment.name", "autorl.env_name", "env_name"} & source.constants.keys():
         if brax and ":" not in (env := str(source.find(name))):
             source.constants[name] = f"brax:{env}"
 
 
+_AUTORL = {"n_envs": 10, "n_total_timesteps": 100_000}
+"""Defaults of AutoRLEnv that are not those of the training itself."""
+
+
+def _steps_of_autorl(draft: Draft, source: Source) -> None:
+    """Drop the steps that an AutoRLEnv may take, which have the name of a rollout's length."""
+    of_env = ["autorl.n_steps"] if "autorl.n_steps" in source.constants else []
+    if "AutoRLEnv" in source.calls and "n_steps" in source.constants:
+        of_env.append("n_steps")
+    for name in of_env:
+        steps = source.find(name)
+        del source.constants[name]
+        draft.leave_out(name, f"an AutoRLEnv takes at most {steps} steps there, a training each")
+    for name, value in _AUTORL.items() if "AutoRLEnv" in source.calls else ():
+        if name not in source.names():
+            source.constants[name] = value
+            draft.defaults.append(f"{name} {value}")
+
+
+def _parts_of_arlbench(draft: Draft, source: Source) -> None:
+    """Put the saved and tracked parts, which are written with each policy."""
+    parts = dict[str, None]()
+    for name in tuple(source.constants):
+        leaf, value = name.rsplit(".", 1)[-1], source.find(name)
+        found: Iterable[str] = ()
+        if leaf == "checkpoint":
+            words = value if isinstance(value, list) else re.findall(r"\w+", str(value or ""))
+            odd = [word for word in words if word not in (*_PARTS, "all", "buffer")]
+            if odd:
+                text = f"{name} has {odd[0]!r}; known: {', '.join(_PARTS)}, all"
+                raise draft.fault(text, flags={"without": name})
+            found = _PARTS.values() if "all" in words else [_PARTS.get(one, "") for one in words]
+        elif leaf in _TRACKED and value is True:
+            found = _TRACKED[leaf]
+        parts |= dict.fromkeys(filter(None, found))
+        if found:
+            source.drop(name)
+            draft.taken[name] = ["checkpoint.parts"]
+        elif leaf in ("checkpoint", *_TRACKED):
+            source.drop(name)
+            draft.idle.append(f"{name} {value}")
+    if parts:
+        draft.section("checkpoint")["parts"] = list(parts)
+        draft.note("checkpoint.parts: written with the policies of the best trials")
+
+
+def _before_brax(draft: Draft, source: Source) -> None:
+    """Turn unrolls into a rollout: brax collects `batch_size` x `num_minibatches` of them."""
+    defaults = draft.system.defaults
+    names = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
+    given = {name: source.values(name, defaults.get(name, 32)) for name in names}
+    searched = [name for name, values in given.items() if len(values) != 1]
+    if searched:
+        text = f"{searched[0]} is searched, which decides the length of a rollout with "
+        text += ", ".join(name for name in names if name != searched[0])
+        raise draft.fault(
+            f"{text}; import the sweep once for each value",
+            flags={searched[0]: given[searched[0]][0]},
+        )
+    envs, batch, parts, unroll = (count_of(given[name][0]) or 0 for name in names)
+    if min(envs, batch, parts, unroll) < 1 or batch * parts % envs:
+        text = (
+            f"batch_size x num_minibatches is {batch * parts} unrolls; brax needs a multiple of "
+        )
+        raise draft.fault(f"{text}num_envs ({envs})", flags={"num_envs": parts})
+    source.drop("batch_size")
+    source.put("unroll_length", unroll * (batch * parts // envs))
+    source.constants |= {"num_envs": envs, "num_minibatches": parts}
+    draft.note(
+        f"batch_size: {batch} x {parts} unrolls of {unroll} env steps make an update, so "
+        f"rollout_length is {unroll * (batch * parts // envs)}"
+    )
+    total, evals = count_of(source.find("num_timesteps")), count_of(source.find("num_evals"))
+    source.drop("num_evals")
+    if total and evals and evals > 1:
+        source.constants["num_evals"] = max(1, total // (evals - 1))
+    if not {"network_factory", "hidden_sizes"} & set(source.names()):
+        text = "its layers are brax's own, 4 of 32 for the policy and 5 of 256 for the value, but "
+        raise draft.fault(
+            f"{text}both have the same here; name them", flags={"hidden_sizes": "[256,256]"}
+        )
+    length = source.constants.get("episode_length")
+    if isinstance(length, Unread):
+        source.drop("episode_length")
+        draft.leave_out("episode_length", f"{length}; the environment's own length is taken")
+
+
+NOT_NAMES = ("system", "version", "without", "metric", "name", "imports")
+"""Flags of the import, which a source does not have."""
 _BEFORE: Mapping[str, Callable[[Draft, Source], None]] = {
     "xlron": xlron_rules.before, "sb3": _before_sb3, "jaxdem": jaxdem_rules.before,
     "lerax": _before_lerax, "torch_ppo": _before_torch, "arlbench": _before_arlbench,
+    "brax": _before_brax,
 }  # fmt: skip
 """Family of systems -> what changes a source before its names are translated."""
 _AFTER: Mapping[str, Callable[[Draft], None]] = {
@@ -217,15 +328,14 @@ _AFTER: Mapping[str, Callable[[Draft], None]] = {
 
 _GONE = object()
 _OF_TORCH = ("sb3", "cleanrl", "torch_ppo")  # whose optimisers take no schedules of optax
-_OWN_FLAGS = ("system", "version", "without", "metric", "name")
 
 
 def begin(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     draft.without = tuple(filter(None, str(given.get("without", "")).replace("-", "_").split(",")))
     if "system" in given:
         draft.system = system(str(given["system"]))
-        if "version" in given:
-            draft.system = version_named(draft.system, str(given["version"]))
+        if "version" in given or draft.system.name == draft.system.family:
+            _choose_version(draft, source, given)
         return
     draft.system, why = recognise((*source.names(), *given), source.words, source.family)
     if source.family and draft.system is COMMON:
@@ -247,10 +357,7 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
     if small:
         draft.system = one = version_named(one, jaxdem_rules.SEGMENTS)
         told, reason = ("minibatch_size",), small
-    others = " or ".join(
-        f"version={_first_tag(other)} (system={other.name}, {other.version})"
-        for other in versions_of(one)
-    )
+    others = " or ".join(map(_version_flag, versions_of(one)))
     if told and others:
         draft.note(f"version: {one.title} {one.version}, as {reason}; else {others}")
     elif others:
@@ -259,8 +366,10 @@ def _choose_version(draft: Draft, source: Source, given: Mapping[str, Any]) -> N
         )
 
 
-def _first_tag(one: System) -> str:
-    return one.tag.partition(" ")[0]
+def _version_flag(one: System) -> str:
+    """Return how a version is chosen; the name of a system without a version chooses none."""
+    named = "" if one.name == one.family else f"system={one.name}, "
+    return f"version={one.tag.partition(' ')[0]} ({named}{one.version})"
 
 
 def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
@@ -270,14 +379,19 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     begin(draft, source, given)
     source.negate(draft.system)
     draft.read = list(source.names())
-    others = [name for name in _named_env(draft, source.names()) if name not in given]
-    for name in others if _named_env(draft, given) else ():
+    others = [name for name in named_env(draft, source.names()) if name not in given]
+    wanted = [str(given[name]).removeprefix("gym:") for name in named_env(draft, given)]
+    for name in others if wanted else ():
+        same = source.constants.get(name) in wanted
         source.drop(name)
-        draft.leave_out(name, "another environment is given")
+        if not same:
+            draft.leave_out(name, "another environment is given")
+    if named_lengths(draft, given):
+        source.loops = {}
     merged = {
         name: value
         for name, value in given.items()
-        if not is_of_the_file(name) and name not in _OWN_FLAGS
+        if not is_of_the_file(name) and name not in NOT_NAMES
     }
     for name, value in merged.items():
         source.drop(name, name.replace("-", "_"))
@@ -285,11 +399,10 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
     _apply_rules(draft, source)
     changed = (n for n, value in merged.items() if source.constants.get(n, _GONE) != value)
     draft.ruled = set(changed)
-    for name in _named_env(draft, source.names()):  # it decides what other names mean
-        if name in source.constants:
-            draft.constant(name, source.constants.pop(name))
-        elif len(source.searched[name].get("values", ())) == 1:
-            draft.constant(name, source.searched.pop(name)["values"][0])
+    put_env(draft, source)
+    _count_loops(draft, source)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
     _check_targets(draft, source)
     for name, value in source.constants.items():
         draft.constant(name, value)
@@ -305,6 +418,7 @@ def take(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
 def _apply_rules(draft: Draft, source: Source) -> None:
     """Leave out what the user does not want, and let the system change its names."""
     leave_out_asked(draft, source)
+    draft.sought = set(source.searched)
     for name, reason in source.objects.items():
         draft.leave_out(name, reason)
     family = draft.system.family
@@ -338,6 +452,40 @@ def _read_schedules(draft: Draft, source: Source) -> None:
         draft.note(f"{name}: {value} gives {schedule.learning_rate:g} and lr_schedule")
 
 
+def _count_loops(draft: Draft, source: Source) -> None:
+    """Multiply the length of a training call that a loop repeats on one agent."""
+    calls = ("step",) if "AutoRLEnv" in source.calls else ("learn", "train")
+    name = next(
+        (
+            name
+            for name in source.constants
+            if (row := draft.row(name)) and row.target == "env_steps"
+        ),
+        None,
+    )
+    called = next((call for call in calls if source.loops.get(call, 1) != 1), None)
+    total = None if name is None else count_of(source.find(name))
+    if name is None or called is None or total is None:
+        return
+    times = source.loops[called]
+    if not times:
+        text = (
+            f"{called} is called in a loop, and how often cannot be read; give the env steps of "
+        )
+        raise draft.fault(f"{text}the whole training", flags={"env_steps": 10 * total})
+    source.constants[name] = total * times
+    draft.note(f"{name}: {total:,}, {times} times in a loop")
+
+
+def put_env(draft: Draft, source: Source) -> None:
+    """Put the environment first, as it decides what other names mean."""
+    for name in named_env(draft, source.names()):
+        if name in source.constants:
+            draft.constant(name, source.constants.pop(name))
+        elif len(source.searched[name].get("values", ())) == 1:
+            draft.constant(name, source.searched.pop(name)["values"][0])
+
+
 def leave_out_asked(draft: Draft, source: Source) -> None:
     for name in source.names():
         row = draft.row(name)
@@ -347,7 +495,11 @@ def leave_out_asked(draft: Draft, source: Source) -> None:
             draft.leave_out(name, "as asked")
 
 
-def _named_env(draft: Draft, names: Iterable[str]) -> list[str]:
+def named_lengths(draft: Draft, names: Iterable[str]) -> list[str]:
+    return [name for name in names if (row := draft.row(name)) and row.target == "env_steps"]
+
+
+def named_env(draft: Draft, names: Iterable[str]) -> list[str]:
     rows = {name: find(name, draft.system) for name in names}
     return [name for name, row in rows.items() if row and row.target == "env"]
 
@@ -378,8 +530,25 @@ def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
     return len(given) < len(names) or len(numbers) > 1
 
 
+def _add_critic(draft: Draft) -> None:
+    """Separate the optimiser of the critic where a source has a learning rate for it."""
+    name = next(
+        (
+            name
+            for name in draft.taken
+            if plain_name(name) in ("critic_lr", "lr_critic")
+            and draft.taken[name] == ["vf_learning_rate"]
+        ),
+        None,
+    )
+    if name is not None and "separate_vf_optimiser" not in draft.fixed:
+        draft.fixed["separate_vf_optimiser"] = True
+        draft.note(f"{name}: the critic has its own optimiser (separate_vf_optimiser)")
+
+
 def add_defaults(draft: Draft, source: Source) -> None:
     """Add the system's defaults where ours differ, and its other differences."""
+    _add_critic(draft)
     given = {name.replace("-", "_") for name in (*source.names(), *source.used)}
     known = [row for row in draft.system.rows if row.default is not UNKNOWN]
     for row in known:
@@ -387,11 +556,11 @@ def add_defaults(draft: Draft, source: Source) -> None:
         idle = _is_set(draft, row.target) or _is_idle(draft, row.target)
         if row.fate != "taken" or named or idle:
             continue
-        draft.defaults.append(f"{row.name} {row.default}")
         try:
             settings = row.settings(row.default)
         except NoCounterpart as reason:
             raise draft.fault(f"its {row.name} is {row.default!r} by default: {reason}") from None
+        draft.defaults.append(_shown_default(row, settings))
         if not all(_is_ours(draft, target, one) for target, one in settings.items()):
             for target, one in settings.items():
                 draft.put(row.name, target, one)
@@ -411,6 +580,15 @@ def add_defaults(draft: Draft, source: Source) -> None:
             draft.fixed[target] = checked
     for text in draft.system.differs:
         draft.note(text)
+
+
+def _shown_default(row: Row, settings: Mapping[str, Any]) -> str:
+    """Return a default as it is there, and in brackets ours if that differs."""
+    shown = f"{row.name} {row.default}"
+    if settings == {row.target: row.default} or not settings:
+        return shown
+    ours = in_words(Settings(settings)) if len(settings) > 1 else in_words(*settings.values())
+    return f"{shown} (here {ours})" if ours != in_words(row.default) else shown
 
 
 def _is_idle(draft: Draft, target: str) -> bool:

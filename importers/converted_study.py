@@ -14,11 +14,13 @@ from typing import Any
 
 from ..environments.registry import full_id
 from ..environments.table import ENVIRONMENTS, EnvEntry
-from ..errors import ConfigError, StudyError
+from ..environments.via_gymnasium import lacking_package
+from ..errors import ConfigError, HpoError, StudyError
 from ..knobs import KNOBS, RECURRENT_NETWORKS, canonical_name, check_value
 from ..studies.check import check
 from ..studies.chunk_sizes import quanta_of
-from ..studies.load import loads
+from ..studies.init_file import CONFIRM
+from ..studies.load import loads, loads_elsewhere
 from ..studies.spec import Study
 from ..studies.study_keys import SECTIONS
 from ..studies.study_values import count_of
@@ -30,14 +32,30 @@ from .plain_python import Unread
 from .tables import find, hints
 
 _ORDER = (
-    "name", "seed", "env", "env_steps", "fixed", "space", "forbid", "enqueue", "metric",
-    "evaluation", "eval_env", "baselines", "search", "early_terminate", "seeds", "confirm",
-    "budget", "population", "executor", "checkpoint", "init", "log_every", "loggers",
+    "name", "seed", "imports", "algorithm", "env", "over_environments", "env_steps",
+    "schedule_env_steps", "fixed", "space", "forbid", "enqueue", "metric", "objectives",
+    "constraints", "evaluation", "eval_env", "baselines", "search", "early_terminate", "seeds",
+    "confirm", "budget", "population", "executor", "checkpoint", "init", "log_every", "loggers",
 )  # fmt: skip
 _NETWORK = re.compile(
     r"(?:^|_)(?:network|architecture|backbone|encoder|torso)(?:$|_)"
     r"|^(?:use|enable)_(?:rnn|lstm|gru|gnn|gcn|gat|cnn|mlp|vit|attention|transformer|recurrent)"
 )
+
+
+_IMPORTS = " and type imports: [my_envs.py]"
+"""How an error of an environment ends that is registered by a package which is not imported."""
+NOWHERE = "nothing here corresponds to it"
+"""Why a searched name that no table has is refused."""
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as one reads them aloud.
+
+    >>> joined(["a"]), joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 @dataclass
@@ -49,6 +67,7 @@ class Source:
     words: Sequence[str] = ()  # of the command, and the file's name
     family: str = ""  # the only system in question, if the user named one
     calls: Sequence[str] = ()  # of Python: the functions and classes with these arguments
+    loops: Mapping[str, int] = field(default_factory=dict[str, int])  # see `plain_python.Source`
     used: set[str] = field(default_factory=set[str])  # names that a rule has read
     # of Python: argument -> an object that cannot be read, as it is listed
     objects: dict[str, str] = field(default_factory=dict[str, str])
@@ -101,6 +120,7 @@ class Draft:
     source: str
     system: System = COMMON
     env: dict[str, Any] = field(default_factory=dict[str, Any])
+    envs: list[Any] = field(default_factory=list[Any])  # if there are several; `env` is the first
     fixed: dict[str, Any] = field(default_factory=dict[str, Any])
     space: dict[str, Any] = field(default_factory=dict[str, Any])
     rest: dict[str, Any] = field(default_factory=dict[str, Any])  # other keys of the study file
@@ -114,8 +134,12 @@ class Draft:
     defaults: list[str] = field(default_factory=list[str])
     without: tuple[str, ...] = ()  # names that the user leaves out
     lost: list[str] = field(default_factory=list[str])  # searched names that are left out
+    # searched names of the source: one of them is left out only if the user asks for it
+    sought: set[str] = field(default_factory=set[str])
     silent: set[str] = field(default_factory=set[str])  # names whose defaults do not apply
     read: list[str] = field(default_factory=list[str])  # all names of the source
+    thinned: set[str] = field(default_factory=set[str])  # ranges of which few values are listed
+    whole: bool = False  # a study of ours, to which nothing is added
     ruled: set[str] = field(default_factory=set[str])  # flags that a rule has read or changed
     part: str = ""  # of a file of many environments, the one that is imported
     schedule: Schedule | None = None  # of the learning rate, where its source counts its own steps
@@ -129,12 +153,26 @@ class Draft:
             self.notes.append(text)
 
     def leave_out(self, name: str, reason: str) -> None:
+        """List a name that a study does not have; a searched one only if that was asked for."""
+        if name in self.sought and not self.unwanted(name):
+            raise self.lost_fault({name: reason})
         text = f"{name}: {reason}"
         if text not in self.left_out:
             self.left_out.append(text)
 
     def fault(self, text: str, **remedies: Any) -> ConfigError:
         return ConfigError(f"{self.source}: {text}", **remedies)
+
+    def lost_fault(self, reasons: Mapping[str, str]) -> ConfigError:
+        """Return the refusal of searched names that a study would lose, by their reasons."""
+        names, several = list(reasons), len(reasons) > 1
+        why = next(iter(reasons.values()))
+        if several:
+            why = "nothing here corresponds to them"
+        text = f"{joined(names)} {'are' if several else 'is'} searched, but {why}; import without "
+        text += "them" if several else "it"
+        place = "" if several else self._place(names[0])
+        return ConfigError(f"{place}{text}", flags={"without": ",".join(names)})
 
     def section(self, name: str) -> dict[str, Any]:
         return self.rest.setdefault(name, {})
@@ -168,6 +206,9 @@ class Draft:
                 return f"env.{key}"
         return None
 
+    def is_of_env(self, name: str) -> bool:
+        return self._env_target(name) is not None or name.startswith("env.")
+
     def target(self, name: str) -> str | None:
         """Return the hyperparameter or `env.<name>` that a foreign name is searched as."""
         target = (row := self.row(name)) and row.target
@@ -183,13 +224,13 @@ class Draft:
             self.idle.append(f"{name} {value}")
         elif row.fate == "taken":
             self._take(name, row, value)
-        elif row.fate == "left out" or self._unwanted(name):
+        elif row.fate == "left out" or self.unwanted(name):
             self.leave_out(name, row.because)
         else:
             raise self._refusal(name, repr(value), row.because)
 
     def _take(self, name: str, row: Row, value: Any) -> None:
-        if isinstance(value, Unread) and self._unwanted(name):
+        if isinstance(value, Unread) and self.unwanted(name):
             self.leave_out(name, f"{value} (line {value.line}) is not a plain value")
             return
         try:
@@ -234,7 +275,7 @@ class Draft:
         elif key:
             self.section(section)[key] = value
         elif target == "env":
-            self.env["id"] = full_id(str(value))
+            self.env["id"], self.envs = full_id(str(value)), []
         else:
             count = count_of(value)
             if count is None:
@@ -243,7 +284,8 @@ class Draft:
 
     def _search_no_more(self, target: str) -> None:
         """Remove a target from the space, and from enqueued trials, which may become equal."""
-        self.space.pop(target, None)
+        if self.space.pop(target, None) is None:
+            return
         tried = self.rest.pop("enqueue", [])
         kept = list[dict[str, Any]]()
         for config in tried:
@@ -257,16 +299,20 @@ class Draft:
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
         row = self.row(name)
-        if row is None:
-            self.lost.append(name)
-            self._unknown(name, f"searched over {dict(distribution)!r}", distribution)
-        elif row.fate == "taken":
+        if row is not None and row.fate == "taken":
             if row.note:
                 self.note(f"{name}: {row.note}")
             self._search_row(name, row, dict(distribution))
-        elif row.fate == "left out" or self._unwanted(name):
+            return
+        shown = f"searched over {dict(distribution)!r}"
+        if self.unwanted(name):
             self.lost.append(name)
-            self.leave_out(name, row.because)
+            self.leave_out(name, f"no counterpart; {shown}" if row is None else row.because)
+        elif row is None:
+            self.refuse_odd(name, shown, distribution)
+            raise self.lost_fault({name: NOWHERE})
+        elif row.fate == "left out":
+            raise self.lost_fault({name: row.because})
         else:
             raise self._refusal(name, "searched", row.because)
 
@@ -288,22 +334,32 @@ class Draft:
             if target.startswith("env."):
                 self.env.pop(target.removeprefix("env."), None)
             self.space[target] = fitted(self.note, name, target, fields, self.entry)
+            if "min" in distribution and "values" in self.space[target]:
+                self.thinned.add(target)
 
     def _unknown(self, name: str, what: str, value: Any) -> None:
-        if not self._unwanted(name):
-            near, because = self.system.nearest(name), ""
-            if near and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}:
-                because = f"did you mean {near.name}? {self.system.title} has no such name"
-            elif _NETWORK.search(plain_name(name)) and not _is_off(value):
-                because = "it seems to choose a network, and no table has it"
-            if because:
-                raise self._refusal(name, what, because)
+        if not self.unwanted(name):
+            self.refuse_odd(name, what, value)
         if _is_off(value):
             self.idle.append(f"{name} {value}")
         else:
             self.leave_out(name, f"no counterpart; {what}")
 
-    def _unwanted(self, name: str) -> bool:
+    def refuse_odd(self, name: str, what: str, value: Any) -> None:
+        """Refuse an unknown name that is a slip, or that chooses a network."""
+        near, because = self.system.nearest(name), ""
+        if (
+            near
+            and near.name not in self.read
+            and "left out" not in {near.fate, *(row.fate for row in hints(name)[:1])}
+        ):
+            because = f"did you mean {near.name}? {self.system.title} has no such name"
+        elif _NETWORK.search(plain_name(name)) and not _is_off(value):
+            because = "it seems to choose a network, and no table has it"
+        if because:
+            raise self._refusal(name, what, because)
+
+    def unwanted(self, name: str) -> bool:
         return name.replace("-", "_") in self.without or plain_name(name) in self.without
 
     def _refusal(self, name: str, value: str, because: str) -> ConfigError:
@@ -332,6 +388,8 @@ class Draft:
                 continue
             if is_of_the_file(name):
                 self.section(section)[key] = read_word(value)
+            elif name == "imports":
+                self.rest["imports"] = str(value).split(",")
             elif name == "name":
                 self.rest["name"] = str(value)
             elif name == "metric":
@@ -342,7 +400,7 @@ class Draft:
                 self.constant(name, value)
 
     def text(self) -> str:
-        if "id" not in self.env:
+        if "id" not in self.env and "algorithm" not in self.rest:
             raise self.fault("no environment is named; name one", flags={"env": "CartPole-v1"})
         if self.lost and not self.space and "seeds" not in self.rest:
             text = f"nothing would be searched, as nothing here is {', '.join(self.lost)}; "
@@ -350,29 +408,109 @@ class Draft:
         if "env_steps" not in self.rest:
             self.rest["env_steps"] = 1_000_000
             self.note("env_steps: no length of a run is named; 1,000,000 is ours")
+        if not self.whole:
+            self._complete()
+        self._write_loggers()
+        keys = {key: value for key, value in self.env.items() if key != "id"}
+        data = {**self.rest, "fixed": self.fixed, "space": self.space}
+        if "id" in self.env:
+            data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
+        if self.envs:
+            data["env"] = self.envs
+        body = self._checked(data)
+        return self.head() + body
+
+    def _complete(self) -> None:
+        """Add what a study needs that the source does not have: an evaluation, a confirm."""
         keys = self.entry.keys if self.entry else {}
         continuous = "continuous" in keys and keys["continuous"].default
         if self.env.get("continuous", continuous) and "steps" not in self.section("evaluation"):
             self.section("evaluation").update({"episodes": 8, "steps": 5000})
             self.note("evaluation: 8 networks of 5,000 requests each, as no episode ends")
-        self._write_loggers()
-        keys = {key: value for key, value in self.env.items() if key != "id"}
-        data = {**self.rest, "fixed": self.fixed, "space": self.space}
-        data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
-        body = _written(data)
+        pair = [name for name in ("num_layers", "hidden_size") if self._sets(name)]
+        if len(pair) == 1 and not self._sets("hidden_sizes"):
+            other, usual = ("hidden_size", 64) if pair == ["num_layers"] else ("num_layers", 2)
+            text = f"{pair[0]} is given without {other}, and both make the hidden layers"
+            raise self.fault(f"{text}; give it, too", flags={other: usual})
+        trials = self.section("budget").get("trials", 64)
+        seeds = self.section("seeds").get("per_config", 1)
+        if self.space and trials != 1 and seeds == 1 and "confirm" not in self.rest:
+            self.rest["confirm"] = dict(CONFIRM)
+            self.note("confirm: the best trials are tested on new seeds, by the plan of hpo init")
+
+    def _sets(self, knob: str) -> bool:
+        return knob in self.fixed or knob in self.space
+
+    def _checked(self, data: Mapping[str, Any]) -> str:
+        """Return a study's text; refuse one that `hpo check` would refuse.
+
+        Its schedule is set, and the length of its runs said, as both follow from the whole study.
+        """
+        shown, reasons = f"{self.source} (imported)", list[str]()
+        lacking = self._lacking()
+        load, body = loads_elsewhere if lacking else loads, _written(data)
         try:
             if self.schedule is not None:
-                self._settle_schedule(loads(body, f"{self.source} (imported)"))
+                self._settle_schedule(load(body, shown))  # which sets names of `fixed`
                 body = _written(data)
-            study = loads(body, f"{self.source} (imported)")
-            reasons = list(check(study).mistakes) if not study.imports else []
+            study = load(body, shown)
+            if not self._has_code():
+                report = check(study)
+                reasons = list(report.mistakes)
+                self._note_length(
+                    study.env_steps, {bucket.quanta.env_steps for bucket, _ in report.buckets}
+                )
         except StudyError as error:
             reasons = [mistake.text for mistake in error.mistakes]
+            self._refuse_environment(reasons)
         except ConfigError as error:
             reasons = [str(error)]
         if reasons:
             raise ConfigError(f"{self.source} cannot be imported: {'; '.join(reasons)}")
-        return self.head() + body
+        if lacking:
+            self.note(lacking)
+        return body
+
+    def _refuse_environment(self, reasons: list[str]) -> None:
+        """Refuse an environment that is not registered; `--imports` names a file that does it."""
+        if reasons[0].endswith(_IMPORTS):  # another package has it
+            text = f"{reasons[0].removesuffix(_IMPORTS)} and name it"
+            meant = reasons[0].partition(" ")[0]
+            named = {} if self.env.get("id") == meant else {"env": meant}
+            raise self.fault(text, flags={**named, "imports": "my_envs.py"}) from None
+        if any(text.startswith("unknown environment") for text in reasons):
+            env = str(self.env.get("id"))
+            text = reasons[0].removesuffix("; own environments are registered by `imports`")
+            text += "; for one of your own, name its id and the file that registers it"
+            remedy = {"env": env if ":" in env else f"gym:{env}", "imports": "my_envs.py"}
+            raise self.fault(text, flags=remedy) from None
+
+    def _lacking(self) -> str:
+        """Return why the study cannot be checked whole here, or ""."""
+        if self._has_code():
+            return "imports: what the file registers is not checked here; hpo check does it"
+        try:
+            package = lacking_package(str(self.env["id"]))
+        except HpoError:
+            return ""  # which the check says
+        if not package:
+            return ""
+        return f"env: {package}, so keys of the environment are not checked; hpo check does it"
+
+    def _has_code(self) -> bool:
+        """Return whether the study has code of the user's, which may not be here."""
+        return "imports" in self.rest or "algorithm" in self.rest
+
+    def _note_length(self, asked: int, trained: set[int]) -> None:
+        longest = max(trained)
+        if longest != asked and not any(
+            text.startswith("TOTAL_TIMESTEPS:") for text in self.notes
+        ):
+            some = "" if len(trained) == 1 else "up to "
+            self.note(
+                f"env_steps: {asked:,} as it says; a run here trains {some}{longest:,}, in "
+                "whole updates of equal chunks"
+            )
 
     def _settle_schedule(self, study: Study) -> None:
         """Set the schedule of the learning rate, now that the length of a run is known."""

@@ -20,13 +20,14 @@ from ..files.plain_yaml import PlainLoader
 from ..knobs import KNOBS
 from ..studies.study_values import check_env_value, number_of
 from ..studies.yaml_io import events_of, text_of
-from .name_mapping import NoCounterpart, Row
+from .name_mapping import NoCounterpart, Row, rounded
 
 Note = Callable[[str], None]
 _FLAG = re.compile(r"(?:--?|(?=[a-z][a-z0-9_.]*=))([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
 _FILE = "flagfile"
 _DEEPEST = 8
 _MOST_PROGRAMS = 16
+_MOST_STEPS = 200
 _INSIDE = 1e-6  # of a range, where its end is not legal itself
 _MOST_EVENTS = 40_000
 _IDLE = ("lr_warmup_", "recurrent_size", "raw_reward_deviation")
@@ -174,6 +175,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.Order
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return target -> distribution, or {"value": ...} for a setting that all values share."""
+    fields = _with_listed_steps(note, name, row, fields)
     try:
         read = _values if "values" in fields else _bounds
         return read(note, name, row, dict(fields))
@@ -181,6 +183,22 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
         shown = fields.get("values", [fields.get("min"), fields.get("max")])
         text = f"{name} is searched over {shown}: {reason}; import without it"
         raise ConfigError(text, flags={"without": name}) from None
+
+
+def _with_listed_steps(
+    note: Note, name: str, row: Row, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """List the values of a range with steps whose steps are unequal ones here."""
+    low, high, step = (fields.get(key) for key in ("min", "max", "q"))
+    if not row.values.steps_differ or not step or low is None or high is None:
+        return fields
+    count = round((high - low) / step) + 1
+    if count > _MOST_STEPS:
+        text = f"{name} is searched in {count:,} steps; list the values that matter"
+        raise ConfigError(text, flags={"without": name})
+    note(f"{name}: its {count} steps are listed")
+    kept = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
+    return {**kept, "values": [rounded(low + step * index) for index in range(count)]}
 
 
 def _values(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,12 +263,16 @@ def fitted(
             as_lists(env_value(entry, key, value)) if known else plain_value(target, value)
             for value in fields["values"]]}  # fmt: skip
     if target.startswith("env."):
-        return fields
+        key = target.removeprefix("env.")
+        static = entry is not None and key in entry.keys and key not in entry.params
+        return _listed_key(note, name, target, fields) if static and "min" in fields else fields
     knob, low = KNOBS[target], fields.get("min")
     log = {"uniform": "int_uniform", "log_uniform": "log_int_uniform"}
     real = knob.type == "int" and fields.get("distribution") in log
     if real and all(float(fields[end]).is_integer() for end in ("min", "max")):
         fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
+        if fields.get("q") and float(fields["q"]).is_integer():
+            fields["q"] = int(fields["q"])
         fields["distribution"] = log[fields["distribution"]]
         note(f"{name}: whole numbers, as {target} takes no others")
     if not knob.traced and "min" in fields:
@@ -265,6 +287,17 @@ def fitted(
         first, which = float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}"), ""
     note(f"{name}: begins at {which}{first!r}, as {target} is above {knob.low:g}")
     return {**fields, "min": first}
+
+
+def _listed_key(note: Note, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """List the whole numbers of a range of a key that a program depends on, if they are few."""
+    low, high, step = fields["min"], fields["max"], fields.get("q") or 1
+    whole = all(isinstance(one, int) for one in (low, high, step))
+    if not whole or (high - low) // step >= _MOST_PROGRAMS:
+        return fields  # which the check of the study judges
+    note(f"{name}: each value of {target} needs a separate program; all are listed")
+    rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
+    return {"values": list(range(low, high + 1, step)), **rest}
 
 
 def env_value(entry: EnvEntry | None, key: str, value: Any) -> Any:

@@ -58,6 +58,11 @@ class Values:
     meaning: str = ""  # for the documentation; empty where values stay as they are
     table: Mapping[Any, Any] | None = None  # if it is a table, theirs -> ours
 
+    @property
+    def steps_differ(self) -> bool:
+        """Whether equal steps there are unequal here, so that a range with steps is listed."""
+        return self.bound is not _no_range and self.scaled is _no_range
+
 
 SAME = Values()
 
@@ -421,9 +426,9 @@ _SYNONYMS = """
     seed: seed
     seeds.per_config: num_learners num_seeds n_seeds
     evaluation.episodes: eval_episodes n_eval_episodes num_eval_episodes
-    learning_rate: lr lr_actor step_size
-    lr_schedule@anneal: anneal_lr
-    vf_learning_rate: lr_critic
+    learning_rate: lr lr_actor actor_lr step_size
+    lr_schedule@anneal: anneal_lr decay_learning_rates
+    vf_learning_rate: lr_critic critic_lr
     max_grad_norm: max_gradient_norm
     adam_beta1: beta1
     adam_beta2: beta2
@@ -431,7 +436,9 @@ _SYNONYMS = """
     optimiser: opt
     separate_vf_optimiser: separate_vf_optimizer
     gamma: discount advantage_gamma
+    gamma@one_minus: one_minus_gamma
     gae_lambda: lambda advantage_lambda
+    gae_lambda@one_minus: one_minus_gae_lambda
     vf_gae_lambda: critic_lambda value_lambda
     clip_eps: clip_epsilon ppo_clip_eps clip_coefficient clip_range clip_coef
     value_clip_eps: vf_clip_eps clip_range_vf
@@ -450,8 +457,10 @@ _SYNONYMS = """
     update_epochs: n_epochs num_epochs epochs
     num_envs: n_envs
     rollout_length: n_steps num_steps rollout_steps num_steps_epoch
+    rollout_length@power_of_two: n_steps_pow
     num_minibatches: num_batches n_minibatches
     minibatch_size: batch_size
+    minibatch_size@power_of_two: batch_size_pow
     network@network: network architecture arch policy policy_type network_type model_type
     history: frame_stack num_frames
     hidden_sizes: net_arch hidden_layers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _MAPPINGS = ("dict", "Namespace", "OrderedDict", "SimpleNamespace")
 _MAKERS = ("make", "make_vec", "make_vec_env", "make_env", "create_env")
+_RANGES = ("range", "trange")
 _GYMS = ("gym", "gymnasium", "gymnax")  # whose `make` takes keys of the environment
 _FRAMEWORKS = {"gymnax": "", "brax": "brax:", "gymnasium": "", "envpool": "", "xland": ""}
 _SEEDED = "a random key; see seed"
@@ -52,6 +54,7 @@ OBJECTS: Mapping[str, str] = {
 TWO_OF_TRAIN = "a train that gives two values"
 OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "iqn", "pqn", "qrdqn", "sac", "td3", "tqc",
           "trpo")  # fmt: skip
+_TRAINS = ("learn", "step", "train")
 _FOR_EVALUATION = re.compile(r"(?:eval|evaluation|test|val)_?\w*envs?")
 
 
@@ -95,6 +98,8 @@ class Source:
     env: str | None = None  # the text given to a `make`, or a class
     calls: list[str] = field(default_factory=list[str])  # the table's own calls
     others: list[str] = field(default_factory=list[str])  # other algorithms that it makes
+    # `learn`, `step` or `train` -> how often a loop calls it on one agent; 0 if that is unknown
+    loops: dict[str, int] = field(default_factory=dict[str, int])
     # argument of the table's calls -> its first object, of those in `OBJECTS`
     objects: dict[str, Unread] = field(default_factory=dict[str, Unread])
     mentioned: set[str] = field(default_factory=set[str])  # names anywhere, and `TWO_OF_TRAIN`
@@ -124,6 +129,7 @@ def read_source(
     except RecursionError:
         raise NotPlain("nested too deeply") from None
     found = reader.found
+    found.loops = _loops(tree, calls, reader.constants)
     for name, values in reader.values.items():
         plain = [one for one in values if not isinstance(one[0], Unread)]
         (first, at), *others = plain or values
@@ -167,10 +173,13 @@ class _Reader:
         wraps = _last_name(getattr(node, "func", node)) == "VecNormalize"  # its gamma is another
         several = sum(bool(self.known(name)) for name, _ in pairs) > 1
         container = own or _is_option(node) or (several and mapping)
+        firm = container or mapping or ordered
+        beside = self._taken_beside(node, pairs)
         whole = {
             id(value) for name, value in pairs
-            if (container or self.known(name)) and not (wraps and name == "gamma")
-            and self._keep(name, value, container or mapping or ordered) and self.known(name)
+            if (container or beside or self.known(name)) and not (wraps and name == "gamma")
+            and self._keep(name, value, firm or (beside > 1 and not self.known(name)))
+            and self.known(name)
         }  # fmt: skip
         whole |= {id(value) for name, value in pairs if _FOR_EVALUATION.fullmatch(name)}
         if isinstance(node, ast.Call):
@@ -182,6 +191,16 @@ class _Reader:
             inner = child.value if isinstance(child, ast.keyword) else child
             if id(inner) not in whole or not isinstance(inner, ast.Dict | ast.Call):
                 self.visit(child)
+
+    def _taken_beside(self, node: ast.AST, pairs: list[tuple[str, ast.AST]]) -> int:
+        """Return how many plain values of a call or dictionary are taken; the rest is listed."""
+        if (
+            not isinstance(node, ast.Call | ast.Dict)
+            or _last_name(getattr(node, "func", node)) in self.around
+        ):
+            return 0
+        taken = [value for name, value in pairs if self.known(name) == "taken"]
+        return sum(not isinstance(self._value(value), Unread) for value in taken)
 
     def _makes_another(self, node: ast.Call) -> bool:
         """Return whether a call makes another algorithm: `SAC(...)`, `get_algo("sac")`."""
@@ -288,6 +307,49 @@ class _Reader:
         if texts and (called in _MAKERS or created):
             framed = len(texts) > 1 and texts[0] in _FRAMEWORKS
             self.envs.append(_FRAMEWORKS[texts[0]] + texts[1] if framed else texts[0])
+
+
+def _loops(tree: ast.AST, calls: tuple[str, ...], known: dict[str, list[Any]]) -> dict[str, int]:
+    """Return how often loops around a training call run that are not around its agent."""
+    trains, makes = dict[str, list[ast.AST]](), set[int]()
+
+    def walk(node: ast.AST, around: list[ast.AST]) -> None:
+        if isinstance(node, ast.Call):
+            called = _last_name(node.func)
+            if called in _TRAINS:
+                trains.setdefault(called, around)
+            elif called in calls:
+                makes.update(map(id, around))
+        inside = [*around, node] if isinstance(node, ast.For | ast.While) else around
+        for child in ast.iter_child_nodes(node):
+            walk(child, inside)
+
+    walk(tree, [])
+    return {
+        called: math.prod(_times(loop, known) for loop in around if id(loop) not in makes)
+        for called, around in trains.items()
+    }
+
+
+def _times(loop: ast.AST, known: dict[str, list[Any]]) -> int:
+    """Return how often a loop over `range(...)` or a list runs; 0 if that is unknown."""
+    match loop:
+        case ast.For(iter=ast.List(elts=items) | ast.Tuple(elts=items)):
+            return len(items)
+        case ast.For(iter=ast.Call(func=func, args=args)) if _last_name(func) in _RANGES:
+            values = [one for one in (_number_in(arg, known) for arg in args) if one is not None]
+            known_all = len(values) == len(args) and 1 <= len(args) <= 3
+            return len(range(*values)) if known_all and 0 not in values[2:] else 0
+        case _:
+            return 0
+
+
+def _number_in(node: ast.AST, known: dict[str, list[Any]]) -> int | None:
+    name = _reference(node)
+    values = known.get(name, []) if name else []
+    with suppress(NotPlain, RecursionError):
+        values = values if name else [_plain(node)]
+    return values[0] if len(values) == 1 and isinstance(values[0], int) else None
 
 
 def _counted(node: ast.AST) -> ast.AST:
@@ -477,3 +539,34 @@ def _last_name(node: ast.AST) -> str:
 def _shown(node: ast.AST | None) -> str:
     text = ast.unparse(node) if node is not None else "an empty value"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# ------------------------------------------------------- for readers of particular files
+
+
+def parsed_source(text: str) -> ast.Module:
+    """Return the tree of a Python file.
+
+    Raises:
+        NotPlain: it is not Python, or too long.
+    """
+    return _parsed(text, "exec")
+
+
+def constants_of(tree: ast.AST) -> dict[str, list[Any]]:
+    """Return name -> the distinct plain values that a file gives it anywhere."""
+    return _constants(tree)
+
+
+def plain_node(node: ast.AST) -> Any:
+    """Return the plain value of an expression.
+
+    Raises:
+        NotPlain: it has none.
+    """
+    return _plain(node)
+
+
+def last_name(node: ast.AST) -> str:
+    """Return `train` of `ppo.train` and of `train`, "" of other expressions."""
+    return _last_name(node)

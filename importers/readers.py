@@ -7,7 +7,7 @@ would be typed. Omitted names have the program's defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,13 @@ from ..environments.via_gymnasium import PREFIX, registered
 from ..errors import ConfigError, UnknownNameError, listed
 from ..files.plain_data import is_dict
 from ..studies.yaml_io import text_of, to_yaml
+from .brax_config import read_brax
+from .brax_table import BRAX
+from .commands import Command, read_command
 from .convert import add_defaults, take
 from .converted_study import Draft, Source
-from .formats import file_name, flags_of, read_data, read_word, words_of
+from .formats import file_name, read_data, read_word
+from .hydra_sweeps import Sweep, put_sweep, sweep_in
 from .name_mapping import COMMON, UNKNOWN, System
 from .plain_python import OBJECTS, OTHERS, NotPlain, Unread, read_source
 from .tables import SYSTEMS, find, recognise, system, version_named
@@ -35,42 +39,79 @@ HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ks
 
 
 def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
-    path, words = Path(source), list[str]()
-    found = Source(family=kind)
+    path, command = Path(source), Command()
+    found, sweep = Source(family=kind), None
     one = system(str(given.get("system", kind)))
     if not os.path.isfile(path):  # unlike Path's, false for a command too long for a path
         if " " not in source.strip():
             raise ConfigError(f"{source}: no such file")
-        words = words_of(source)
+        command = read_command(source, None, given)
     elif path.suffix in (".yaml", ".yml", ".json"):
-        found.constants = _flat(_data(path, kind, given), one)
+        data = _data(path, kind, given)
+        hydra = data.pop("hydra", None)
+        if is_dict(hydra) and "search_space" not in str(given.get("without", "")):
+            sweep = sweep_in(path, hydra)
+        found.constants = _flat(data, one)
         for name, value in found.constants.items():
             if name.endswith("_target_") and str(value).rpartition(".")[2].lower() in OTHERS:
                 raise ConfigError(f"{path} trains with {value}; a study trains with PPO alone")
+    elif path.suffix == ".py" and one is BRAX:
+        _brax(path, found, given)
     elif path.suffix == ".py":
         _python(path, one, found, given)
     else:
-        words = words_of(text_of(path))
-    found.constants |= _flat(flags_of(words), one)
+        command = _told(source, lambda: read_command(text_of(path), path.parent, given))
+    words = command.words
+    found.constants |= _flat(command.flags, one)
+    found.searched = dict(command.searched)
     found.words = (*found.words, *words, source)
-    rows = [row for row in (find(name, one) for name in found.constants) if row]
+    rows = [row for row in (find(name, one) for name in found.names()) if row]
     if not (words or found.calls or any(r.target != "env" and r.fate != "left out" for r in rows)):
         some = ", ".join(list(one.defaults)[:4])
         raise ConfigError(f"{source}: nothing that {one.title} would read, such as {some}")
     shown = source if len(source) < 200 else f"{source[:197]}..."
-    return _one_configuration(Draft(shown), kind, found, given)
+    draft = Draft(shown)
+    if sweep is None and command.searched:
+        sweep = Sweep(command.searched)
+    return _one_configuration(draft, kind, found, given, sweep)
 
 
-def _one_configuration(draft: Draft, kind: str, source: Source, given: Mapping[str, Any]) -> Draft:
-    draft.section("budget")["trials"] = 1
+def _told(source: str, read: Callable[[], Command]) -> Command:
+    """Read a command; errors begin with the name of its file."""
+    try:
+        return read()
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}", **error.remedies) from None
+
+
+def _one_configuration(
+    draft: Draft, kind: str, source: Source, given: Mapping[str, Any], sweep: Sweep | None = None
+) -> Draft:
     draft.rest["metric"] = {"name": "eval/return_mean", "goal": "maximize"}
+    if sweep is not None:
+        put_sweep(draft, source, sweep)
     take(draft, source, given)
+    if not draft.space:  # nothing, or the seed alone, is searched
+        draft.rest.pop("search", None)
+        draft.section("budget")["trials"] = 1
     env = str(draft.env.get("id", ""))
     draft.rest.setdefault("name", file_name(f"{kind}-{env.removeprefix('gym:')}", kind))
     entry = draft.entry
     if entry is not None and entry.source == "gymnax" and f"{PREFIX}{env}" in registered():
         draft.note(f"env: {env} is gymnax's, compiled; {PREFIX}{env} is Gymnasium's own")
     return draft
+
+
+def _brax(path: Path, found: Source, given: Mapping[str, Any]) -> None:
+    """Read a Python file of brax or MuJoCo Playground."""
+    wanted = next((str(given[name]) for name in ("env", "env_name") if name in given), None)
+    try:
+        read = read_brax(text_of(path), wanted)
+    except NotPlain as error:
+        raise ConfigError(f"{path}: {error}", **error.remedies) from None
+    found.constants, found.calls = read.named, ("train",)
+    if read.env is not None and wanted is None:
+        found.constants = {"env_name": read.env, **read.named}
 
 
 def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) -> None:
@@ -92,7 +133,7 @@ def _python(path: Path, one: System, found: Source, given: Mapping[str, Any]) ->
     recognised = recognise(read.named, (*found.words, str(path)), one.family)[0]
     one = one if recognised is COMMON else recognised
     one = version_named(one, str(given["version"])) if "version" in given else one
-    found.constants, found.calls = read.named, read.calls
+    found.constants, found.calls, found.loops = read.named, read.calls, read.loops
     found.mentioned = frozenset(read.mentioned)
     row = next((row for row in one.rows if row.target == "env"), None)
     made = "" if _names_env(one, found.constants) else read.env
@@ -261,21 +302,21 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
         shown, text, folder = str(path), text_of(path), path.parent
     else:
         raise ConfigError(f"{text[:200]}: no such file, and no command line with flags")
-    try:
-        words = words_of(text)
-        flags = flags_of(words, folder)
-    except ConfigError as error:
-        raise ConfigError(f"{shown}: {error}", **error.remedies) from None
-    if not flags:
+    command = _told(shown, lambda: read_command(text, folder, given))
+    if not command.flags and not command.searched:
         raise ConfigError(f"{shown}: no flags; a training command has --env_type=rmsa and others")
-    found = Source(dict(flags), words=words, family="xlron")
+    found = Source(dict(command.flags), dict(command.searched), command.words, family="xlron")
     if on(given.get("EVAL_HEURISTIC", found.find("EVAL_HEURISTIC"))):
         return _heuristic_file(shown, found, given)
     draft = Draft(shown)
     if shown == _TYPED:
         draft.rest["name"] = "xlron"
-    draft.section("budget")["trials"] = 1
+    if found.searched:
+        put_sweep(draft, found, Sweep(command.searched))
     take(draft, found, given)
+    if not draft.space:
+        draft.rest.pop("search", None)
+        draft.section("budget")["trials"] = 1
     return draft
 
 

@@ -4,33 +4,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError
-from ..files.plain_data import is_list, is_number
+from ..errors import ConfigError, counted
+from ..files.plain_data import is_dict, is_list, is_number
+from ..knobs import KNOBS
 from ..spaces.forbid import ValueRule
+from ..spaces.make import make_distribution
 from ..spaces.space import Parameter, Space
 from ..spaces.via_configspace import read_configspace
-from .convert import add_defaults, begin, leave_out_asked
-from .converted_study import Draft, Source
+from .convert import NOT_NAMES, add_defaults, begin, leave_out_asked, named_env
+from .converted_study import Draft, Source, is_of_the_file
 from .formats import plain_value, read_word
+from .lost_names import ask_about_the_system, refuse_lost
 from .name_mapping import NoCounterpart
 
-_NO_NAMES = ("env", "system", "without", "metric", "name")
+if TYPE_CHECKING:  # it imports Optuna
+    from ..spaces.via_optuna import OptunaStudy
+
 _BEST = 10
+_LISTED = 8  # values that stand for a range
+_NOT_EXPORTED = ("name", "env", "fixed", "space", "enqueue", "population", "executor",
+                 "checkpoint", "loggers")  # fmt: skip
+"""Keys of an exported study that its import sets, or that concern one run of it."""
 
 
-def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Source:
-    """Recognise a space's system, and name the environment, which decides what names mean."""
-    flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
-    source = Source(flags, {name: {} for name in names})
+def _begin(draft: Draft, searched: Mapping[str, Any], given: Mapping[str, Any]) -> Source:
+    """Recognise a space's system, and put the environment, which decides what names mean."""
+    flags = {
+        name: value
+        for name, value in given.items()
+        if name not in ("env", *NOT_NAMES) and not is_of_the_file(name)
+    }
+    source = Source(flags, dict(searched))
     begin(draft, source, given)
+    draft.read = list(source.searched)
     draft.silent |= {row.name for row in draft.system.rows if row.target in ("env", "seed")}
-    if "env" in given:
-        draft.constant("env", given["env"])
+    for name in named_env(draft, given):
+        draft.constant(name, given[name])
+    _drop_given(draft, source, flags)
     leave_out_asked(draft, source)
+    draft.sought = set(source.searched)
     return source
+
+
+def _drop_given(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Drop searched names whose value is given, under their name or another of the same thing."""
+    rows = {name: draft.row(name) for name in (*given, *source.searched)}
+    targets = {rows[name].target: name for name in given if rows[name] is not None}  # pyright: ignore
+    for name in tuple(source.searched):
+        row = rows[name]
+        by = name if name in given else targets.get(row.target) if row and row.target else None
+        if by is None:
+            continue
+        del source.searched[name]
+        draft.read.remove(name)
+        if by != name:
+            draft.leave_out(name, f"{by} is given")
 
 
 # -------------------------------------------------------------------------- ConfigSpace
@@ -41,14 +73,62 @@ def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
 
     draft = Draft(str(path))
     space = from_configspace(read_configspace(path))
-    source = _begin(draft, space.names, given)
+    source = _begin(draft, {name: {} for name in space.names}, given)
+    switches = _switches(draft, space, source)
+    for name in switches:
+        source.drop(name)
+        draft.sought.discard(name)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
     wanted = [parameter for parameter in space.parameters if parameter.name in source.searched]
     names = {parameter.name: draft.target(parameter.name) for parameter in wanted}
     for parameter in wanted:
-        _add_parameter(draft, parameter, names)
+        kept = tuple(one for one in parameter.when if one.name not in switches)
+        _add_parameter(draft, replace(parameter, when=kept), names)
+    for switch, (parameter, child) in switches.items():
+        draft.taken[switch] = []
+        _add_off(draft, parameter, child)
     draft.rest["forbid"] = _rules(draft, space, names)
     add_defaults(draft, source)
     return draft
+
+
+def _switches(
+    draft: Draft, space: Space, source: Source
+) -> dict[str, tuple[Parameter, Parameter]]:
+    """Return switches that are unknown here: name -> (switch, the parameter that it turns off)."""
+    found = dict[str, tuple[Parameter, Parameter]]()
+    for parameter in space.parameters:
+        name, values = parameter.name, parameter.distribution.as_mapping().get("values", ())
+        children = [one for one in space.parameters if name in [two.name for two in one.when]]
+        unknown = name in source.searched and draft.row(name) is None
+        if not unknown or parameter.when or len(values) != 2 or len(children) != 1:
+            continue
+        target = draft.target(children[0].name)
+        on = next(two.values for two in children[0].when if two.name == name)
+        if target is not None and len(on) == 1 and target in KNOBS and KNOBS[target].off:
+            found[name] = (parameter, children[0])
+    return found
+
+
+def _add_off(draft: Draft, switch: Parameter, child: Parameter) -> None:
+    """List `off` among the values of a hyperparameter, in place of its switch."""
+    target = draft.target(child.name) or ""
+    fields = draft.space.get(target)
+    if fields is None:
+        return
+    on = next(one.values for one in child.when if one.name == switch.name)
+    default, rest = fields.get("default"), {"when": fields["when"]} if "when" in fields else {}
+    if "values" in fields:
+        values, how = list(fields["values"]), ""
+    else:
+        plain = {key: one for key, one in fields.items() if key not in ("default", "when")}
+        grid = make_distribution(plain).grid(_LISTED)
+        values = sorted({*grid, *([] if default is None else [default])})
+        how = f", and {len(values)} values stand for its range"
+    chosen = default if switch.default in on else None
+    draft.space[target] = {"values": [None, *values], "default": chosen, **rest}
+    draft.note(f"{switch.name}: {target} is off (null) without it{how}")
 
 
 def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
@@ -57,8 +137,8 @@ def _add_parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str |
     if values is not None and len(values) == 1 and not parameter.when:
         draft.constant(parameter.name, values[0])
         return
-    if values is not None:
-        distribution.pop("distribution", None)
+    if distribution.get("distribution") == "categorical":
+        del distribution["distribution"]
     distribution["default"] = parameter.default
     when: dict[str, Any] = {}
     for condition in parameter.when:
@@ -107,16 +187,16 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
     from ..spaces.via_optuna import read_study
 
     theirs = read_study(storage, name)
+    draft = Draft(f"{storage} ({theirs.name})")
+    if theirs.exported:
+        return _exported(draft, theirs)
     if len(theirs.directions) != 1:
         count = f"{len(theirs.directions)} objectives"
         raise ConfigError(f"{storage}: {theirs.name!r} has {count}; a study is imported with one")
-    draft = Draft(f"{storage} ({theirs.name})")
-    ours = {"system": "none"} if theirs.exported else {}
-    rest = {name: value for name, value in given.items() if name != "env"}
-    source = _begin(draft, theirs.space, {**ours, **rest})
-    _add_constants(draft, theirs.exported, given)
-    for parameter in source.searched:
-        fields = theirs.space[parameter]
+    source = _begin(draft, theirs.space, given)
+    ask_about_the_system(draft, source, given)
+    refuse_lost(draft, source)
+    for parameter, fields in source.searched.items():
         if len(fields.get("values", ())) == 1:
             draft.constant(parameter, fields["values"][0])
         else:
@@ -128,26 +208,43 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
                        "the last one, which is taken")  # fmt: skip
     add_defaults(draft, source)
     _set_metric(draft, theirs.directions[0], theirs.metrics, given)
-    _enqueue(draft, theirs.trials, -1.0 if theirs.directions[0] == "maximize" else 1.0)
+    _enqueue(draft, theirs)
     draft.section("search")["method"] = "tpe"
     return draft
 
 
-def _add_constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Put the given environment, and the constants of a study that we exported."""
-    env = exported.get("env", {})
-    if "env" in given:
-        draft.constant("env", given["env"])
-    elif is_list(env):
-        names = ", ".join(str(one["id"]) for one in env)
-        text = f"its trials were scored over {names}; an imported study has one of them: name it"
-        raise draft.fault(text, flags={"env": env[0]["id"], "metric": "eval/return_mean"})
-    elif "id" in env:
-        draft.constant("env", env["id"])
-        draft.env.update({key: value for key, value in env.items() if key != "id"})
-        draft.rest["env_steps"] = exported["env_steps"]
-    for name, value in exported.get("fixed", {}).items():
-        draft.constant(name, value)
+def _exported(draft: Draft, theirs: OptunaStudy) -> Draft:
+    """Read a study that `hpo export optuna` wrote: the same study, its best trials enqueued."""
+    ours = theirs.exported.get("study")
+    if ours is None:
+        text = "an earlier version of hpo exported it, without its conditions and rules; export "
+        raise draft.fault(f"{text}the study once more: hpo export optuna STUDY --to STORAGE")
+    draft.whole, draft.envs = True, ours["env"] if is_list(ours["env"]) else []
+    one = draft.envs[0] if draft.envs else ours["env"]
+    draft.env = dict(one) if is_dict(one) else {"id": one}
+    draft.fixed, draft.space = dict(ours["fixed"]), dict(ours["space"])
+    draft.rest = {
+        key: value
+        for key, value in ours.items()
+        if key not in _NOT_EXPORTED and value not in (None, {}, [])
+    }
+    draft.taken = {key: [] for key in (*draft.rest, "env", "fixed", "space")}
+    goal = theirs.directions[0]
+    finished = sorted(
+        theirs.trials,
+        key=lambda trial: (
+            not math.isfinite(trial.values[0]),
+            -trial.values[0] if goal == "maximize" else trial.values[0],
+        ),
+    )
+    best = list[dict[str, Any]]()
+    for trial in finished:
+        if trial.ours and trial.ours not in best and len(best) < _BEST:
+            best.append(dict(trial.ours))
+    draft.rest["enqueue"] = best
+    if best:
+        draft.note(f"enqueue: the best {len(best)} of {len(finished)} finished trials")
+    return draft
 
 
 def _set_metric(
@@ -166,26 +263,44 @@ def _set_metric(
         draft.note("metric: Optuna names none; eval/return_mean is ours")
 
 
-def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
-    finite = [one for one in trials if math.isfinite(one[1][0])]
-    total = len(list(trials))
-    best = sorted(finite, key=lambda trial: sign * trial[1][0])[:_BEST]
-    tried = [_configuration(draft, params) for params, _ in best]
-    draft.rest["enqueue"] = [config for config in tried if config is not None]
-    if best:
-        draft.note(f"enqueue: its {len(best)} best of {total} finished trials")
-    if total > len(finite):
-        draft.note(f"enqueue: {total - len(finite)} trials with an infinite value are skipped")
-    if None in tried:
-        draft.note(f"enqueue: {tried.count(None)} of them left out, whose values the space lacks")
+def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
+    """Enqueue the best trials whose values the space has, each configuration once."""
+    sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
+    finite = [trial for trial in theirs.trials if math.isfinite(trial.values[0])]
+    moved, outside, equal = dict[str, int](), 0, 0
+    kept = list[dict[str, Any]]()
+    for trial in sorted(finite, key=lambda trial: sign * trial.values[0]):
+        found = _configuration(draft, trial.params)
+        near = {} if found is None else _listed_values(draft, found)
+        if len(kept) == _BEST:
+            break
+        if found is None or not _inside(draft, found | near):
+            outside += 1
+        elif not found or found | near in kept:
+            equal += 1
+        else:
+            kept.append(found | near)
+            moved = {name: moved.get(name, 0) + (name in near) for name in {*moved, *near}}
+    draft.rest["enqueue"] = kept
+    if finite:
+        lacking = f"; the space lacks values of {counted(outside, 'trial')}" if outside else ""
+        same = f"; {counted(equal, 'trial')} would be equal to another one" if equal else ""
+        draft.note(
+            f"enqueue: the best {len(kept)} of {len(finite)} finished trials{lacking}{same}"
+        )
+    for name, count in sorted(moved.items()):
+        draft.note(f"enqueue: in {count} of them {name} is the nearest of its listed values")
+    if len(theirs.trials) > len(finite):
+        skipped = counted(len(theirs.trials) - len(finite), "trial")
+        draft.note(f"enqueue: {skipped} with an infinite value are skipped")
 
 
 def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a trial's configuration in our names and values; None if the space lacks one."""
+    """Return a trial's configuration in our names and values; None if a value has none."""
     found: dict[str, Any] = {}
     for name, value in params.items():
         row = draft.row(name)
-        if row is None or row.fate != "taken" or name in draft.without:
+        if row is None or row.fate != "taken" or draft.unwanted(name):
             continue
         try:
             settings = row.settings(read_word(value))
@@ -194,8 +309,21 @@ def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | 
         for target, one in settings.items():
             if target in draft.space:
                 found[target] = plain_value(target, one)
-    inside = all(_contains(draft.space[name], value) for name, value in found.items())
-    return found if inside else None
+    return found
+
+
+def _listed_values(draft: Draft, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nearest listed values of ranges that were thinned (of which programs depend)."""
+    near = dict[str, Any]()
+    for name, value in config.items():
+        values = draft.space[name].get("values", ())
+        if name in draft.thinned and value not in values and is_number(value):
+            near[name] = min(values, key=lambda one: abs(math.log(one / max(1, value))))
+    return near
+
+
+def _inside(draft: Draft, config: Mapping[str, Any]) -> bool:
+    return all(_contains(draft.space[name], value) for name, value in config.items())
 
 
 def _contains(fields: Mapping[str, Any], value: Any) -> bool:

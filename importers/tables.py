@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ..errors import ConfigError, UnknownNameError
+from .brax_table import BRAX
 from .lerax_jaxdem import JAXDEM, LERAX
 from .name_mapping import COMMON, Row, System, plain_name
 from .trainer_tables import ARLBENCH, CLEANRL, PUREJAXRL, REJAX, SB3, TORCH_PPO
@@ -14,7 +15,7 @@ from .xlron_table import XLRON, XLRON_JULY
 SYSTEMS: Mapping[str, System] = {
     one.name: one
     for one in (XLRON, XLRON_JULY, *CLEANRL, SB3, *PUREJAXRL, REJAX, *LERAX, *JAXDEM, TORCH_PPO,
-                ARLBENCH)
+                ARLBENCH, BRAX)
 }  # fmt: skip
 """Systems with a table; names that it lacks are looked up in `COMMON`."""
 _ROWS = [row for one in (COMMON, *SYSTEMS.values()) for row in one.rows]

@@ -47,13 +47,15 @@ _CLEANRL = (  # with the defaults of ppo.py
         norm_adv normalise_advantages True; ent_coef = 0.01; vf_coef = 0.5; max_grad_norm = 0.5
         track loggers.wandb; wandb_entity loggers.wandb.entity
         wandb_project_name loggers.wandb.project; anneal_lr lr_schedule@anneal True
+        num_seeds seeds.per_config
         clip_vloss value_clip_eps@value_clip True"""),
     taken("target_kl", "target_kl", None, times(1.0 / 1.5),
           "divided by 1.5, as an update is cut short at 1.5 times ours; CleanRL checks it after "
           "each epoch, here it is checked after each minibatch"),
     *left(COMPUTED, "batch_size minibatch_size num_iterations num_updates"),
     *left(OUTPUT, "exp_name capture_video save_model upload_model hf_entity"),
-    *left(MACHINE, "torch_deterministic cuda"),
+    *left(MACHINE, "torch_deterministic cuda workers slurm_gpus_per_task slurm_ntasks "
+                   "slurm_total_cpus slurm_nodes slurm_template_path"),
 )
 _CONTINUOUS = {
     "env_id": "HalfCheetah-v4", "total_timesteps": 1_000_000, "learning_rate": 3e-4,
@@ -447,6 +449,8 @@ ARLBENCH = System(
             env_name env CartPole-v1; environment.name env; env_kwargs env.*@env_keys
             environment.kwargs env.*@env_keys; n_total_timesteps env_steps 1_000_000; seed =
             n_envs num_envs 8; n_eval_episodes evaluation.episodes
+            n_eval_steps evaluation.every; checkpoint checkpoint.parts
+            track_metrics checkpoint.parts; track_trajectories checkpoint.parts
             deterministic_eval evaluation.greedy; learning_rate = 3e-4
             n_steps rollout_length 128; minibatch_size = 64; update_epochs = 10; gamma = 0.99
             gae_lambda = 0.95; clip_eps = 0.2; vf_clip_eps value_clip_eps 0.2
@@ -459,12 +463,11 @@ ARLBENCH = System(
         *refused(PPO_ALONE, "algorithm", ("ppo", "PPO", None)),
         *left("ids of gymnax stay as they are, others start with gym: or brax:",
               "env_framework framework"),
-        *left("see `evaluation`", "n_eval_steps eval_kwargs eval_env_kwargs"),
+        *left("see `evaluation`", "eval_kwargs eval_env_kwargs"),
         *left("see `metric`", "objectives optimize_objectives"),
         *left("a separate file, of ConfigSpace", "search_space"),
         *left("it belongs to hyperparameters as actions", "state_features"),
-        *left(OUTPUT, "checkpoint checkpoint_name checkpoint_dir load_checkpoint track_metrics "
-                      "track_trajectories hpo_method"),
+        *left(OUTPUT, "checkpoint_name checkpoint_dir load_checkpoint hpo_method"),
         *left("the precision is `dtype`", "jax_enable_x64"),
     ),
     ("arlbench", "run_arlbench.py"), name_sets("vf_clip_eps; minibatch_size n_steps"),

@@ -26,6 +26,7 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial
 
 from ..errors import ConfigError, HpoError
+from ..files.plain_data import is_dict
 from .distributions import (
     Axis,
     Categorical,
@@ -42,6 +43,16 @@ from .space import Parameter, Space
 
 
 @dataclass(frozen=True)
+class OptunaTrial:
+    """A finished trial of a storage."""
+
+    params: Mapping[str, Any]
+    values: tuple[float, ...]  # one per objective
+    # of `hpo export optuna`: the configuration in our names, with what Optuna cannot express
+    ours: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
 class OptunaStudy:
     """One study of a storage."""
 
@@ -49,10 +60,9 @@ class OptunaStudy:
     directions: tuple[str, ...]  # `minimize` or `maximize`, one per objective
     space: Mapping[str, Mapping[str, Any]]  # parameter -> distribution, as a study file writes it
     sometimes: tuple[str, ...]  # parameters that only some trials had
-    # (parameters, values) of finished trials, in order
-    trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
+    trials: tuple[OptunaTrial, ...]  # the finished ones, in order
     metrics: tuple[str, ...] = ()  # names of the objectives, where it has some
-    # of `hpo export optuna`: `env`, `env_steps`, `fixed`
+    # of `hpo export optuna`: `study`, the keys of the study file, and versions
     exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
     # parameter -> the distribution before the last one
     changed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -104,11 +114,16 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         directions=tuple(direction.name.lower() for direction in study.directions),
         space={parameter: _fields(parameter, theirs) for parameter, theirs in space.items()},
         sometimes=tuple(name for name in space if any(name not in t.params for t in trials)),
-        trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
+        trials=tuple(_trial(trial) for trial in finished),
         metrics=metrics,
         exported=dict(study.user_attrs.get("hpo", {})),
         changed=changed,
     )
+
+
+def _trial(theirs: optuna.trial.FrozenTrial) -> OptunaTrial:
+    ours = theirs.user_attrs.get("params")
+    return OptunaTrial(dict(theirs.params), tuple(theirs.values), ours if is_dict(ours) else {})
 
 
 def open_storage(storage: str, make: bool = False) -> Any:

@@ -16,11 +16,12 @@ SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "upd
 _NORMALISED = "normalise_observations"
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
+CONFIRM = {"top_k": 3, "choose": 3, "report": 16, "interim": 8}
+"""How the winner is chosen and tested in every study file that is written."""
 SEED_PLAN = (  # lines and what they are, for every study file that is written
     ("seeds: {per_config: 1}", "of every trial in the search"),
-    ("confirm: {top_k: 3, choose: 3, report: 16, interim: 8}",
-     "the best 3 on 3 new seeds, then the test"),
-)  # fmt: skip
+    (f"confirm: {flow(CONFIRM)}", "the best 3 on 3 new seeds, then the test"),
+)
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
 

@@ -68,6 +68,12 @@ def loads(
     return study_of(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
 
+def loads_elsewhere(text: str, shown: str) -> Study:
+    """Load a study that runs elsewhere: its files and packages are not looked for here."""
+    root, notes = read_text(text, shown), Notes(shown)
+    return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+
+
 def of_its_day(root: Node) -> list[str]:
     """Return overrides that give a recorded study the defaults of its day."""
     data = plain(root)

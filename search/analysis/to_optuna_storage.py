@@ -20,7 +20,7 @@ from ...errors import ConfigError
 from ...spaces.via_optuna import open_storage, refusals, told_changes, written_params
 from ...store.codec import finite_json
 from ...store.rows import StudyMeta, TrialRow, TrialState
-from ...studies.spec import environments_of
+from ...studies.resolved import resolved
 from ..state.objective import Objectives
 from .checkpoint_values import Points
 
@@ -39,6 +39,9 @@ _ATTRIBUTES = (
     "proposed_by", "seed_values", "choose_values", "report_values", "env_steps", "stop_rule",
     "audited", "error",
 )  # fmt: skip
+
+_LEFT_OUT = ("name", "enqueue", "population", "executor", "checkpoint", "loggers")
+"""Keys of a study file that concern one machine or one run of it."""
 
 
 def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> list[str]:
@@ -69,8 +72,7 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
 
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
     """Record the metrics, and all that `hpo import optuna` needs."""
-    study = points.study
-    envs = [{"id": one.id, **one.values} for one in environments_of(study)]
+    study = resolved(points.study)
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
@@ -78,9 +80,7 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
     said = {
         "versions": dict(meta.versions),
         "study_hash": meta.study_hash,
-        "env": envs if study.more_envs else envs[0],
-        "env_steps": study.env_steps,
-        "fixed": dict(study.fixed),
+        "study": {key: value for key, value in study.items() if key not in _LEFT_OUT},
     }
     theirs.set_user_attr("hpo", finite_json(said))
 

@@ -57,7 +57,7 @@ def retry(engine: Engine, store: StudyStore, numbers: Sequence[int]) -> None:
 
 
 def retry_note(ledger: Ledger, numbers: Sequence[int], lacks: bool) -> str:
-    """Return the line that says what runs again."""
+    """Return the line that names the trials which run again."""
     if not numbers:
         again = "no trial of the search has failed"
         return f"{again}; test seeds that are missing run again" if lacks else again

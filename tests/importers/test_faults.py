@@ -192,7 +192,7 @@ def test_lengths_that_a_method_is_given(imported):
             )  # fmt: skip
     data, told = imported("arlbench", text, "--env=CartPole-v1")
     assert data["env_steps"] == 100_000 and "n_total_timesteps 1000000" not in told
-    assert data["evaluation"] == {"greedy": False, "episodes": 20}
+    assert data["evaluation"] == {"greedy": False, "every": 10_000, "episodes": 20}
     text = ("env = CartPole()\npolicy = MLPActorCriticPolicy(env=env, key=k)\nalgo = PPO()\n"
             "policy = algo.learn(env, policy, total_timesteps=2**16, key=k)\n")  # fmt: skip
     data, told = imported("lerax", text)

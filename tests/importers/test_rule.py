@@ -61,8 +61,7 @@ def test_what_would_change_the_search_is_refused(imported, parameters, reason):
 
 def test_what_decides_nothing_is_left_out_and_listed(imported, tmp_path):
     code, told, data = imported(
-        PLAIN
-        + "  lr: {values: [0.001, 0.01]}\n  warp: {value: 3}\n  device: {values: [cpu, cuda]}"
+        PLAIN + "  lr: {values: [0.001, 0.01]}\n  warp: {value: 3}\n  device: {value: cuda}"
         "\n  use_lstm: {value: false}\n  algo: {value: ppo}"
     )
     assert code == 0 and set(data["space"]) == {"learning_rate"}
@@ -79,7 +78,9 @@ def test_what_decides_nothing_is_left_out_and_listed(imported, tmp_path):
 
 
 def test_seeds_alone_are_something(imported):
-    code, _, data = imported(PLAIN + "  seed: {values: [1, 2, 3]}\n  warp: {values: [1, 2]}")
+    text = PLAIN + "  seed: {values: [1, 2, 3]}\n  warp: {values: [1, 2]}"
+    assert imported(text)[0] == 2
+    code, _, data = imported(text, "--without=warp")
     assert code == 0 and data["seeds"] == {"per_config": 3}
 
 
@@ -140,7 +141,7 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
     [
         ("topology_name: {values: [nsfnet_deeprmsa_directed, 4node_undirected]}",
          "move env.topology and env.directed together"),
-        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "as nothing here is PRIO_ALPHA"),
+        ("PRIO_ALPHA: {values: [0.3, 0.6]}", "PRIO_ALPHA is searched, but has no effect there"),
         ("mlp_latent: {values: [64, 128]}\n  USE_GNN: {value: true}", "all parts of the gnn"),
         ("RHO_CLIP: {min: -1.0, max: 2.0}\n  C_CLIP: {value: 1.0}", "start the range above"),
         ("deterministic_requests: {values: [true, false]}", "cannot be taken"),

@@ -122,7 +122,7 @@ def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, c
     written = yaml.safe_load(out.read_text())["enqueue"]
     kept = {one["reward_scale"] for one in written}
     assert 0 < len(written) == len(kept) <= 5  # of ten trials on five steps
-    assert f"enqueue: {len(kept)} of these are left, as" in out.read_text()
+    assert f"enqueue: the best {len(kept)} of 12 finished trials" in out.read_text()
     code = main(["import", "optuna", url, "--to", str(tmp_path / "none.yaml"), "--", "--env",
                  "CartPole-v1", "--activation", "relu", "--learning_rate", "0.002",
                  "--reward_scale", "2.0"])  # fmt: skip

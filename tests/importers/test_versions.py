@@ -70,7 +70,7 @@ def test_jaxdem_of_september_2025_has_its_own_defaults(imported, flag):
 def test_names_that_only_september_has_choose_it(imported, text, because):
     data, told = imported("jaxdem", text, "--env=navigators")
     assert "Read as JaxDEM, of September 2025" in told and because in told
-    assert "version=2025.11 (system=jaxdem, since 6 November 2025" in told
+    assert "version=2025.11 (since 6 November 2025" in told
     assert data["fixed"]["max_grad_norm"] == 0.4
 
 
@@ -102,6 +102,21 @@ def test_a_sweep_of_september_is_read_as_such(imported):
     assert data["fixed"]["ent_coef"] == 0.03 and data["fixed"]["minibatch_size"] == 6 * 64
     data, told = imported("wandb", text, "--env=navigators", "--version=2025.11", name="s.yaml")
     assert "Read as JaxDEM, since 6 November 2025" in told and data["fixed"]["ent_coef"] == 0.001
+
+
+def test_the_name_of_a_system_leaves_its_version_to_the_file(imported):
+    text = (
+        "parameters:\n  learning_rate_decay_exponent: {min: 1.0, max: 3.0}\n"
+        "  gamma: {value: 0.9}\n"
+    )
+    flags = ("--env=navigators", "--system=jaxdem")
+    _, told = imported("wandb", text, *flags, name="s.yaml")
+    assert "Read as JaxDEM, of September 2025" in told and "version=2025.11 (since" in told
+    _, told = imported("wandb", text, *flags, "--version=2025.11", name="s.yaml")
+    assert "Read as JaxDEM, since 6 November 2025" in told
+    text = text.replace("learning_rate_decay_exponent", "ppo_clip_eps")
+    _, told = imported("wandb", text, *flags, name="s.yaml")
+    assert "version: JaxDEM since 6 November 2025" in told and "version=2025.09" in told
 
 
 def test_minibatches_of_september_count_segments(imported):

@@ -1,0 +1,240 @@
+"""Python files of brax and MuJoCo Playground: one call of `train`, or `brax_ppo_config`.
+
+A configuration for many environments is read for one of them: branches on its name are decided,
+and of a dictionary by names the value of that name is taken. Nothing is ever run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from .plain_python import NotPlain, Unread, constants_of, last_name, parsed_source, plain_node
+
+_CONFIG = "brax_ppo_config"
+_MAKES = ("create", "ConfigDict", "dict")
+_LOADS = ("get_environment", "create", "load")
+_MAKERS_OF = ("envs", "registry")
+
+
+@dataclass
+class Found:
+    named: dict[str, Any] = field(default_factory=dict[str, Any])  # `Unread` where not plain
+    env: str | None = None
+
+
+def read_brax(text: str, env: str | None) -> Found:
+    """Return the arguments of brax's PPO that a file gives, for one environment if there are many.
+
+    Raises:
+        NotPlain: it gives none, or several, or a branch on something unknown.
+    """
+    tree = parsed_source(text)
+    known = {name: values[0] for name, values in constants_of(tree).items() if len(values) == 1}
+    env = env or _env_in(tree, known)
+    name = None if env is None else env.rpartition(":")[2]
+    function = next(
+        (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and node.name == _CONFIG
+        ),
+        None,
+    )
+    if function is not None:
+        return Found(_Config(name, known).of(function), name)
+    call = _call_for(tree, name)
+    return Found(_arguments(call, known), name)
+
+
+def _env_in(tree: ast.AST, known: Mapping[str, Any]) -> str | None:
+    """Return the name of the environment that a file makes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
+            continue
+        owner = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "env_name")]
+        if owner in _MAKERS_OF and given:
+            value = _value(given[0], known)
+            if isinstance(value, str) and not isinstance(value, Unread):
+                return value
+    return None
+
+
+# ------------------------------------------------------------------------------- calls
+
+
+def _call_for(tree: ast.AST, env: str | None) -> ast.Call:
+    """Return the call of `train`, or the one that a dictionary has for an environment."""
+    of_env = dict[str, ast.Call]()
+    for node in ast.walk(tree):
+        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        for key, value in pairs:
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Call) and _trains(value):
+                of_env[str(key.value)] = value
+    if env in of_env:
+        return of_env[env]
+    if of_env:
+        text = f"it has settings for {', '.join(of_env)}; name one of them"
+        raise NotPlain(text, env=next(iter(of_env)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _trains(node)]
+    if len(calls) != 1:
+        lines = ", ".join(str(call.lineno) for call in calls) or "none"
+        raise NotPlain(
+            f"it has {len(calls)} calls of train (lines {lines}); allowed: one, or "
+            f"a function {_CONFIG}"
+        )
+    return calls[0]
+
+
+def _trains(node: ast.Call) -> bool:
+    """Return whether a call is `ppo.train(...)` or `partial(ppo.train, ...)`, with settings."""
+    called = node.func
+    if last_name(called) == "partial" and node.args:
+        called = node.args[0]
+    owner = last_name(called.value) if isinstance(called, ast.Attribute) else ""
+    settings = {word.arg for word in node.keywords}
+    return last_name(called) == "train" and owner in ("ppo", "") and len(settings) > 2
+
+
+def _arguments(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for word in call.keywords:
+        if word.arg is not None:
+            found[word.arg] = _value(word.value, known)
+        else:
+            text = f"line {call.lineno}: the names in {ast.unparse(word.value)} cannot be read"
+            raise NotPlain(text)
+    return found
+
+
+def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
+    """Return a plain value: also `(128,) * 4`, and the arguments of a network's maker."""
+    name = last_name(node)
+    if isinstance(node, ast.Name) and name in known:
+        return known[name]
+    match node:
+        case ast.BinOp(
+            left=ast.Tuple(elts=[one]) | ast.List(elts=[one]),
+            op=ast.Mult(),
+            right=ast.Constant(value=int(count)),
+        ) if count < 100:
+            return [_value(one, known)] * count
+        case ast.Call(func=func, keywords=words) if last_name(func) in (*_MAKES, "partial"):
+            return {word.arg: _value(word.value, known) for word in words if word.arg}
+        case _:
+            pass
+    with suppress(NotPlain, RecursionError):
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return plain_node(node)
+    value = Unread(name if isinstance(node, ast.Name) else ast.unparse(node)[:60])
+    value.line = getattr(node, "lineno", 0)
+    return value
+
+
+# ------------------------------------------------------------------------ brax_ppo_config
+
+
+class _Config:
+    """One pass over the statements of `brax_ppo_config`, for one environment."""
+
+    def __init__(self, env: str | None, known: Mapping[str, Any]) -> None:
+        self.env, self.known = env, known
+        self.first = ""  # argument, the environment's name
+        self.variable = ""  # that holds the configuration
+        self.values = dict[str, Any]()
+        self.given = dict[str, Any]()  # the function's arguments
+
+    def of(self, function: ast.FunctionDef) -> dict[str, Any]:
+        names = [one.arg for one in function.args.args]
+        defaults = function.args.defaults
+        for name, node in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            self.given[name] = _value(node, {})
+        self.first = names[0] if names else ""
+        self.given |= dict.fromkeys(names[:1], self.env)
+        self._run(function.body)
+        return self.values
+
+    def _run(self, body: Sequence[ast.stmt]) -> bool:
+        """Follow statements; return whether the function ends in them."""
+        for node in body:
+            if isinstance(node, ast.Return):
+                return True
+            if isinstance(node, ast.Raise):
+                raise NotPlain(f"line {node.lineno}: it has no settings for {self.env}")
+            if isinstance(node, ast.If):
+                branch = node.body if self._holds(node.test) else node.orelse
+                if self._run(branch):
+                    return True
+            elif isinstance(node, ast.Assign):
+                self._assign(node)
+        return False
+
+    def _assign(self, node: ast.Assign) -> None:
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call):
+            if last_name(node.value.func) in _MAKES:
+                self.variable = target.id
+                self.values = _arguments(node.value, self.known)
+            return
+        path = _path(target)
+        if path[:1] != [self.variable] or len(path) < 2:
+            return
+        inside = self.values
+        for name in path[1:-1]:
+            inside = inside.setdefault(name, {})
+        inside[path[-1]] = _value(node.value, self.known)
+
+    def _holds(self, test: ast.expr) -> bool:
+        match test:
+            case ast.BoolOp(op=ast.And(), values=parts):
+                return all(self._holds(part) for part in parts)
+            case ast.BoolOp(op=ast.Or(), values=parts):
+                return any(self._holds(part) for part in parts)
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return not self._holds(inner)
+            case ast.Name(id=name) if name in self.given:
+                return bool(self.given[name])
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._compare(test, left, op, right)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=how), args=[part]):
+                if name in self.given and how in ("startswith", "endswith"):
+                    return getattr(self._named(test, name), how)(str(_value(part, {})))
+            case _:
+                pass
+        raise NotPlain(f"line {test.lineno}: whether {ast.unparse(test)} holds cannot be read")
+
+    def _compare(self, test: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
+        if not isinstance(left, ast.Name) or left.id not in self.given:
+            raise NotPlain(f"line {test.lineno}: whether {ast.unparse(test)} holds cannot be read")
+        value, other = self._named(test, left.id), _value(right, {})
+        match op:
+            case ast.Eq() | ast.Is():
+                return value == other
+            case ast.NotEq() | ast.IsNot():
+                return value != other
+            case ast.In():
+                return value in other
+            case ast.NotIn():
+                return value not in other
+            case _:
+                raise NotPlain(f"line {test.lineno}: {ast.unparse(test)} cannot be read")
+
+    def _named(self, test: ast.expr, name: str) -> Any:
+        """Return an argument; the environment's name must be known."""
+        if name == self.first and self.given[name] is None:
+            raise NotPlain(
+                f"line {test.lineno}: its settings depend on the environment; name one", env="ID"
+            )
+        return self.given[name]
+
+
+def _path(node: ast.AST) -> list[str]:
+    """Return the names in `config.network_factory.activation`."""
+    if isinstance(node, ast.Attribute):
+        inner = _path(node.value)
+        return [*inner, node.attr] if inner else []
+    return [node.id] if isinstance(node, ast.Name) else []

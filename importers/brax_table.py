@@ -1,0 +1,178 @@
+"""PPO of brax, and the configurations that MuJoCo Playground gives it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..files.plain_data import is_number
+from .name_mapping import (
+    ACTIVATIONS,
+    MACHINE,
+    OUTPUT,
+    PLAIN_PPO,
+    STATISTICS,
+    NoCounterpart,
+    Settings,
+    System,
+    left,
+    mapping_of,
+    name_sets,
+    parsed,
+    refused,
+    table,
+    taken,
+    widths_of,
+)
+
+NAMES = ("ant", "halfcheetah", "hopper", "humanoid", "humanoidstandup", "inverted_pendulum",
+         "inverted_double_pendulum", "pusher", "reacher", "swimmer", "walker2d")  # fmt: skip
+"""Brax's environments."""
+_LAYERS = {"policy_hidden_layer_sizes": [32] * 4, "value_hidden_layer_sizes": [256] * 5}
+_KEYS = {"policy_obs_key": "state", "value_obs_key": "state"}
+_HARMLESS = {"preprocess_observations_fn": None, "noise_std_type": "scalar",
+             "state_dependent_std": False, "use_distributional_critic": False,
+             "init_noise_std": 1.0}  # fmt: skip
+_UNLESS = "it affects training and has no counterpart"
+
+
+def env_of(value: Any) -> str:
+    """Return our id of an environment of brax or of MuJoCo Playground.
+
+    >>> env_of("ant"), env_of("BallInCup"), env_of("CartPole-v1")
+    ('brax:ant', 'playground:BallInCup', 'CartPole-v1')
+    """
+    name = str(value)
+    if name in NAMES:
+        return f"brax:{name}"
+    plain = name[:1].isupper() and name.isalnum()
+    return f"playground:{name}" if plain else name
+
+
+def _network(value: Any) -> Settings:
+    """Read `network_factory`, by its arguments."""
+    given = {**_LAYERS, **_KEYS, **mapping_of(value)}
+    policy, critic = (widths_of(given.pop(name)) for name in _LAYERS)
+    if policy != critic:
+        raise NoCounterpart(
+            f"policy layers {policy} and value layers {critic} differ, but both "
+            "have the same widths here; name them"
+        )
+    keys = {given.pop(name) for name in _KEYS}
+    if len(keys) > 1:
+        raise NoCounterpart(
+            "the value sees another observation than the policy, which it does not here"
+        )
+    settings = Settings(hidden_sizes=policy)
+    if "activation" in given:
+        settings["activation"] = ACTIVATIONS.of(given.pop("activation"))
+    if given.pop("distribution_type", "tanh_normal") == "normal":
+        deviation = given.pop("init_noise_std", 1.0)
+        if not is_number(deviation) or deviation <= 0:
+            raise NoCounterpart(f"init_noise_std={deviation!r} is not a number above 0")
+        settings |= {"distribution": "gaussian", "log_std_init": math.log(deviation)}
+    odd = {name: one for name, one in given.items() if _HARMLESS.get(name, ...) != one}
+    if odd:
+        name, one = next(iter(odd.items()))
+        raise NoCounterpart(f"{name}={one!r} has no counterpart")
+    return settings
+
+
+BRAX = System(
+    "brax",
+    "brax",
+    (
+        taken(
+            "env_name",
+            "env",
+            values=parsed(env_of, "ant is brax:ant; BallInCup is playground:BallInCup"),
+        ),
+        taken("environment", "env", values=parsed(env_of, "as env_name")),
+        taken("env", "env", values=parsed(env_of, "as env_name")),
+        *table("""
+            num_timesteps env_steps; seed =; num_envs = 1; learning_rate = 1e-4
+            entropy_cost ent_coef 1e-4; discounting gamma 0.9; num_minibatches = 16
+            num_updates_per_batch update_epochs 2; reward_scaling reward_scale 1.0
+            clipping_epsilon clip_eps 0.3; clipping_epsilon_value value_clip_eps None
+            gae_lambda = 0.95; max_grad_norm = None; vf_loss_coefficient vf_coef 0.5
+            normalize_advantage normalise_advantages True
+            episode_length env.max_steps_in_episode
+            num_eval_envs evaluation.episodes 128; deterministic_eval evaluation.greedy False"""),
+        taken(
+            "unroll_length",
+            "rollout_length",
+            10,
+            note="advantages end with each unroll there, with the whole rollout here",
+        ),
+        taken("batch_size", "rollout_length", note="unrolls of a minibatch; see unroll_length"),
+        taken(
+            "num_evals",
+            "evaluation.every",
+            note="evaluations of a run there, the first before it; env steps between them here",
+        ),
+        *table("normalize_observations normalise_observations False", STATISTICS),
+        taken(
+            "network_factory",
+            "hidden_sizes",
+            values=parsed(_network, "layers, activation and distribution"),
+        ),
+        *refused("an action is taken once here", "action_repeat", (1, None)),
+        *refused("pixels are not learned from here", "vision augment_pixels"),
+        *refused(
+            "a randomised environment is another one; register it (docs/environments.md)",
+            "randomization_fn",
+        ),
+        *refused(
+            "an adaptive learning rate has no counterpart",
+            "learning_rate_schedule",
+            (None, "NONE", "none"),
+        ),
+        *refused(_UNLESS, "bootstrap_on_timeout use_distributional_critic"),
+        *refused(_UNLESS, "normalize_observations_std_eps", (0, 0.0, None)),
+        *refused(_UNLESS, "normalize_observations_mode", ("welford", None)),
+        *refused(_UNLESS, "normalize_until_count", (None,)),
+        *refused("its checkpoints cannot be read here", "restore_checkpoint_path restore_params"),
+        *left(
+            "it belongs to learning_rate_schedule",
+            "desired_kl learning_rate_schedule_min_lr learning_rate_schedule_max_lr",
+        ),
+        *left("an episode starts anew by itself here", "num_resets_per_eval"),
+        *left("environments are wrapped by hpo", "wrap_env wrap_env_fn"),
+        *left("see `eval_env`", "eval_env"),
+        *left("it belongs to restoring", "restore_value_fn"),
+        *left(
+            OUTPUT,
+            "log_training_metrics training_metrics_steps progress_fn policy_params_fn "
+            "save_checkpoint_path run_evals",
+        ),
+        *left(MACHINE, "max_devices_per_host use_pmap_on_reset"),
+    ),
+    (),
+    name_sets(
+        "num_updates_per_batch; unroll_length num_minibatches; unroll_length discounting; "
+        "entropy_cost discounting"
+    ),
+    ("train",),
+    version="of June 2026 (0.14)",
+    source="github.com/google/brax, brax/training/agents/ppo/train.py and losses.py, and "
+    "github.com/google-deepmind/mujoco_playground, config/",
+    always={
+        **PLAIN_PPO,
+        "adam_eps": 1e-8,
+        "network": "mlp",
+        "activation": "silu",
+        "initialisation": "lecun",
+        "hidden_gain": 1.0,
+        "policy_gain": 1.0,
+        "value_gain": 1.0,
+        "observation_clip": None,
+        "distribution": "tanh_gaussian",
+        "log_std_init": round(math.log(math.log(2.0) + 0.001), 6),
+    },
+    differs=(
+        "the deviation of actions depends on the observation there, and not here",
+        "advantages are computed anew for each minibatch there, once per rollout here; their "
+        "first step is weighted by gamma alone there, by gamma times gae_lambda here",
+        "minibatches are whole unrolls there, single env steps here",
+    ),
+)

@@ -1,0 +1,264 @@
+"""Training commands in shell scripts: loops, job arrays, and the benchmark line of CleanRL."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from .formats import flags_of
+from .hydra_sweeps import check_config_name, is_multirun, searched_words, without_multirun
+
+_ENDS = (";", "&", "&&", "|", "||")
+_ARRAY = re.compile(r"^#SBATCH\s+(?:--array[= ]|-a\s*)(\S+)", re.MULTILINE)
+_COUNT = re.compile(r"\$\(seq (-?\d+)(?: (-?\d+))?\)|\{(-?\d+)\.\.(-?\d+)\}")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_MOST = 1000  # values of a loop
+_ENVS = ("env", "env_id")
+_REDIRECTED = re.compile(r"(?<!\S)\d?&?>{1,2}\s*(?:&\d|\S+)")
+_BENCHMARK = "cleanrl_utils.benchmark"
+
+
+@dataclass
+class Command:
+    """One training command, or several that differ in one flag."""
+
+    words: Sequence[str] = ()
+    flags: dict[str, Any] = field(default_factory=dict[str, Any])
+    searched: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+def read_command(text: str, folder: Path | None, given: Mapping[str, Any]) -> Command:
+    """Return the training command of a text: a line as one types it, or a shell script.
+
+    A flag that a loop varies has its values listed. Of several commands, those that differ in one
+    flag are one; else `env` chooses among them, or they are refused.
+
+    Raises:
+        ConfigError: commands that train different things, or words that are not flags.
+    """
+    lines = _commands(text)
+    trains = [line for line in lines if _trains(line.words)] or lines[:1]
+    if not trains:
+        return Command()
+    found, faults = list[Command](), list[ConfigError]()
+    for line in trains:
+        try:
+            found.append(_read(line, folder, given))
+        except ConfigError as error:  # another command may be the one that is meant
+            faults.append(error)
+    if not found or (faults and not any(name in given for name in _ENVS)):
+        raise faults[0]
+    if len(found) > 1:
+        found = _of_environment(found, given)
+    first = found[0]
+    for other in found[1:]:
+        _merge(first, other)
+    return first
+
+
+def _trains(words: Sequence[str]) -> bool:
+    """Return whether words run a program with settings."""
+    flags = any(word.startswith("--") or re.match(r"[a-z][\w.]*=", word) for word in words)
+    program = any(word.endswith(".py") or word == "-m" for word in words)
+    return flags and (program or words[0].startswith("-"))
+
+
+def _of_environment(found: list[Command], given: Mapping[str, Any]) -> list[Command]:
+    """Return the commands of the environment that is given; all if none is, or none has it."""
+    wanted = {str(given[name]).removeprefix("gym:") for name in _ENVS if name in given}
+    fitting = [one for one in found if wanted & {str(one.flags.get(name)) for name in _ENVS}]
+    return fitting or found
+
+
+def _merge(first: Command, other: Command) -> None:
+    """Add a command that differs in one flag to a first one."""
+    names = list(dict.fromkeys([*first.flags, *first.searched, *other.flags, *other.searched]))
+    differ = [
+        name
+        for name in names
+        if first.flags.get(name, first.searched.get(name))
+        != other.flags.get(name, other.searched.get(name))
+    ]
+    values = [
+        first.searched.get(name, {"values": [first.flags.get(name)]}).get("values", [])
+        for name in differ
+    ]
+    if len(differ) != 1 or differ[0] not in other.flags or None in values[0]:
+        text = "it has several training commands, which differ in more than one flag"
+        raise ConfigError(
+            f"{text} ({', '.join(differ[:4]) or 'their program'}); import one of "
+            "them alone, as text in quotation marks"
+        )
+    name = differ[0]
+    first.flags.pop(name, None)
+    first.searched[name] = {"values": list(dict.fromkeys([*values[0], other.flags[name]]))}
+
+
+# --------------------------------------------------------------------------- one command
+
+
+def _read(line: _Line, folder: Path | None, given: Mapping[str, Any]) -> Command:
+    words = _plain(line)
+    if any(_BENCHMARK in word.replace("/", ".") for word in words):
+        return _benchmark(words, given)
+    check_config_name(words)
+    flags: dict[str, Any] = dict(flags_of(without_multirun(words), folder))
+    searched = searched_words(flags) if is_multirun(words) else {}
+    for name, value in flags.items():
+        values = _values_of(value, line.variables)
+        if len(values) > 1:
+            searched[name] = {"values": values}
+    fixed = {name: value for name, value in flags.items() if name not in searched}
+    return Command(words, fixed, searched)
+
+
+def _plain(line: _Line) -> list[str]:
+    """Return the words with the values of variables that have one."""
+
+    def value(match: re.Match[str]) -> str:
+        values = line.variables.get(match[1] or match[2], [])
+        return values[0] if len(values) == 1 else match[0]
+
+    return [_VARIABLE.sub(value, word) for word in line.words]
+
+
+def _values_of(value: Any, variables: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the values that a loop gives to a text that is a variable, or has one inside."""
+    match = _VARIABLE.search(value) if isinstance(value, str) else None
+    if match is None:
+        return []
+    return [value.replace(match[0], one) for one in variables.get(match[1] or match[2], [])]
+
+
+def _benchmark(words: Sequence[str], given: Mapping[str, Any]) -> Command:
+    """Read the line that runs a script once per environment and seed."""
+    values, name = dict[str, list[str]](), ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.removeprefix("--").replace("-", "_").partition("=")
+            values[name] = [value] if value else []
+        elif name:
+            values[name].append(word)
+    envs, command = values.get("env_ids", []), " ".join(values.get("command", []))
+    if not envs or not command:
+        raise ConfigError("a benchmark of CleanRL has --env-ids and --command")
+    wanted = str(given.get("env", given.get("env_id", ""))).removeprefix("gym:")
+    if not wanted and len(envs) > 1:
+        text = f"it trains {len(envs)} environments, which are {len(envs)} studies; name one: "
+        raise ConfigError(text + ", ".join(envs[:8]), env=envs[0])
+    inner = shlex.split(command)
+    flags: dict[str, Any] = dict(flags_of(inner))
+    flags["env_id"] = wanted if wanted in envs else envs[0]
+    flags["num_seeds"] = "".join(values.get("num_seeds", ["3"]))
+    flags["seed"] = "".join(values.get("start_seed", ["1"]))
+    machine = {
+        name: " ".join(one) or True
+        for name, one in values.items()
+        if name == "workers" or name.startswith("slurm_")
+    }
+    return Command(inner, {**flags, **machine})
+
+
+# ----------------------------------------------------------------------------- the shell
+
+
+@dataclass(frozen=True)
+class _Line:
+    words: Sequence[str]
+    variables: Mapping[str, Sequence[str]]  # name -> its values, of a loop several
+
+
+def _commands(text: str) -> list[_Line]:
+    """Return the commands of a script, in order, with the variables that hold there."""
+    array = _ARRAY.search(text)
+    known: dict[str, list[str]] = {}
+    if array is not None:
+        known["SLURM_ARRAY_TASK_ID"] = _array(array[1])
+    found, loops = list[_Line](), list[str]()
+    for words in _split(text):
+        kind = words[0]
+        if kind == "for" and len(words) > 2 and words[2] == "in":
+            known[words[1]] = _listed(words[3:])
+            loops.append(words[1])
+        elif kind == "done" and loops:
+            known.pop(loops.pop(), None)
+        else:
+            rest = words[1:] if kind in ("do", "then", "else", "nohup", "srun", "time") else words
+            assigned = [re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word) for word in rest]
+            if rest and all(assigned) and rest[0][:1].isupper():
+                known |= {match[1]: [match[2]] for match in assigned if match}
+            elif rest:
+                found.append(_Line(tuple(rest), dict(known)))
+    return found
+
+
+def _array(text: str) -> list[str]:
+    """Return the numbers of a job array, such as `0-4` or `1,3,5`."""
+    found = list[str]()
+    for part in text.partition("%")[0].split(","):
+        low, _, high = part.partition("-")
+        last = high.partition(":")[0] or low
+        if not (low.isdigit() and last.isdigit()):
+            return []
+        found += [str(one) for one in range(int(low), min(int(last), int(low) + _MOST) + 1)]
+    return found
+
+
+def _listed(words: Sequence[str]) -> list[str]:
+    """Return the values that a loop goes through."""
+    match = _COUNT.fullmatch(" ".join(words))
+    if match is None:
+        return [part for word in words for part in word.split()]
+    low, high = (match[3], match[4]) if match[3] else (match[1], match[2])
+    first, last = (1, int(low)) if high is None else (int(low), int(high))
+    return [str(one) for one in range(first, min(last, first + _MOST) + 1)]
+
+
+def _split(text: str) -> list[list[str]]:
+    """Return the words of each command.
+
+    A line that begins with a flag belongs to the command before it, also with a comment
+    between them.
+    """
+    found, open_ = list[list[str]](), False
+    for line in _whole_lines(text.replace("\\\n", " ")):
+        words = _words(line)
+        flag = bool(words) and (words[0].startswith("-") or re.match(r"[a-z][\w.]*=", words[0]))
+        if not (open_ and flag):
+            found.append([])
+        for word in words:
+            if word in _ENDS:
+                found.append([])
+            else:
+                found[-1].append(word)
+                if word in ("do", "then", "else"):
+                    found[-1:] = [[], []] if len(found[-1]) == 1 else [found[-1][:-1], []]
+        open_ = bool(found[-1])
+    return [words for words in found if words]
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Return lines, joined where a quotation is open."""
+    found, waiting = list[str](), ""
+    for line in text.splitlines():
+        waiting = f"{waiting}\n{line}" if waiting else line
+        try:
+            _words(waiting)
+        except ValueError:
+            continue
+        found.append(waiting)
+        waiting = ""
+    if waiting:
+        raise ConfigError("cannot be split into words: No closing quotation")
+    return found
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(_REDIRECTED.sub(" ", line), posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    return list(lexer)

@@ -1,0 +1,266 @@
+"""Searches in the notation of Hydra: `lr=0.001,0.003`, `choice(...)`, `tag(log, interval(...))`.
+
+Hydra itself tries every combination (`--multirun`); its sweeper of Optuna has ranges, whose ends
+both belong to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..files.plain_data import is_dict, is_list, is_number
+from .converted_study import Draft, Source
+from .formats import distinct, read_data, read_word
+
+MULTIRUN = ("-m", "--multirun")
+_CONFIG = ("--config-name", "-cn", "--config_name")
+_SAMPLERS = {"tpe": "tpe", "random": "random", "grid": "grid", "cmaes": "cmaes", "gp": "gp",
+             "nsgaii": "nsga2", "motpe": "tpe"}  # fmt: skip
+_SWEEPER = ("params", "search_space", "n_trials", "sampler", "direction")
+_MOST = 200  # values of a range that a grid goes through
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What Hydra searches."""
+
+    searched: Mapping[str, dict[str, Any]]  # name -> distribution, as a study file writes it
+    grid: bool = True  # every combination; else a sampler proposes them
+    trials: int | None = None
+    sampler: str = "tpe"
+    rest: Mapping[str, Any] = field(default_factory=dict[str, Any])  # Hydra's other settings
+
+
+# ------------------------------------------------------------------------------- words
+
+
+def is_multirun(words: Sequence[str]) -> bool:
+    """Return whether a command of Hydra is run once per combination of its lists.
+
+    >>> is_multirun(["python", "-m", "x.y", "a=1,2"]), is_multirun(["python", "x.py", "-m"])
+    (False, True)
+    """
+    return len(without_multirun(words)) < len(words)
+
+
+def without_multirun(words: Sequence[str]) -> list[str]:
+    """Return words without `--multirun`, and without an `-m` that is not Python's."""
+    started, kept = False, list[str]()
+    for index, word in enumerate(words):
+        of_python = word == "-m" and not started and index > 0 and "python" in words[index - 1]
+        started = started or of_python or word.endswith(".py")
+        if word not in MULTIRUN or of_python or not started:
+            kept.append(word)
+    return kept
+
+
+def check_config_name(words: Sequence[str]) -> None:
+    """Refuse a command whose settings are in another file."""
+    for index, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in _CONFIG:
+            value = value or "".join(words[index + 1 : index + 2])
+            text = (
+                f"its settings are in the file {value}.yaml, which Hydra reads; import that file, "
+            )
+            raise ConfigError(f"{text}and give the other words after --")
+
+
+def searched_words(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the names of a command whose values are a list of Hydra, with their distributions."""
+    each = {name: sweep_of(value) for name, value in found.items() if isinstance(value, str)}
+    return {name: fields for name, fields in each.items() if fields is not None}
+
+
+# ------------------------------------------------------------------------------ values
+
+
+def sweep_of(text: str, inclusive: bool = False) -> dict[str, Any] | None:
+    """Return the distribution of a text in the notation of Hydra; None for one value.
+
+    Args:
+        text: the part after `name=`.
+        inclusive: whether the end of a `range` belongs to it, as Optuna's sweeper has it.
+
+    >>> sweep_of("0.1,0.2"), sweep_of("tag(log, interval(1e-5, 1e-2))"), sweep_of("[1, 2]")
+    ({'values': [0.1, 0.2]}, {'min': 1e-05, 'max': 0.01, 'distribution': 'log_uniform'}, None)
+    """
+    parts = _split(text)
+    if len(parts) > 1:
+        return {"values": distinct([read_word(part) for part in parts])}
+    name, inner = _call(parts[0]) if parts else ("", "")
+    if name in ("choice", "shuffle", "sort"):
+        values = [part for part in _split(inner) if not part.startswith("reverse=")]
+        if len(values) == 1 and _call(values[0])[0]:
+            return sweep_of(values[0], inclusive)
+        return {"values": distinct([read_word(value) for value in values])}
+    if name == "range":
+        return _range(text, [read_word(part) for part in _split(inner)], inclusive)
+    if name in ("interval", "tag", "int", "float"):
+        return _interval(text, name, inner, inclusive)
+    return None
+
+
+def _split(text: str) -> list[str]:
+    """Split a text at its commas that are in no bracket or quotation."""
+    parts, depth, quote, start = list[str](), 0, "", 0
+    for index, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return [part.strip().strip("'\"") for part in parts if part.strip()]
+
+
+def _call(text: str) -> tuple[str, str]:
+    """Return name and arguments of `name(arguments)`, else two empty texts."""
+    name, opened, rest = text.strip().partition("(")
+    closed = opened and rest.endswith(")") and name.isidentifier()
+    return (name, rest[:-1]) if closed else ("", "")
+
+
+def _range(text: str, given: list[Any], inclusive: bool) -> dict[str, Any]:
+    bounds = [0, *given] if len(given) == 1 else given
+    if not 2 <= len(bounds) <= 3 or not all(map(is_number, bounds)):
+        raise ConfigError(f"{text!r} is not a range of Hydra, such as range(1, 10, 2)")
+    low, high, step = (*bounds, 1)[:3]
+    if step <= 0 or low > high:
+        raise ConfigError(f"{text!r} does not rise; give its values as a list")
+    if inclusive:
+        whole = all(isinstance(one, int) for one in (low, high, step))
+        found = {"min": low, "max": high, "distribution": "int_uniform" if whole else "uniform"}
+        return found if whole and step == 1 else {**found, "q": step}
+    count = math.ceil((high - low) / step - 1e-9)
+    if count > _MOST:
+        raise ConfigError(f"{text!r} has {count:,} values; allowed: {_MOST}")
+    return {"values": [low + step * index for index in range(count)]}
+
+
+def _interval(text: str, name: str, inner: str, inclusive: bool) -> dict[str, Any] | None:
+    parts = _split(inner)
+    if name == "interval":
+        bounds = [read_word(part) for part in parts]
+        if len(bounds) != 2 or not all(map(is_number, bounds)):
+            raise ConfigError(f"{text!r} is not an interval of Hydra, such as interval(0, 1)")
+        whole = all(isinstance(one, int) for one in bounds)
+        kind = "int_uniform" if whole else "uniform"
+        return {"min": bounds[0], "max": bounds[1], "distribution": kind}
+    fields = sweep_of(parts[-1], inclusive) if parts else None
+    if fields is None:
+        return None
+    if "values" in fields:
+        cast = {"int": int, "float": float}.get(name)
+        return fields if cast is None else {"values": [cast(one) for one in fields["values"]]}
+    kind = fields["distribution"].removeprefix("log_")
+    log = "log_" if "log" in parts[:-1] or fields["distribution"].startswith("log_") else ""
+    if name == "int":
+        fields |= {"min": int(fields["min"]), "max": int(fields["max"])}
+        kind = "int_uniform"
+    return {**fields, "distribution": log + (kind if name != "float" else "uniform")}
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def sweep_in(path: Path, hydra: Mapping[str, Any]) -> Sweep | None:
+    """Return the search of a configuration file, of its part `hydra`; None if it has none.
+
+    Raises:
+        ConfigError: a search that is in another file, or in a program of the user's.
+    """
+    sweeper = hydra.get("sweeper")
+    if not is_dict(sweeper):
+        return None
+    params = sweeper.get("params")
+    space = sweeper.get("search_space")
+    if isinstance(space, str):
+        raise ConfigError(
+            f"{path}: its search space is another file, of ConfigSpace; import that file as "
+            "configspace, or this one's configuration alone",
+            flags={"without": "search_space"},
+        )
+    if sweeper.get("custom_search_space"):
+        raise ConfigError(f"{path}: its custom_search_space is a program, which is not run")
+    samplers = _samplers_of(path, sweeper)
+    searched = {name: _old_fields(name, fields) for name, fields in (space or {}).items()}
+    for name, given in (params if is_dict(params) else {}).items():
+        fields = sweep_of(str(given), inclusive=bool(samplers))
+        if fields is not None:
+            searched[str(name)] = fields
+    if not searched:
+        return None
+    rest = {f"hydra.{name}": one for name, one in hydra.items() if name != "sweeper"}
+    rest |= {f"hydra.sweeper.{name}": one for name, one in sweeper.items() if name not in _SWEEPER}
+    trials = sweeper.get("n_trials", 20 if samplers else None)
+    return Sweep(searched, not samplers, trials, samplers or "grid", rest)
+
+
+def _samplers_of(path: Path, sweeper: Mapping[str, Any]) -> str:
+    """Return our search method of the sweeper of Optuna; "" for Hydra's, which tries all."""
+    sampler, named = sweeper.get("sampler"), dict[str, str]()
+    defaults = read_data(path).get("defaults") or []
+    for entry in defaults if is_list(defaults) else []:
+        for group, name in entry.items() if is_dict(entry) else ():
+            named[str(group).removeprefix("override ").strip("/ ")] = str(name)
+    target = str(sampler.get("_target_", "") if is_dict(sampler) else sampler or "")
+    word = target.rpartition(".")[2].removesuffix("Sampler").lower().replace("-", "")
+    word = word or named.get("hydra/sweeper/sampler", "")
+    optuna = "optuna" in (named.get("hydra/sweeper", ""), *str(sweeper.get("_target_")).split("."))
+    if not (optuna or word or "n_trials" in sweeper):
+        return ""
+    if word and word not in _SAMPLERS:
+        known = ", ".join(_SAMPLERS)
+        raise ConfigError(f"{path}: the sampler {word!r} has no counterpart; known: {known}")
+    return _SAMPLERS[word or "tpe"]
+
+
+def _old_fields(name: str, fields: Any) -> dict[str, Any]:
+    """Return the distribution of `search_space`, the notation before Hydra's grammar."""
+    kind = fields.get("type") if is_dict(fields) else None
+    if kind == "categorical":
+        return {"values": list(fields["choices"])}
+    if kind not in ("int", "float"):
+        raise ConfigError(
+            f"hydra.sweeper.search_space.{name} is {fields!r}; known: type int, "
+            "float or categorical"
+        )
+    ours = "int_uniform" if kind == "int" else "uniform"
+    found = {
+        "min": fields["low"],
+        "max": fields["high"],
+        "distribution": f"log_{ours}" if fields.get("log") else ours,
+    }
+    return {**found, "q": fields["step"]} if fields.get("step") not in (None, 1) else found
+
+
+def put_sweep(draft: Draft, source: Source, sweep: Sweep) -> None:
+    """Put the searched names into a source, and the search method into a study."""
+    for name, fields in sweep.searched.items():
+        source.constants.pop(name, None)
+        values = fields.get("values", ())
+        if len(values) == 1:
+            source.constants[name] = values[0]
+        else:
+            source.searched[name] = dict(fields)
+    draft.section("budget")["trials"] = None if sweep.grid else sweep.trials
+    draft.section("search")["method"] = "grid" if sweep.grid else sweep.sampler
+    if not sweep.grid:
+        draft.note(
+            "hydra: its sweeper judges by what the program returns; here it is "
+            "eval/return_mean, maximised"
+        )
+    for name, value in sweep.rest.items():
+        draft.leave_out(name, f"Hydra's own; its value is {value!r}")

@@ -1,0 +1,83 @@
+"""Names of a source that a study would lose: searched ones are refused, many cause a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .converted_study import NOWHERE, Draft, Source, joined
+from .formats import read_word
+from .name_mapping import COMMON
+from .tables import recognise
+
+_SHOWN = 4  # names in a sentence
+
+
+def refuse_lost(draft: Draft, source: Source) -> None:
+    """Refuse a search of which some names have no counterpart, all of them in one sentence.
+
+    Raises:
+        ConfigError: names would be lost that the user has not left out.
+    """
+    reasons = dict[str, str]()
+    for name in source.searched:
+        row = draft.row(name)
+        if draft.unwanted(name) or (row is not None and row.fate != "left out"):
+            continue
+        if row is None:
+            draft.refuse_odd(name, "searched", source.searched[name])
+        reasons[name] = NOWHERE if row is None else row.because
+    if len(reasons) > 1 and len(reasons) < len(source.searched):
+        raise draft.lost_fault(reasons)
+    if reasons and len(reasons) == len(source.searched):
+        raise nothing_searched(draft, list(reasons))
+
+
+def nothing_searched(draft: Draft, names: Sequence[str]) -> Exception:
+    text = f"nothing would be searched, as nothing here is {', '.join(names)}; "
+    return draft.fault(f"{text}is it a sweep of another system?", flags={"system": "NAME"})
+
+
+def ask_about_the_system(draft: Draft, source: Source, given: Mapping[str, Any]) -> None:
+    """Ask whether a source is of its system if that knows fewer than half of its names.
+
+    Raises:
+        ConfigError: it knows fewer than half, and the user has not named the system.
+    """
+    if "system" in given:
+        return
+    names = [name for name in draft.read if not draft.unwanted(name) and _says(source, name)]
+    known = [name for name in names if name in source.used or _is_known(draft, source, name)]
+    if 2 * len(known) >= len(names):
+        return
+    others = [name for name in names if name not in known]
+    if len(names) <= _SHOWN and any(draft.system.nearest(name) for name in others):
+        return  # a slip, which is refused with the name that is meant
+    few = f"knows only {len(known)} of its {len(names)} names"
+    who = "hpo" if draft.system is COMMON else draft.system.title
+    other, why = recognise(draft.read)
+    another = other is not COMMON and other.family != draft.system.family
+    looks = f"like one of {other.title}, as {why}: hpo import {other.family}" if another else ""
+    text = f"{who} {few}, and not {_some(others)}. "
+    text += f"It looks {looks}. " if looks else "Is it a file of another system? "
+    text += "To take it for one of this system, and leave the others out, name the system"
+    raise draft.fault(text, flags={"system": draft.system.name})
+
+
+def _is_known(draft: Draft, source: Source, name: str) -> bool:
+    """Return whether the system has a name; one that the user named has to have it itself."""
+    if source.family and draft.system is not COMMON and not draft.system.exact:
+        return draft.system.find(name) is not None or draft.is_of_env(name)
+    return draft.row(name) is not None
+
+
+def _says(source: Source, name: str) -> bool:
+    """Return whether a name says something: it is searched, or has a value that is not off."""
+    if name not in source.constants:
+        return True
+    return read_word(source.constants[name]) not in (None, False)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return joined(names) if more <= 1 else f"{', '.join(names[:_SHOWN])} and {more} others"

@@ -1,0 +1,382 @@
+"""A searched name is never lost at exit code 0, and a file of another system is asked about."""
+
+import optuna
+import pytest
+import yaml
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    Integer,
+    OrdinalHyperparameter,
+)
+
+from hpo.cli import main
+from hpo.importers.storages import read_storage
+from hpo.studies.check import check
+from hpo.studies.load import loads
+
+
+@pytest.fixture
+def imported(tmp_path, capsys):
+    """Return what runs `hpo import`: the study's data and text, or None and what it says."""
+
+    def run(kind, text, *flags, name="train.py"):
+        source = tmp_path / name
+        if text is not None:
+            source.write_text(text)
+        code = main(["import", kind, str(source), "--", *flags])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err and (code == 0 or (code == 2 and not out))
+        return (yaml.safe_load(out), out) if code == 0 else (None, err)
+
+    return run
+
+
+def sweep(parameters):
+    return (
+        f"program: train.py\nmethod: random\nrun_cap: 4\n"
+        f"metric: {{name: episode_return, goal: maximize}}\nparameters:\n{parameters}\n"
+    )
+
+
+def flags_of(told):
+    return told.rsplit("(-- ", 1)[1].rstrip(")\n").split()
+
+
+def configspace(tmp_path, *parameters, conditions=()):
+    theirs = ConfigurationSpace()
+    theirs.add(*parameters)
+    for condition in conditions:
+        theirs.add(condition)
+    theirs.to_json(tmp_path / "space.json")
+
+
+def storage(tmp_path, ranges, values=None, trials=6):
+    study = optuna.create_study(
+        storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="one", direction="maximize"
+    )
+    for number in range(trials):
+        params = {name: (values or {}).get(name, lambda _: None)(number) for name in ranges}
+        trial = optuna.trial.create_trial(params=params, distributions=ranges, value=float(number))
+        study.add_trial(trial)
+    return "trials.db"
+
+
+RATE = optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True)
+
+
+# ------------------------------------------------------------------- searched names
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told", "without"),
+    [
+        ("  warp: {values: [1, 2]}", "warp is searched, but nothing here corresponds to it",
+         "warp"),
+        ("  device: {values: [cpu, cuda]}", "device is searched, but lanes use all", "device"),
+        ("  warp: {values: [1, 2]}\n  bend: {min: 0.0, max: 1.0}",
+         "warp and bend are searched, but nothing here corresponds to them", "warp,bend"),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_refused_until_the_name_is_left_out(imported, parameters, told, without):
+    text = sweep(
+        f"  env_id: {{value: CartPole-v1}}\n  gamma: {{values: [0.9]}}\n"
+        f"  lr: {{values: [0.1, 0.2]}}\n{parameters}\n"
+    )
+    data, said = imported("wandb", text, name="sweep.yaml")
+    assert data is None and told in said and len(said.strip().splitlines()) == 1
+    assert flags_of(said) == ["--without", without]
+    data, said = imported("wandb", text, *flags_of(said), name="sweep.yaml")
+    assert list(data["space"]) == ["learning_rate"]
+    for name in without.split(","):
+        assert f"#   {name}: " in said
+
+
+def test_a_space_is_refused_until_the_name_is_left_out(imported, tmp_path):
+    configspace(
+        tmp_path,
+        Float("learning_rate", (1e-5, 1e-2), log=True),
+        Categorical("batch_and_steps", ["512_64", "1024_128"]),
+    )
+    data, said = imported("configspace", None, "--env=CartPole-v1", name="space.json")
+    assert data is None and "batch_and_steps is searched, but nothing here" in said
+    data, _ = imported(
+        "configspace", None, "--env=CartPole-v1", *flags_of(said), name="space.json"
+    )
+    assert list(data["space"]) == ["learning_rate"]
+
+
+def test_a_storage_is_refused_until_the_name_is_left_out(imported, tmp_path):
+    name = storage(
+        tmp_path,
+        {
+            "clip_param": optuna.distributions.FloatDistribution(0.1, 0.3),
+            "learning_rate": optuna.distributions.CategoricalDistribution([1e-4, 1e-3]),
+        },
+        {"clip_param": lambda n: 0.1 + 0.02 * n, "learning_rate": lambda n: [1e-4, 1e-3][n % 2]},
+    )
+    given = ("--env=CartPole-v1", "--env_steps=50k")
+    data, said = imported("optuna", None, *given, name=name)
+    assert data is None and "clip_param is searched, but nothing here corresponds to it" in said
+    data, said = imported("optuna", None, *given, *flags_of(said), name=name)
+    assert data["enqueue"] == [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
+    assert "the best 2 of 6 finished trials; 4 trials would be equal to another one" in said
+    assert "as env is given" not in said
+
+
+@pytest.mark.parametrize("flag", ["--env", "--env.id"])
+def test_a_key_of_the_environment_is_searched_however_that_is_named(imported, tmp_path, flag):
+    configspace(
+        tmp_path,
+        Float("learning_rate", (1e-5, 1e-2), log=True),
+        OrdinalHyperparameter("aggregate_slots", [1, 5, 10, 20], default_value=10),
+    )
+    data, said = imported("configspace", None, flag, "rmsa", name="space.json")
+    assert data["env"] == "rmsa", said
+    assert data["space"]["env.aggregate_slots"]["values"] == [1, 5, 10, 20]
+    name = storage(
+        tmp_path,
+        {"learning_rate": RATE, "aggregate_slots": optuna.distributions.IntDistribution(1, 4)},
+        {"learning_rate": lambda n: 1e-4 * (n + 1), "aggregate_slots": lambda n: 1},
+    )
+    data, _ = imported("optuna", None, flag, "rmsa", name=name)
+    assert data["space"]["env.aggregate_slots"] == {"values": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("flag", ["--total_timesteps", "--env_steps"])
+def test_a_length_that_was_searched_is_given(imported, tmp_path, flag):
+    choices = optuna.distributions.CategoricalDistribution([50_000, 100_000])
+    name = storage(
+        tmp_path,
+        {"learning_rate": RATE, "total_timesteps": choices},
+        {
+            "learning_rate": lambda n: 1e-4 * (n + 1),
+            "total_timesteps": lambda n: [50_000, 100_000][n % 2],
+        },
+    )
+    data, said = imported("optuna", None, "--env=CartPole-v1", name=name)
+    assert data is None and "(-- --total_timesteps VALUE)" in said
+    data, _ = imported("optuna", None, "--env=CartPole-v1", flag, "50000", name=name)
+    assert data["env_steps"] == 50_000 and list(data["space"]) == ["learning_rate"]
+    assert len(data["enqueue"]) == 6
+
+
+def test_a_switch_is_off_as_a_value(imported, tmp_path):
+    switch = Categorical("use_kl", [True, False], default=False)
+    limit = Float("target_kl", (0.005, 0.05), log=True, default=0.01)
+    configspace(
+        tmp_path,
+        switch,
+        limit,
+        Float("learning_rate", (1e-5, 1e-2), log=True),
+        conditions=[EqualsCondition(limit, switch, True)],
+    )
+    data, said = imported("configspace", None, "--env=CartPole-v1", name="space.json")
+    values = data["space"]["target_kl"]["values"]
+    assert values[0] is None and data["space"]["target_kl"]["default"] is None
+    assert values[1:] == sorted(values[1:]) and {0.005, 0.01, 0.05} <= set(values[1:])
+    assert "use_kl: target_kl is off (null) without it, and 9 values" in said
+    study = loads(said)
+    assert study.space.default()["target_kl"] is None and not check(study).mistakes
+
+
+def test_a_switch_of_two_is_no_value(imported, tmp_path):
+    switch = Categorical("use_limits", [True, False])
+    one, two = Float("target_kl", (0.005, 0.05)), Float("max_grad_norm", (0.1, 1.0))
+    configspace(
+        tmp_path,
+        switch,
+        one,
+        two,
+        conditions=[EqualsCondition(one, switch, True), EqualsCondition(two, switch, True)],
+    )
+    data, said = imported("configspace", None, "--env=CartPole-v1", name="space.json")
+    assert data is None and "use_limits is searched, but nothing here" in said
+
+
+# ------------------------------------------------------------------------- values
+
+
+def test_steps_of_a_float_are_exponents_of_two(imported, tmp_path):
+    power = optuna.distributions.FloatDistribution(5, 8, step=1)
+    name = storage(
+        tmp_path,
+        {"learning_rate": RATE, "batch_size_pow": power},
+        {"learning_rate": lambda n: 1e-4 * (n + 1), "batch_size_pow": lambda n: 5.0 + n % 4},
+    )
+    data, _ = imported("optuna", None, "--env=CartPole-v1", name=name)
+    assert data["space"]["minibatch_size"] == {"values": [32, 64, 128, 256]}
+    assert data["enqueue"][0]["minibatch_size"] == 64
+
+
+def test_names_of_exponents_are_never_taken_for_values(imported):
+    text = sweep(
+        "  env_id: {value: CartPole-v1}\n  one_minus_gae_lambda: {values: [0.05, 0.1]}\n"
+        "  n_steps_pow: {value: 7}"
+    )
+    data, _ = imported("wandb", text, name="sweep.yaml")
+    assert data["space"]["gae_lambda"] == {"values": [0.95, 0.9]}
+    assert data["fixed"]["rollout_length"] == 128
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [("hidden_size", ["--num_layers", "2"]), ("num_layers", ["--hidden_size", "64"])],
+)
+def test_half_of_the_layers_asks_for_the_other(imported, given, remedy):
+    text = sweep(f"  {given}: {{values: [2, 3]}}\n  env_id: {{value: CartPole-v1}}")
+    data, said = imported("wandb", text, name="sweep.yaml")
+    assert data is None and flags_of(said) == remedy
+    data, _ = imported("wandb", text, *remedy, name="sweep.yaml")
+    assert data["fixed"] == {remedy[0].removeprefix("--"): int(remedy[1])}
+
+
+def test_the_best_trials_of_a_thinned_range_are_enqueued(tmp_path):
+    name = storage(
+        tmp_path,
+        {"n_steps": optuna.distributions.IntDistribution(100, 2000)},
+        {"n_steps": lambda n: 100 + 190 * n},
+        trials=11,
+    )
+    draft = read_storage(str(tmp_path / name), None, {"env": "CartPole-v1"})
+    found = [one["rollout_length"] for one in draft.rest["enqueue"]]
+    assert found == [1024, 512, 256, 128]  # 2000 to 100, the nearest on a log scale, each once
+    assert any("rollout_length is the nearest of its listed values" in one for one in draft.notes)
+
+
+def test_a_critic_s_learning_rate_has_an_optimiser(imported):
+    text = sweep(
+        "  actor_lr: {values: [0.001, 0.002]}\n  critic_lr: {value: 0.003}\n"
+        "  decay_learning_rates: {value: true}\n  env_id: {value: CartPole-v1}"
+    )
+    data, said = imported("wandb", text, name="sweep.yaml")
+    assert data["space"] == {"learning_rate": {"values": [0.001, 0.002]}}
+    assert data["fixed"]["vf_learning_rate"] == 0.003
+    assert data["fixed"]["separate_vf_optimiser"] is True
+    assert data["fixed"]["lr_schedule"] == "linear"
+    assert "critic_lr: the critic has its own optimiser" in said
+
+
+# ---------------------------------------------------------- files of another system
+
+BRAX = """
+def brax_ppo_config(env_name):
+  return config_dict.create(num_timesteps=6_000_000, num_evals=10, reward_scaling=10.0,
+      episode_length=env_config.episode_length, normalize_observations=True, action_repeat=1,
+      unroll_length=30, num_minibatches=32, num_updates_per_batch=16, discounting=0.995,
+      learning_rate=1e-3, entropy_cost=1e-2, num_envs=2048, batch_size=1024)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("rejax", "Rejax knows only 4 of its 14 names"),
+        ("sb3", "zoo3 knows only 2 of its 14 names"),
+    ],
+)
+def test_a_file_of_another_system_is_asked_about(imported, kind, known):
+    data, said = imported(kind, BRAX, "--env=CartPole-v1")
+    assert data is None and known in said and "hpo import brax" in said
+    assert flags_of(said) == ["--system", kind]
+    data, said = imported(
+        kind, BRAX, "--env=CartPole-v1", "--system", "rejax", "--without", "batch_size"
+    )
+    for name in ("discounting", "entropy_cost", "episode_length", "unroll_length"):
+        assert name in said.partition("\nname:")[0]
+
+
+def test_an_unknown_sweep_is_asked_about(imported):
+    text = sweep(
+        "  lr: {values: [0.1, 0.2]}\n"
+        + "\n".join(
+            f"  {name}: {{value: 3}}" for name in ("kl_coeff", "train_batch_size", "vf_clip_param")
+        )
+    )
+    data, said = imported("wandb", text, "--env=CartPole-v1", name="sweep.yaml")
+    assert data is None and "hpo knows only 1 of its 4 names" in said
+    data, said = imported("wandb", text, "--env=CartPole-v1", *flags_of(said), name="sweep.yaml")
+    assert "learning_rate" in data["space"] and "#   kl_coeff: no counterpart" in said
+
+
+def test_names_beside_taken_ones_are_listed(imported):
+    text = (
+        "env = CartPole()\nalgo = PPO(num_envs=2, num_steps=64, gamma=0.9)\n"
+        "config = dict(gae_lambda=0.9, num_epochs=3, warp_factor=9, bend=thing.x)\n"
+        "tx = optax.adam(learning_rate=1e-3, eps=1e-5)\n"
+    )
+    data, said = imported("lerax", text)
+    assert data["fixed"]["gae_lambda"] == 0.9 and data["fixed"]["update_epochs"] == 3
+    for name in ("warp_factor", "bend", "eps"):
+        assert f"#   {name}: no counterpart" in said
+
+
+# ------------------------------------------------------------------ the study itself
+
+
+def test_a_search_has_a_test_and_says_how_long_a_run_is(imported):
+    text = sweep(
+        "  lr: {values: [0.1, 0.2]}\n  env_id: {value: CartPole-v1}\n"
+        "  total_timesteps: {value: 50000}"
+    )
+    data, said = imported("wandb", text, name="sweep.yaml")
+    assert data["confirm"]["report"] == 16 and "confirm: the best trials" in said
+    assert "env_steps: 50,000 as it says; a run here trains 51,200" in said
+    assert not [one for one in check(loads(said)).warnings if "confirm" in one]
+
+
+def test_a_default_is_shown_beside_what_it_is_here(imported):
+    data, said = imported("sb3", "PPO('MlpPolicy', 'CartPole-v1', n_steps=64)\n")
+    assert "vf_coef 0.5 (here 1.0)" in " ".join(said.replace("#", " ").split())
+    assert data["fixed"]["vf_coef"] == 1.0
+
+
+ZOO = "Tank-v1: {n_timesteps: 1e5, policy: MlpPolicy}\n"
+
+
+def test_an_environment_of_one_s_own_is_imported_with_its_file(imported):
+    data, said = imported("rlzoo", ZOO, "--env=Tank-v1", name="ppo.yml")
+    assert data is None
+    assert flags_of(said) == ["--env", "gym:Tank-v1", "--imports", "my_envs.py"]
+    data, said = imported("rlzoo", ZOO, *flags_of(said), name="ppo.yml")
+    assert data["env"] == "gym:Tank-v1" and data["imports"] == ["my_envs.py"]
+
+
+@pytest.mark.parametrize(
+    ("env", "module"),
+    [("BreakoutNoFrameskip-v4", "ale_py"), ("MiniGrid-Empty-5x5-v0", "minigrid")],
+)
+def test_an_environment_of_another_package_is_imported_with_a_file(imported, env, module):
+    text = f"gym.make('{env}')\nPPO('MlpPolicy', env, n_steps=64)\n"
+    data, said = imported("sb3", text)
+    assert data is None and f"gym:{env} comes from the module {module!r}" in said
+    assert flags_of(said) == ["--env", f"gym:{env}", "--imports", "my_envs.py"]
+    data, said = imported("sb3", text, *flags_of(said))
+    assert data["env"] == f"gym:{env}" and data["imports"] == ["my_envs.py"]
+
+
+def test_a_simulator_that_is_missing_does_not_matter(imported, monkeypatch):
+    from hpo.environments import via_gymnasium
+    from hpo.errors import MissingExtraError
+    from hpo.importers import converted_study
+
+    def absent(id_, *values):
+        raise MissingExtraError("Box2D", "gym-all", f"env {id_}")
+
+    monkeypatch.setattr(via_gymnasium, "make", absent)
+    assert via_gymnasium.lacking_package("CartPole-v1") == ""
+    lacking = via_gymnasium.lacking_package("gym:LunarLander-v3")
+    assert lacking == "gym:LunarLander-v3 needs the package 'Box2D', which is not installed"
+    monkeypatch.setattr(converted_study, "lacking_package", lambda _: lacking)
+    text = "LunarLander-v3: {n_timesteps: 1e5, policy: MlpPolicy, vf_coef: 0.6}\n"
+    data, said = imported("rlzoo", text, "--env=LunarLander-v3", name="ppo.yml")
+    assert data["env"] == "gym:LunarLander-v3" and data["fixed"]["vf_coef"] == 1.2
+    assert "needs the package 'Box2D'" in said and "hpo check does it" in said
+
+
+def test_integers_keep_their_step(imported, tmp_path):
+    configspace(tmp_path, Integer("update_epochs", (1, 4)))
+    data, _ = imported("configspace", None, "--env=CartPole-v1", name="space.json")
+    assert data["space"]["update_epochs"]["max"] == 4
