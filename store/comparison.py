@@ -396,6 +396,14 @@ class Decision:
     more_seeds: int | None = None  # that would decide, if it is undecided
     unless: Unless | None = None  # only unseen outcomes stand against a verdict
 
+    @property
+    def of_seen(self) -> Verdict:
+        """The verdict if no seed has an outcome that these did not show."""
+        if self.unless is None:
+            return self.verdict
+        low = self.unless.interval.low
+        return "better" if low is not None and low > 0.0 else "worse"
+
 
 def decided_pairs(
     ours: Sequence[float],

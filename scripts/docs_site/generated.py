@@ -147,12 +147,12 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         searched = _searched(record) if other is None else ""
         when = "-" if seen.to_threshold is None else f"{steps(int(seen.to_threshold))}"
         reached = f"{seen.reached}/{len(one.greedy)}, {when}"
-        greedy = f"{number(value)} {between(around.low, around.high)}"
+        greedy = f"{number(value)} {between(around.low, around.high)}".rstrip()
         found.append((where, name, searched, greedy, *chances, reached))
     for rule in beside_heuristics(record):
         verdict = _verdict(rule.verdict)
         (value, around), (less, apart) = rule.greedy, rule.less
-        greedy = f"{number(value)} {between(around.low, around.high)}"
+        greedy = f"{number(value)} {between(around.low, around.high)}".rstrip()
         told = f"{verdict}, ours less its {number(less)} {between(apart.low, apart.high)}".rstrip()
         found.append(("", f"{rule.who}, a heuristic", "", greedy, told, "", "", ""))
     return found

@@ -104,7 +104,8 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
 def beside_heuristics(record: Record) -> list[BesideHeuristic]:
     """Compare the tuned configuration with each heuristic of its record.
 
-    A seed that diverged counts as the tuned configuration's worst value.
+    A seed that diverged counts as the tuned configuration's worst value. Verdicts are about
+    outcomes that these seeds showed.
     """
     ours = _whole(record.tuned.greedy, record.goal)
     if not ours:
@@ -112,9 +113,12 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
     found = list[BesideHeuristic]()
     for who, theirs in record.heuristics.items():
         less = mean([our - their for our, their in zip(ours, theirs, strict=True)])
-        around = paired_interval(ours, theirs)
         sides = (ours, theirs) if record.goal == "maximize" else (theirs, ours)
-        told = decided_pairs(*sides).verdict
+        decision, around = decided_pairs(*sides), paired_interval(ours, theirs)
+        unless = decided_pairs(ours, theirs).unless
+        if unless is not None:
+            around = unless.interval
+        told = decision.of_seen
         verdict: Verdict = told if told != "undecided" else "no_difference"
         seen = _middle(theirs, record.goal, record.estimator)
         found.append(BesideHeuristic(who, verdict, seen, (less, around)))
