@@ -35,7 +35,6 @@ _KNOWN = 0.5  # of the degrees of freedom: returns vary less evenly than normal 
 class ChosenTrial:
     trials: int  # including it
     chance: float  # that its true mean is the highest, by the model of `chance_of_best`
-    loss: float  # expected distance to the highest true mean, by that model
 
     @property
     def words(self) -> str:
@@ -45,7 +44,7 @@ class ChosenTrial:
         to 99 % of those from 0.9 on, 60 to 80 % from 0.6 on, 35 to 51 % from 0.3 on, 12 to 26 %
         below (`chance` itself is off by up to 0.14 there).
 
-        >>> ChosenTrial(3, 0.97, 0.1).words, ChosenTrial(3, 0.2, 0.1).words
+        >>> ChosenTrial(3, 0.97).words, ChosenTrial(3, 0.2).words
         ('is almost certainly the best', 'is hardly surer to be the best than others')
         """
         if self.chance >= 0.9:
@@ -86,13 +85,11 @@ def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTria
     order = np.argsort(-above, kind="stable")[:_MOST]
     place = np.flatnonzero(order == chosen)
     if not len(place):
-        return ChosenTrial(trials, 0.0, float(above.max() - above[chosen]))
+        return ChosenTrial(trials, 0.0)
     normal = generator.standard_normal((_DRAWS, len(order)))
     drawn = kept[:, None] * above[order] + np.sqrt(kept * noise / seeds)[:, None] * normal
     own_draws, highest = drawn[:, place[0]], drawn.max(axis=1)
-    return ChosenTrial(
-        trials, float(np.mean(own_draws >= highest)), float(np.mean(highest - own_draws))
-    )
+    return ChosenTrial(trials, float(np.mean(own_draws >= highest)))
 
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]

@@ -35,7 +35,7 @@ PATTERNS = {name: re.compile(pattern, re.I) for name, pattern in HABITS.items()}
 
 PER_THOUSAND = {"docs": 1.8, "strings": 1.0, "docstrings": 0.5}
 LONG_SHARE, LONG = 0.035, 25
-README_WORDS, DOCS_WORDS = 700, 32_000
+README_WORDS, DOCS_WORDS = 700, 34_000
 """Without `GENERATED` and the generated parts of other pages."""
 _PARTS = r"<!-- (?:generated|methods|portfolio|rules|topologies) -->.*?<!-- end -->"
 

@@ -46,7 +46,7 @@ def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
 
 
 def test_nothing_is_expected_to_be_better_than_the_best_possible_value() -> None:
-    chosen = ChosenTrial(12, 0.31, 1.148)
+    chosen = ChosenTrial(12, 0.31)
     told = details(replace(conclude(HIGH, LOW), chosen=chosen))
     assert told[-1] == (
         "Of the 12 trials that its seeds chose from, the winner may be the best, or another one."
