@@ -73,6 +73,8 @@ def test_what_it_says_is_how_often_it_is_so(noise):
         said.setdefault(found.words, []).append(truth.argmax() == chosen)
     assert len(said) >= 3
     for words, hits in said.items():
+        if len(hits) < 15:  # said in fewer than one study in a hundred
+            continue
         slack = 1.0 / len(hits) ** 0.5  # two standard errors at one half
         low, high = allowed[words]
         assert low - slack <= np.mean(hits) <= high + slack, (words, len(hits))
