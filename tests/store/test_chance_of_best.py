@@ -56,7 +56,7 @@ def test_almost_certain_is_so_of_three_selected_trials(noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
 def test_what_it_says_is_how_often_it_is_so(noise):
-    """The best was chosen about as often as the words say; two standard errors are allowed for chance."""
+    """The best was chosen as often as the words say, within two standard errors."""
     allowed = {
         "is almost certainly the best": (0.85, 1.0),
         "is probably the best": (0.6, 0.9),
