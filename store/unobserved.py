@@ -249,8 +249,9 @@ def bounded_interval(
 ) -> Interval:
     """Return the 95 % interval of one mean of values between `bounds`, see `statistics.interval`.
 
-    The less the values vary, the more both ends allow for outcomes at the bounds that no seed has
-    shown. Equal values have none unless both bounds are known.
+    Where a seed reached a bound, the end away from it allows for outcomes at the other bound that
+    no seed has shown, the more the less the values vary. Equal values have no interval unless both
+    bounds are known.
 
     >>> found = bounded_interval([500.0] * 8, Bounds(0.0, 500.0))
     >>> round(found.low, 1), found.high, bounded_interval([500.0] * 8).low
@@ -262,9 +263,12 @@ def bounded_interval(
         found = Interval(values[0], values[0], "exact")
     if found.low is None or found.high is None or kind != "mean":
         return bounds.around(found)
-    low = min(found.low, _lowest_alone(values, bounds.low))
-    mirrored = [-value for value in values]
-    high = max(found.high, -_lowest_alone(mirrored, -bounds.high))
+    low, high = found.low, found.high
+    if max(values) >= bounds.high or found.kind == "exact":
+        low = min(low, _lowest_alone(values, bounds.low))
+    if min(values) <= bounds.low or found.kind == "exact":
+        mirrored = [-value for value in values]
+        high = max(high, -_lowest_alone(mirrored, -bounds.high))
     return bounds.around(Interval(low, high, found.kind))
 
 

@@ -653,4 +653,4 @@ def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, say):
     assert any("Quit at once" in line or "Interrupted" in line for line in second.lines)
     code, out, _ = say("top", "--study", "long")
     assert code == 0
-    assert "\nThe study is interrupted; these are its results so far.\n" in out
+    assert "\nInterrupted: resume it with: hpo run " in out

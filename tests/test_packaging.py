@@ -34,7 +34,8 @@ def test_no_root_module_shadows_the_standard_library():
 
 def test_tests_and_docs_are_no_packages():
     for folder in ("tests", "benchmarks", "docs"):
-        assert not list((ROOT / folder).rglob("__init__.py"))
+        found = set((ROOT / folder).rglob("__init__.py"))
+        assert found <= {ROOT / "benchmarks" / "hpo_tables" / "hpo_tables" / "__init__.py"}
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ def old_gymnax(env: Any) -> Any:
     >>> env, params = gymnax.make("CartPole-v1")
     >>> env = old_gymnax(env)
     >>> observation, state = env.reset(jax.random.key(0), params)
-    >>> len(env.step(jax.random.key(1), state, 0, params))
+    >>> with jax.numpy_dtype_promotion("standard"):
+    ...     len(env.step(jax.random.key(1), state, 0, params))
     5
     """
     return OldGymnax(env) if hasattr(env, "is_truncated") else env

@@ -169,7 +169,7 @@ class DeviceFactory(Generic[_Lanes]):
             return
         made, whole = self.program_of(resolved), self._whole_tile(resolved, asked)
         rounded = made.lanes != asked
-        lanes = f"{asked} becomes {made.lanes}" if rounded else f"is {asked}"
+        lanes = f"is {made.lanes} instead of {asked}" if rounded else f"is {asked}"
         block = whole * self.device_count
         if made.tile < whole:
             yield (

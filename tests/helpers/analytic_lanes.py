@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,10 @@ class AnalyticFactory:
         bucket = "x".join(str(width) for width in config["hidden_sizes"])
         plain = json.loads(json.dumps(config))
         return Resolved(config, bucket, self.quanta.get(bucket, 1_000), plain)
+
+    def notes(self, resolved: Resolved) -> Iterator[str]:
+        """Yield nothing: lanes that compute no floats have no tiles."""
+        yield from ()
 
     def make(self, resolved: Resolved, lanes: int | None) -> AnalyticPopulation:
         return AnalyticPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)

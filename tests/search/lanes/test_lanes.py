@@ -114,11 +114,11 @@ def test_a_run_says_what_becomes_of_its_lanes():
 
     assert notes(8) == notes(64) == notes(None) == []
     two = "2 devices, each with a tile of 4 lanes"
-    assert notes(9) == [f"population.lanes 9 becomes 16, a multiple of 8 ({two})"]
-    assert notes(3, "whole") == [f"population.lanes 3 becomes 8, a multiple of 8 ({two})"]
+    assert notes(9) == [f"population.lanes is 16 instead of 9, a multiple of 8 ({two})"]
+    assert notes(3, "whole") == [f"population.lanes is 8 instead of 3, a multiple of 8 ({two})"]
     (few,) = notes(3)
     assert few == (
-        "population.lanes 3 becomes 4, in tiles of 2 instead of 4: a run has the same numbers "
+        "population.lanes is 4 instead of 3, in tiles of 2 instead of 4: a run has the same numbers "
         "with 8, 16, ... lanes, and differs in the last digits with 4; for the same ones type "
         "tiles: whole"
     )
