@@ -89,6 +89,10 @@ class Results:
         return self.usage.refused / self.usage.draws if self.usage.draws else 0.0
 
 
+def _say_nothing(text: str) -> None:
+    """Take a line that nobody asked for; a function, because settings are pickled."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a study is run; none of it changes a result."""
@@ -105,7 +109,7 @@ class Settings:
     sinks: Sinks | None = None  # copies of the tables for other tools
     callbacks: Sequence[Callback] = ()
     retry_failed: bool = False  # trials that failed run again
-    warn: Callable[[str], None] = lambda text: None  # takes lines about that
+    warn: Callable[[str], None] = _say_nothing  # takes lines about that
     shown: Path | None = None  # the folder as it was given, before any code of the study ran
 
 

@@ -21,6 +21,11 @@ ROOT = Path(hpo.__file__).resolve().parent
 OUTSIDE = ("views", "tests", "docs", "scripts", "benchmarks", "results", "build")
 ERRORS = ("ConfigError", "HpoError", "NotPlain", "SearchError", "StoreError", "fault")
 COMMANDS_KEPT = {
+    "importers/converted_study.py",  # notes in the head of a file that the command wrote
+    "importers/lost_names.py",  # a flag for each name that an import would lose
+    "importers/plain_python.py",  # flags of an import
+    "importers/storages.py",  # the command that exports a study once more
+    "search/checks.py",  # the command that starts a study from another one
     "importers/formats.py",  # flags of the programs that it reads, `--name=value`
     "studies/overrides.py",  # the form in which a kept study file records the command that ran it
 }

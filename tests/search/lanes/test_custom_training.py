@@ -245,7 +245,7 @@ def test_a_kept_run_is_read_and_evaluated(tmp_path):
     with Journal(folder) as journal:
         told = list(episodes_in(journal, int(kept.name[-1])))[-1]
     assert np.float32(told.metrics["size"]) == np.float32(found["size"])
-    assert claims_of(folder)["claims"][-1]["sentence"] == "Training took 320 steps."
+    assert claims_of(folder)["claims"][-1]["sentences"] == ["Training took 320 steps."]
     with pytest.raises(HpoError, match=r"read it in Python with hpo\.load_training"):
         load_policy(kept)
     (kept / "training.json").write_text("{}")
