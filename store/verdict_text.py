@@ -45,7 +45,7 @@ def details(conclusion: Conclusion) -> list[str]:
         if against.means is not None:
             own, other = map(_number, against.means)
             found.append(f"Means: {winner} {own}, {against.rival} {other}.")
-        if against.verdict in ("better", "worse"):
+        if against.verdict in ("better", "worse") or against.unless is not None:
             found += _chance(winner, against)
     if conclusion.chosen is not None and conclusion.ceiling is None:
         of = f"Of the {conclusion.chosen.trials} trials that its seeds chose from,"
@@ -308,9 +308,10 @@ def _chance(winner: str, against: Against) -> list[str]:
     if against.probability is None or spread.low is None or spread.high is None:
         return []
     likely, low, high = against.probability, spread.low, spread.high
-    if against.verdict == "worse":
+    ahead = winner
+    if against.verdict == "worse" or (against.difference is not None and against.difference < 0.0):
         likely, low, high = 1 - likely, 1 - high, 1 - low
-    ahead = winner if against.verdict == "better" else against.rival
+        ahead = against.rival
     chance = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
     return [f"On a new seed {ahead} is better with probability {chance}."]
 

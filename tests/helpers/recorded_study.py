@@ -92,7 +92,8 @@ def write_study(source, name="recorded", more="", code="", level=20.0, trials=No
         store.publish(force=True)
         (folder.path / "study.yaml").write_text(text)
         (folder.path / "study.resolved.yaml").write_text(meta.study_text)
-        value = trials[-1].report_values[0] if trials[-1].report_values else None
+        last = rows["trials"][-1]
+        value = last.report_values[0] if last.report_values else None
         write_policy(folder.policies / "trial_5", name, code, value)
     return folder.path
 

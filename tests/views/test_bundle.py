@@ -136,7 +136,8 @@ def test_claims_are_what_top_says_with_sql_that_gives_their_numbers(study, membe
     assert np.mean(list(seen.values())) == pytest.approx(best.value)
     pairs = [np.mean(a) - np.mean(b) for _, a, b in query(study, verdict["sql"])[1]]
     assert np.mean(pairs) == pytest.approx(verdict["numbers"]["difference"])
-    assert verdict["numbers"]["verdict"] == conclusion.verdict == "better"
+    assert verdict["numbers"]["verdict"] == conclusion.verdict == "undecided"
+    assert verdict["numbers"]["unless"] is not None
     assert query(study, cost["sql"])[1] == [tuple(cost["numbers"]["rows"].values())]
 
 

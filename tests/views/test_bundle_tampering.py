@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "a verdict": (
         claims(lambda data: data["conclusion"].update(verdict="ceiling")),
-        "conclusion.verdict: claimed 'ceiling', the rows give 'better'",
+        "conclusion.verdict: claimed 'ceiling', the rows give 'undecided'",
     ),
     "what a claim rests on": (
         claims(lambda data: data["claims"][1]["rests_on"].pop()),

@@ -79,7 +79,7 @@ def test_every_section_is_there_and_linked(text, folder):
     assert parsed.texts["strong"] == snapshot.conclusion.said[0]
     head = text.partition("<section")[0]
     assert re.findall("<dt>([^<]+)</dt>", head) == ["winner", "default", "trials", "wall time"]
-    assert head.count("] on ") == 2  # intervals of the winner and of the default
+    assert head.count("] on ") == 3  # of the difference, the winner and the default
     assert f"{snapshot.winner.value:.4g}" in head and "on 6 test seeds" in head
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
