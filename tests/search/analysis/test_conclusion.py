@@ -21,7 +21,7 @@ from hpo.search.state.loop_state import Phase
 from hpo.search.state.search_state import Ledger
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
-from hpo.store.comparison import paired_interval
+from hpo.store.comparison import Bounds, paired_interval
 from hpo.store.interim_analyses import Look, earlier_looks, looks_of, winners_looks
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
@@ -161,6 +161,23 @@ def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seed
     assert found.said[-1] == "One trial ran, so its seeds selected nothing."
     still = conclusion_from(meta, rows, entries, [], False, {})
     assert still.said[0].startswith("Undecided")
+
+
+def test_one_trial_alone_knows_the_range_of_its_values(tmp_path):
+    """A rule could reach 500 on a seed that was not run."""
+    alone = {"confirm": None, "budget": Budget(trials=1), "seeds": Seeds(6)}
+    go(tmp_path, env=CARTPOLE, early_terminate=None, **alone)
+    with Journal(tmp_path) as journal:
+        meta, rows = journal.meta, journal.trials()
+    values = rows[0].seed_values
+    rule = tuple(value / 3 for value in values)
+    rules = [BaselineRow("rule", {"search": rule})]
+    found = conclusion_from(meta, rows, leaderboard_of(meta, rows), rules, True, {})
+    [against] = found.baselines
+    around = paired_interval(values, rule, bounds=Bounds(0.0, 500.0))
+    assert against.verdict == "undecided" and against.interval == around
+    words = "Trial 0 is better than rule unless 1 in 39 seeds gives a result not seen here."
+    assert found.said[0] == words
 
 
 def means_by_hand(folder, results):
