@@ -467,6 +467,7 @@ def _lone_trial_verdict(
         name=f"trial {trial.trial}",
         # A seed that diverged has no value, and its number is unknown here.
         baselines={name: one for name, one in named.items() if one.keys() == own.keys()},
+        bounds=value_bounds(meta),
         feasible=entry.feasible,
     )
     return replace(found, lone=True)
