@@ -271,9 +271,9 @@ def _unless(winner: str, against: Against, seeds: str) -> list[str]:
     on_these = replace(against, interval=found.interval)
     by = f"{_number(abs(difference))}{_ends(on_these, sign)}"
     first = f"{_upper(ahead)} is better than {behind}"
-    said = [f"{first} unless 1 in {found.one_in} seeds gives a result not seen here."]
+    said = [f"{first} unless 1 in {found.one_in} seeds differs from these."]
     if len(said[0]) >= _COLUMNS:
-        condition = f"fewer than 1 in {found.one_in} seeds give a result not seen here"
+        condition = f"fewer than 1 in {found.one_in} seeds give a result that these did not show"
         said = [f"{first}, on a condition.", f"The condition: {condition}."]
     return [*said, f"The difference is {by} on {seeds}."]
 

@@ -59,7 +59,7 @@ KINDS = {
     "better": ({}, "Trial {} is better than the default: by "),
     "unless": (
         {"env": CARTPOLE},
-        "Trial {} is better than the default unless 1 in 16 seeds gives a result not seen here.",
+        "Trial {} is better than the default unless 1 in 16 seeds differs from these.",
     ),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
@@ -176,7 +176,7 @@ def test_one_trial_alone_knows_the_range_of_its_values(tmp_path):
     [against] = found.baselines
     around = paired_interval(values, rule, bounds=Bounds(0.0, 500.0))
     assert against.verdict == "undecided" and against.interval == around
-    words = "Trial 0 is better than rule unless 1 in 39 seeds gives a result not seen here."
+    words = "Trial 0 is better than rule unless 1 in 39 seeds differs from these."
     assert found.said[0] == words
 
 
@@ -335,7 +335,7 @@ def test_a_study_that_runs_or_was_interrupted_has_shown_nothing(tmp_path, monkey
 
 
 @pytest.mark.parametrize(("least", "said"), [
-    (0.2, "Trial 6 is better than the default unless 1 in 48 seeds gives a result not seen here. "
+    (0.2, "Trial 6 is better than the default unless 1 in 48 seeds differs from these. "
           "The difference is 9.098 [9.098, 9.098] on 8 test seeds."),
     (0.75, "Trial 6 keeps the constraints, which the default violates."),
 ])  # fmt: skip
