@@ -101,6 +101,17 @@ class _Returns(AnalyticPopulation):
         return replace(shown(result), rows=tuple(map(shown, result.rows)))
 
 
+PLAYGROUND = """\
+def brax_ppo_config(env_name):
+    return config_dict.create(
+        num_timesteps=60_000_000, reward_scaling=10.0, episode_length=1000,
+        normalize_observations=True, unroll_length=30, num_minibatches=32,
+        num_updates_per_batch=16, discounting=0.995, learning_rate=1e-3, entropy_cost=1e-2,
+        num_envs=2048, batch_size=1024,
+    )
+"""
+
+
 def of_optuna(path):
     import optuna
 
@@ -143,6 +154,7 @@ def reader(finished, tmp_path, monkeypatch):
             Path(path).write_text(ZOO)
         if page == "docs/migrating.md":
             of_optuna("trials.db")
+            Path("dm_control_suite_params.py").write_text(PLAYGROUND)
         if page == "docs/outputs.md":
             Path("my.yaml").write_text(STUDY)
         if page == "docs/atlas.md":

@@ -99,7 +99,7 @@ def test_the_command_waits_until_the_study_has_ended(tmp_path, capsys):
     running.thread.join()
     assert running.results.state == "interrupted"
     out, err = capsys.readouterr()
-    assert out.startswith("small: interrupted, ") and "`hpo run` command resumes it" in out
+    assert out.startswith("small: interrupted, ") and "resume it with: hpo run " in out
     assert f"pid {os.getpid()} to stop small" in err
     assert main(["stop", "small", "--out", str(tmp_path)]) == 2
     assert "small is not running" in capsys.readouterr().err

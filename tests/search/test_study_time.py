@@ -286,7 +286,7 @@ def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
     told = " ".join(out.split())
     assert "time       about " in out and "timed now; " in told
     assert "asha stops as many as" in told
-    assert "kept for the run (skip it with --no-time)" in err
+    assert "the run uses the compiled program (skip it with --no-time)" in err
 
     def compiled(*args):
         raise AssertionError("it was timed before")

@@ -120,19 +120,14 @@ def test_a_tool_of_one_environment_is_refused_in_a_line(capsys, folder, tmp_path
     assert not target.exists()
 
 
-def test_a_study_in_optunas_storage_says_that_it_was_over_several(capsys, folder, tmp_path):
+def test_a_study_in_optunas_storage_comes_back_with_its_environments(capsys, folder, tmp_path):
     storage = f"sqlite:///{tmp_path / 'optuna.db'}"
     assert main(["export", "optuna", "--study", str(folder), "--to", storage]) == 0
     capsys.readouterr()
     words = ["import", "optuna", storage, "--to", str(tmp_path / "again.yaml")]
-    assert main(words) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"scored over {', '.join(engine.IDS)}; an imported study" in told
-    assert f"(-- --env {engine.IDS[0]} --metric eval/return_mean)" in told
-    assert not (tmp_path / "again.yaml").exists()
-    asked = ["--env", engine.IDS[0], "--", "--metric", "eval/return_mean"]
-    assert main([*words, *asked]) == 0
-    assert load(tmp_path / "again.yaml").env.id == engine.IDS[0]
+    assert main(words) == 0
+    again = load(tmp_path / "again.yaml")
+    assert [one.id for one in (again.env, *again.more_envs)] == [*engine.IDS]
 
 
 def scores_of(folder, trial, stream):
