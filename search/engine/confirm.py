@@ -249,7 +249,11 @@ class ConfirmStage:
             self._run_tests(number, confirm.report)
 
     def _is_clear(self) -> bool:
-        """Return whether the seeds of an interim look decide, or do not favour the winner."""
+        """Return whether the seeds of an interim look decide, or do not favour the winner.
+
+        They decide, too, where only outcomes that no seed has shown stand against a verdict
+        (`unless`): the difference is clear, and the verdict names that condition.
+        """
         ledger, state = self._ledger, self._state
         if state.winner is None or state.default is None or ledger.study.constraints:
             return False  # constraints are tested on all seeds, whatever the values say
@@ -265,7 +269,8 @@ class ConfirmStage:
         ).against  # fmt: skip
         if found.difference is None or found.pairs < found.seeds:
             return False
-        return found.verdict in ("better", "worse") or found.difference <= 0.0
+        decides = found.verdict in ("better", "worse") or found.unless is not None
+        return decides or found.difference <= 0.0
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
         """Return a trial's replicates on the test seeds and its bucket; none can run without."""
