@@ -252,7 +252,7 @@ class ConfirmStage:
         """Return whether the seeds of an interim look decide, or do not favour the winner.
 
         They decide, too, where only outcomes that no seed has shown stand against a verdict
-        (`unless`): the difference is clear, and the verdict names that condition.
+        (`unless`), and the planned seeds would not be enough to exclude them.
         """
         ledger, state = self._ledger, self._state
         if state.winner is None or state.default is None or ledger.study.constraints:
@@ -269,8 +269,11 @@ class ConfirmStage:
         ).against  # fmt: skip
         if found.difference is None or found.pairs < found.seeds:
             return False
-        decides = found.verdict in ("better", "worse") or found.unless is not None
-        return decides or found.difference <= 0.0
+        if found.verdict in ("better", "worse") or found.difference <= 0.0:
+            return True
+        planned = 0 if self._confirm is None else self._confirm.report - found.seeds
+        too_few = found.more_seeds is None or found.more_seeds > planned
+        return found.unless is not None and too_few
 
     def _on_test_seeds(self, trial: Trial, seeds: int) -> tuple[list[Run], Bucket | None]:
         """Return a trial's replicates on the test seeds and its bucket; none can run without."""
