@@ -113,11 +113,13 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         return resolved.bucket
 
     def cost_of(bucket: str) -> Cost:
+        one_program = not isinstance(factory, SeveralFactory)
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
-            notes.extend(factory.notes(firsts[bucket]))
+            if one_program:
+                notes.extend(factory.notes(firsts[bucket]))
             return cost
-        if workers == 1 and not isinstance(factory, SeveralFactory):
+        if workers == 1 and one_program:
             notes.extend(factory.notes(firsts[bucket]))
         return _cost(factory, firsts[bucket], len(firsts), workers)
 

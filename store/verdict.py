@@ -87,8 +87,8 @@ def chance_of_best(values: Sequence[Sequence[float]], chosen: int) -> ChosenTria
         return ChosenTrial(trials, 0.0)
     normal = generator.standard_normal((_DRAWS, len(order)))
     drawn = kept[:, None] * above[order] + np.sqrt(kept * noise / seeds)[:, None] * normal
-    own_draws, highest = drawn[:, place[0]], drawn.max(axis=1)
-    return ChosenTrial(trials, float(np.mean(own_draws >= highest)))
+    is_best = np.asarray(drawn.argmax(axis=1), np.int64) == int(place[0])
+    return ChosenTrial(trials, float(np.count_nonzero(is_best)) / _DRAWS)
 
 
 FrontVerdict = Literal["behind", "on_front", "open", "undecided"]

@@ -127,7 +127,7 @@ def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def lanes_of_old(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of `population` that a record lacks: tiles fitted the lanes then."""
-    population = data.get("population") or {}
+    population: dict[str, Any] = data.get("population") or {}
     return {"tiles": "narrow"} if population and "tiles" not in population else {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -104,6 +104,11 @@ _LETTERS = 22  # so that the line of a compile has 80
 _MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time
 
 
+def _notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
+    """Return what a run says about its lanes; nothing where several environments have programs."""
+    return () if isinstance(factory, SeveralFactory) else factory.notes(resolved)
+
+
 @contextmanager
 def factory_of(
     study: Study,
@@ -126,7 +131,7 @@ def factory_of(
             )
             resolved = local.resolve(config)
             local.check(resolved)
-            for note in () if isinstance(local, SeveralFactory) else local.notes(resolved):
+            for note in _notes_of(local, resolved):
                 warn(note)
             yield local
             return
