@@ -18,7 +18,7 @@ from ..studies.programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, run_own_code
 from .lanes.contract import Resolved, check_divides, factory_here
-from .lanes.multi_environment import SeveralFactory, factories_of
+from .lanes.multi_environment import SeveralFactory, factories_of, notes_of
 from .loggers import check_loggers
 from .state.warm_start import warm_start
 
@@ -113,14 +113,12 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         return resolved.bucket
 
     def cost_of(bucket: str) -> Cost:
-        one_program = not isinstance(factory, SeveralFactory)
         if not study.algorithm.is_ppo:
             cost = _own_cost(factory, firsts[bucket], workers)
-            if one_program:
-                notes.extend(factory.notes(firsts[bucket]))
+            notes.extend(notes_of(factory, firsts[bucket]))
             return cost
-        if workers == 1 and one_program:
-            notes.extend(factory.notes(firsts[bucket]))
+        if workers == 1:
+            notes.extend(notes_of(factory, firsts[bucket]))
         return _cost(factory, firsts[bucket], len(firsts), workers)
 
     report = check(study, bucket_key, cost_of)

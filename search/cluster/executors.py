@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from ..lanes.contract import (
     check_divides,
     factory_here,
 )
-from ..lanes.multi_environment import SeveralFactory, factories_of
+from ..lanes.multi_environment import factories_of, notes_of
 from .worker_shards import Machine, SharedPopulation, Team, asked
 
 
@@ -104,11 +104,6 @@ _LETTERS = 22  # so that the line of a compile has 80
 _MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time
 
 
-def _notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
-    """Return what a run says about its lanes; nothing where several environments have programs."""
-    return () if isinstance(factory, SeveralFactory) else factory.notes(resolved)
-
-
 @contextmanager
 def factory_of(
     study: Study,
@@ -126,12 +121,12 @@ def factory_of(
             opened.enter_context(connected(executor, purpose, handles))
         if executor.type == "local":
             enable_compilation_cache()
-            local = factories_of(
+            local: Any = factories_of(
                 study, lambda one, of: factory_here(one, compiling, warn, environments=of)
             )
             resolved = local.resolve(config)
             local.check(resolved)
-            for note in _notes_of(local, resolved):
+            for note in notes_of(local, resolved):
                 warn(note)
             yield local
             return

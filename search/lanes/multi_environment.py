@@ -7,7 +7,7 @@ The rest of the search sees lanes, rungs and policies as of one environment.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -248,3 +248,8 @@ def _merged(each: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         for at, metrics in enumerate(each)
         for name, values in metrics.items()
     }
+
+
+def notes_of(factory: Any, resolved: Resolved) -> Iterable[str]:
+    """Return what a run says about its lanes; nothing where several environments have programs."""
+    return () if isinstance(factory, SeveralFactory) else factory.notes(resolved)
