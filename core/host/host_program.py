@@ -20,7 +20,7 @@ import numpy as np
 from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
 from ..envs.from_gymnasium import GymnasiumEnvironment
-from ..evaluation import Episodes
+from ..evaluation import Episodes, Policies
 from ..hypers import Hypers
 from ..metrics import Metrics
 from ..plan import Plan
