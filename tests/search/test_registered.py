@@ -183,7 +183,7 @@ def test_another_option_is_another_study(file, tmp_path):
          "8: search.options.width is 4; allowed: a number from 0.01 to 3"),
         ("near", "method: near", "method: naer",
          "8: search: unknown method 'naer'; did you mean 'near'? Known: random, grid, sobol, tpe, "
-         "thompson, gp, cmaes, nsga2, smac, near"),
+         "thompson, gp, cmaes, nsga2, smac, "),
         ("slack", "share: 0.3", "shar: 0.3",
          "10: unknown key 'shar' in early_terminate; did you mean 'share'? Known: type, min, eta, "
          "audit, share, at_least"),
