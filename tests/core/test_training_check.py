@@ -206,8 +206,8 @@ _turns = {"count": 0}
 
 class NumpyRandom(Sound):
     def update(self, state, h):
-        order = np.random.permutation(3)  # numpy
-        return {**state, "x": state["x"][order]}, {"loss": h.rate}
+        order = np.random.permutation(1000)[:3] % 3  # numpy
+        return {**state, "x": state["x"][order]}, {"loss": h.rate + float(np.random.random())}
 
 
 class NumpyInJit(Sound):
